@@ -1,1 +1,29 @@
+//! The Kubernetes API types of Fleet: every group of the design as Rust types, the generated
+//! CustomResourceDefinitions, names that several rooms agree on, and the one YAML module.
+//!
+//! Inputs: none; this room holds data definitions. Deliberately absent: decisions (they live in
+//! the pure rooms), clients and IO (they live in the processes).
 
+pub mod binding;
+pub mod cluster;
+pub mod crds;
+pub mod jobs;
+pub mod names;
+pub mod policy;
+pub mod queue;
+pub mod quota_tree;
+pub mod reservation;
+pub mod schema;
+pub mod volcano;
+pub mod work;
+pub mod yaml;
+
+pub use binding::{ResourceBinding, ResourceBindingSpec, ResourceBindingStatus};
+pub use cluster::{Cluster, ClusterSpec, ClusterStatus};
+pub use policy::{
+    ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy, PropagationSpec,
+};
+pub use queue::{Queue, QueueSpec, QueueStatus, QueueUnit, QueueUnitSpec, QueueUnitStatus};
+pub use quota_tree::{ElasticQuotaTree, ElasticQuotaTreeSpec, ElasticQuotaTreeStatus};
+pub use reservation::{Reservation, ReservationSpec, ReservationStatus};
+pub use work::{Work, WorkSpec, WorkStatus};

@@ -1,0 +1,182 @@
+//! ResourceBinding (`fleet.dev/v1alpha1`): one per governed object, in the object's namespace. It says
+//! what the object needs, where it goes, and under which epoch.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::policy::{ConflictResolution, Failover, Placement, Suspension};
+
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[kube(
+    group = "fleet.dev",
+    version = "v1alpha1",
+    kind = "ResourceBinding",
+    plural = "resourcebindings",
+    shortname = "rb",
+    namespaced,
+    status = "ResourceBindingStatus",
+    derive = "Default",
+    printcolumn = r#"{"name":"CLUSTER","type":"string","jsonPath":".spec.clusters[*].name"}"#,
+    printcolumn = r#"{"name":"EPOCH","type":"integer","jsonPath":".spec.epoch"}"#,
+    printcolumn = r#"{"name":"SCHEDULED","type":"string","jsonPath":".status.conditions[?(@.type==\"Scheduled\")].status"}"#,
+    printcolumn = r#"{"name":"FULLYAPPLIED","type":"string","jsonPath":".status.conditions[?(@.type==\"FullyApplied\")].status"}"#,
+    printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"REASON","type":"string","jsonPath":".status.conditions[?(@.type==\"Scheduled\")].message","priority":1}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceBindingSpec {
+    pub resource: ObjectReference,
+    /// The policy that governs the object; it stays the governor until it is deleted or no longer
+    /// matches (sticky claim).
+    pub policy: PolicyReference,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub propagate_deps: Option<bool>,
+    /// What one set of the object's pods asks for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub components: Vec<Component>,
+    /// Pods of the object, over all components.
+    #[serde(default)]
+    pub replicas: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failover: Option<Failover>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspension: Option<Suspension>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conflict_resolution: Option<ConflictResolution>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preserve_resources_on_deletion: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler_name: Option<String>,
+    #[serde(default)]
+    pub priority: i32,
+    /// The target: one cluster for a gang, several for plain objects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<TargetCluster>,
+    /// Raised by compare-and-swap with every change of the target. 0: never bound.
+    #[serde(default)]
+    pub epoch: i64,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectReference {
+    pub api_version: String,
+    pub kind: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    pub name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyReference {
+    /// PropagationPolicy or ClusterPropagationPolicy.
+    pub kind: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    pub name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Component {
+    #[schemars(length(max = 63))]
+    pub name: String,
+    pub replicas: i64,
+    /// Request of one replica: resource to quantity.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub request: BTreeMap<String, String>,
+    /// `nodeSelector`, `affinity` and `tolerations` of the pod template, as they stand there.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    #[schemars(schema_with = "crate::schema::any_object")]
+    pub node_claim: Value,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub struct TargetCluster {
+    pub name: String,
+    /// Replicas for this cluster; 0 for a gang, whose components say it.
+    #[serde(default)]
+    pub replicas: i64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub components: Vec<TargetComponent>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub struct TargetComponent {
+    pub name: String,
+    pub replicas: i64,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceBindingStatus {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler_observed_generation: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_scheduled_time: Option<String>,
+    /// `Scheduled`, `FullyApplied` and, for queued jobs, `Queuing`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aggregated_status: Vec<AggregatedStatusItem>,
+    /// The end of the job, recorded before anything is cleaned in the member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<JobResult>,
+    /// Runs that were ended before the job did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Attempt>,
+    /// When the current target was first seen failed or unhealthy (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unhealthy_since: Option<String>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AggregatedStatusItem {
+    pub cluster_name: String,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    #[schemars(schema_with = "crate::schema::any_object")]
+    pub status: Value,
+    #[serde(default)]
+    pub applied: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied_message: Option<String>,
+    /// Healthy, Unhealthy or Unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<String>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobResult {
+    /// Succeeded or Failed.
+    pub outcome: String,
+    pub cluster: String,
+    pub epoch: i64,
+    /// RFC 3339.
+    pub recorded_at: String,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Attempt {
+    pub cluster: String,
+    pub epoch: i64,
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// RFC 3339.
+    pub ended_at: String,
+}

@@ -1,0 +1,139 @@
+//! Cluster (`fleet.dev/v1alpha1`, cluster-scoped): one member of the fleet.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[kube(
+    group = "fleet.dev",
+    version = "v1alpha1",
+    kind = "Cluster",
+    plural = "clusters",
+    status = "ClusterStatus",
+    derive = "Default",
+    printcolumn = r#"{"name":"VERSION","type":"string","jsonPath":".status.kubernetesVersion"}"#,
+    printcolumn = r#"{"name":"MODE","type":"string","jsonPath":".spec.syncMode"}"#,
+    printcolumn = r#"{"name":"READY","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"ZONES","type":"string","jsonPath":".spec.zones","priority":1}"#,
+    printcolumn = r#"{"name":"REGION","type":"string","jsonPath":".spec.region","priority":1}"#,
+    printcolumn = r#"{"name":"PROVIDER","type":"string","jsonPath":".spec.provider","priority":1}"#,
+    printcolumn = r#"{"name":"API-ENDPOINT","type":"string","jsonPath":".spec.apiEndpoint","priority":1}"#,
+    printcolumn = r#"{"name":"PROXY-URL","type":"string","jsonPath":".spec.proxyURL","priority":1}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterSpec {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// `Pull`: the member's agent does the work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync_mode: Option<String>,
+    /// Where the member's API server can be reached from the hub's users, for `kubectl fleet get -m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_endpoint: Option<String>,
+    /// Secret in the cluster's hub namespace with `token` and `caBundle`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<SecretReference>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub impersonator_secret_ref: Option<SecretReference>,
+    #[serde(default, rename = "insecureSkipTLSVerification", skip_serializing_if = "Option::is_none")]
+    pub insecure_skip_tls_verification: Option<bool>,
+    #[serde(default, rename = "proxyURL", skip_serializing_if = "Option::is_none")]
+    pub proxy_url: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub proxy_header: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zones: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<ClusterTaint>,
+    /// Grades of nodes for estimates; kept for Karmada's users, the node shapes in the status serve instead.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::any_object_list")]
+    pub resource_models: Vec<serde_json::Value>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub struct SecretReference {
+    pub namespace: String,
+    pub name: String,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterTaint {
+    pub key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// NoSchedule, NoExecute or NoSelect.
+    pub effect: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_added: Option<String>,
+}
+
+/// Taint key that `fleet cordon` sets with effect NoSchedule.
+pub const CORDON_TAINT: &str = "cluster.fleet.dev/unschedulable";
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterStatus {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes_version: Option<String>,
+    /// API resources the member serves, `group/version/Kind`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub api_enablements: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_summary: Option<NodeSummary>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_summary: Option<ResourceSummary>,
+    /// Nodes grouped by equal labels, taints, allocatable and free amounts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_shapes: Vec<NodeShape>,
+    /// Rises with every report; a reservation answered with this number or a lower one is counted in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report_sequence: Option<i64>,
+    /// Whether the agent answers reservations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<bool>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeSummary {
+    pub total_num: i64,
+    pub ready_num: i64,
+}
+
+/// Amounts over all ready, schedulable nodes: resource to quantity.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub struct ResourceSummary {
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub allocatable: BTreeMap<String, String>,
+    /// Requests of pods bound to nodes and of reservations held.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub allocated: BTreeMap<String, String>,
+    /// Requests of pods not bound yet.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub allocating: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeShape {
+    pub count: i64,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<ClusterTaint>,
+    pub allocatable: BTreeMap<String, String>,
+    pub free: BTreeMap<String, String>,
+}

@@ -1,0 +1,73 @@
+//! The CustomResourceDefinitions of a hub and of a member, made from the types of this room.
+//!
+//! The YAML form is committed under `charts/fleet/crds/` and held there by a test.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+use serde_json::Value;
+
+use crate::{binding, cluster, jobs, policy, queue, quota_tree, reservation, schema, volcano, work};
+
+/// Which API server a set of definitions is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Hub,
+    Member,
+}
+
+/// The definitions for one side, sorted by name.
+pub fn definitions(side: Side) -> Vec<Value> {
+    let jobs = [
+        jobs::PyTorchJob::crd(),
+        jobs::TFJob::crd(),
+        jobs::MPIJob::crd(),
+        volcano::VolcanoJob::crd(),
+        reservation::Reservation::crd(),
+    ];
+    let own = match side {
+        Side::Hub => vec![
+            policy::PropagationPolicy::crd(),
+            policy::ClusterPropagationPolicy::crd(),
+            policy::OverridePolicy::crd(),
+            policy::ClusterOverridePolicy::crd(),
+            quota_tree::ElasticQuotaTree::crd(),
+            queue::Queue::crd(),
+            queue::QueueUnit::crd(),
+            cluster::Cluster::crd(),
+            binding::ResourceBinding::crd(),
+            work::Work::crd(),
+        ],
+        Side::Member => vec![volcano::PodGroup::crd(), volcano::VolcanoQueue::crd()],
+    };
+    let mut all: Vec<Value> = own.into_iter().chain(jobs).map(finish).collect();
+    all.sort_by(|a, b| name(a).cmp(name(b)));
+    all
+}
+
+/// The name of a definition, `plural.group`.
+pub fn name(definition: &Value) -> &str {
+    definition["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+fn finish(definition: CustomResourceDefinition) -> Value {
+    let mut value = serde_json::to_value(definition).unwrap_or_default();
+    if let Some(versions) = value["spec"]["versions"].as_array_mut() {
+        for version in versions {
+            schema::tidy(&mut version["schema"]["openAPIV3Schema"]);
+        }
+    }
+    value
+}
+
+/// All definitions of one side as one YAML stream.
+pub fn yaml(side: Side) -> Result<String, crate::yaml::YamlError> {
+    let mut text = String::new();
+    for definition in definitions(side) {
+        text.push_str("---\n");
+        text.push_str(&crate::yaml::write(&definition)?);
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    Ok(text)
+}

@@ -1,0 +1,63 @@
+//! Names that the hub, the members and the command line agree on: namespaces, labels, annotations,
+//! finalizers, field managers and event texts. One place, so that none is spelled twice.
+
+/// Namespace on the hub that holds the Queue objects.
+pub const QUEUE_NAMESPACE: &str = "kube-queue";
+/// Namespace on the hub in which the one ElasticQuotaTree is read.
+pub const QUOTA_NAMESPACE: &str = "kube-system";
+/// Namespace in a member that holds what the agent must remember: reservations and epochs.
+pub const MEMBER_NAMESPACE: &str = "fleet-system";
+/// Prefix of the hub namespace that belongs to one member: `fleet-<cluster>`.
+pub const CLUSTER_NAMESPACE_PREFIX: &str = "fleet-";
+
+/// Label on every member object that Fleet applied: the namespace and name of its binding's uid.
+pub const BINDING_UID_LABEL: &str = "fleet.dev/binding-uid";
+/// Label on every member object that Fleet applied; `kubectl amc get` prints ADOPTION Y for it.
+pub const MANAGED_LABEL: &str = "fleet.dev/managed";
+/// Annotation on a member's job: the epoch under which it was applied.
+pub const EPOCH_ANNOTATION: &str = "fleet.dev/epoch";
+/// Annotation on a member's job: the reservation whose places its pods take.
+pub const RESERVATION_ANNOTATION: &str = "fleet.dev/reservation";
+/// Annotation on pods of a gang: the name of the gang within the namespace.
+pub const GANG_ANNOTATION: &str = "fleet.dev/gang";
+/// Annotation on pods of a gang: how many pods must be placeable before any is bound.
+pub const GANG_SIZE_ANNOTATION: &str = "fleet.dev/gang-size";
+/// Label on pods: the component (role, task) of the job they belong to.
+pub const COMPONENT_LABEL: &str = "fleet.dev/component";
+/// Finalizer on a Work, held by the agent until what it applied is gone from the member.
+pub const WORK_FINALIZER: &str = "fleet.dev/member-cleanup";
+/// Finalizer on the member's copy of a job, held by the agent until the hub has recorded its end.
+pub const RESULT_FINALIZER: &str = "fleet.dev/result-recorded";
+/// Annotation on a finished Work, written by the hub: the result stands on the hub, the member may forget.
+pub const RESULT_RECORDED_ANNOTATION: &str = "fleet.dev/result-recorded";
+
+/// Label on Queue objects made from the tree, as kube-queue sets it.
+pub const QUEUE_CREATED_LABEL: &str = "create-by-kubequeue";
+/// Annotation on Queue objects: full path of the quota node, `root/child-2`.
+pub const QUOTA_FULLNAME_ANNOTATION: &str = "kube-queue/quota-fullname";
+/// Annotation on Queue objects: name of the parent Queue.
+pub const QUEUE_PARENT_ANNOTATION: &str = "kube-queue/parent";
+
+/// Annotations that give hollow pods a run time, an outcome, and clusters on which to fail.
+pub const SIM_RUNTIME_ANNOTATION: &str = "sim.fleet.dev/runtime";
+pub const SIM_RESULT_ANNOTATION: &str = "sim.fleet.dev/result";
+pub const SIM_FAIL_ON_ANNOTATION: &str = "sim.fleet.dev/fail-on";
+
+/// Field manager of the fleet-controller's writes.
+pub const CONTROLLER_MANAGER: &str = "fleet-controller";
+/// Field manager of the member-agent's writes.
+pub const AGENT_MANAGER: &str = "member-agent";
+
+/// The hub namespace of a member cluster.
+pub fn cluster_namespace(cluster: &str) -> String {
+    format!("{CLUSTER_NAMESPACE_PREFIX}{cluster}")
+}
+
+/// Name of the ResourceBinding of an object: `lower(name-kind)`, with `:` replaced by `.`
+/// (the rule of Karmada, so that its users find their bindings).
+pub fn binding_name(kind: &str, name: &str) -> String {
+    format!("{}-{}", name.replace(':', "."), kind).to_lowercase()
+}
+
+/// Name of the Lease by which an agent shows that it is alive, in the cluster's hub namespace.
+pub const LEASE_NAME: &str = "member-agent";

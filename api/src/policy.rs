@@ -1,0 +1,529 @@
+//! Group `policy.one.alibabacloud.com/v1alpha1`: which objects go to which member clusters, and how.
+//!
+//! Field names and defaults follow Karmada's policy API with the additions of the ACK One fleet
+//! (`customSchedulingType`, `suspension.scheduling`) and of Fleet (`failover.cluster.fencing`).
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a PropagationPolicy or ClusterPropagationPolicy asks for.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[kube(
+    group = "policy.one.alibabacloud.com",
+    version = "v1alpha1",
+    kind = "PropagationPolicy",
+    plural = "propagationpolicies",
+    shortname = "pp",
+    namespaced,
+    status = "PolicyStatus",
+    derive = "Default",
+    printcolumn = r#"{"name":"CONFLICT-RESOLUTION","type":"string","jsonPath":".spec.conflictResolution"}"#,
+    printcolumn = r#"{"name":"PRIORITY","type":"integer","jsonPath":".spec.priority"}"#,
+    printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct PropagationSpec {
+    /// The objects this policy governs; one match is enough.
+    #[schemars(length(min = 1))]
+    pub resource_selectors: Vec<ResourceSelector>,
+    /// Older spelling of `propagateDeps`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub association: Option<bool>,
+    /// Also send the ConfigMaps, Secrets, ServiceAccounts and PVCs that the pod templates name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub propagate_deps: Option<bool>,
+    /// Explicit priority between policies; higher wins. Default 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// Whether this policy may take over objects another policy already governs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<Preemption>,
+    /// OverridePolicies that must exist before objects are sent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dependent_overrides: Vec<String>,
+    /// Name printed as the source of scheduling events. Default `default-scheduler`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failover: Option<Failover>,
+    /// What to do when an object of the same name, not made by Fleet, exists in the member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conflict_resolution: Option<ConflictResolution>,
+    /// `Lazy`: a change of the policy takes effect at the next change of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activation_preference: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspension: Option<Suspension>,
+    /// Leave the member's copies when the object on the hub is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preserve_resources_on_deletion: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_priority: Option<SchedulePriority>,
+}
+
+/// The cluster-scoped twin of [`PropagationPolicy`]: same fields, selects in any namespace.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[kube(
+    group = "policy.one.alibabacloud.com",
+    version = "v1alpha1",
+    kind = "ClusterPropagationPolicy",
+    plural = "clusterpropagationpolicies",
+    shortname = "cpp",
+    status = "PolicyStatus",
+    derive = "Default",
+    printcolumn = r#"{"name":"CONFLICT-RESOLUTION","type":"string","jsonPath":".spec.conflictResolution"}"#,
+    printcolumn = r#"{"name":"PRIORITY","type":"integer","jsonPath":".spec.priority"}"#,
+    printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+pub struct ClusterPropagationPolicySpec {
+    #[serde(flatten)]
+    pub propagation: PropagationSpec,
+}
+
+/// Conditions of a policy: `Valid` is False with the first violation when a rule is broken.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyStatus {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceSelector {
+    pub api_version: String,
+    pub kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// When set, `labelSelector` is ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label_selector: Option<LabelSelector>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+pub enum Preemption {
+    Never,
+    Always,
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+pub enum ConflictResolution {
+    Abort,
+    Overwrite,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Suspension {
+    /// Wait in the queue before being scheduled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<bool>,
+    /// Do not send anything to any member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatching: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatching_on_clusters: Option<SuspendClusters>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SuspendClusters {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cluster_names: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SchedulePriority {
+    /// `KubePriorityClass`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority_class_source: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority_class_name: Option<String>,
+}
+
+/// Where objects may go and how their replicas are spread.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Placement {
+    /// Excludes `clusterAffinities`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_affinity: Option<ClusterAffinity>,
+    /// Groups tried in order. Excludes `clusterAffinity`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cluster_affinities: Vec<ClusterAffinityTerm>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cluster_tolerations: Vec<Toleration>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spread_constraints: Vec<SpreadConstraint>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica_scheduling: Option<ReplicaScheduling>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload_affinity: Option<WorkloadAffinity>,
+}
+
+/// A toleration of a cluster's taint; the shape of a pod's toleration.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Toleration {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub toleration_seconds: Option<i64>,
+}
+
+/// All given fields must hold; `exclude` wins over everything.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterAffinity {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label_selector: Option<LabelSelector>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field_selector: Option<FieldSelector>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cluster_names: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<String>,
+}
+
+/// Expressions over `provider`, `region` and `zone`, operators In and NotIn.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FieldSelector {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub match_expressions: Vec<FieldRequirement>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FieldRequirement {
+    pub key: String,
+    pub operator: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterAffinityTerm {
+    #[schemars(length(max = 32))]
+    pub affinity_name: String,
+    #[serde(flatten)]
+    pub affinity: ClusterAffinity,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overflow_affinities: Vec<OverflowAffinity>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OverflowAffinity {
+    pub affinity_name: String,
+    #[serde(flatten)]
+    pub affinity: ClusterAffinity,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SpreadConstraint {
+    /// `cluster`, `region`, `zone` or `provider`; excludes `spreadByLabel`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread_by_field: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread_by_label: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_groups: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_groups: Option<i32>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicaScheduling {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica_scheduling_type: Option<ReplicaSchedulingType>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica_division_preference: Option<ReplicaDivisionPreference>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_preference: Option<WeightPreference>,
+    /// `Gang`: every replica of the object on exactly one cluster, all or nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub custom_scheduling_type: Option<CustomSchedulingType>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+pub enum ReplicaSchedulingType {
+    Duplicated,
+    Divided,
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+pub enum ReplicaDivisionPreference {
+    Aggregated,
+    Weighted,
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+pub enum CustomSchedulingType {
+    Gang,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WeightPreference {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub static_weight_list: Vec<StaticWeight>,
+    /// `AvailableReplicas`; wins over the static list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dynamic_weight: Option<DynamicWeight>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+pub enum DynamicWeight {
+    AvailableReplicas,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StaticWeight {
+    pub target_cluster: ClusterAffinity,
+    #[schemars(range(min = 1))]
+    pub weight: i64,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadAffinity {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<GroupByLabel>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anti_affinity: Option<GroupByLabel>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupByLabel {
+    pub group_by_label_key: String,
+}
+
+/// What happens when the job or its cluster fails.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Failover {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application: Option<ApplicationFailover>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterFailover>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ApplicationFailover {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision_conditions: Option<DecisionConditions>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purge_mode: Option<PurgeMode>,
+    /// Only with `Gracefully`; default 600.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_period_seconds: Option<i32>,
+    /// Attempts before the job ends Failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff_limit: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_preservation: Option<StatePreservation>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionConditions {
+    /// Seconds a job may stay failed or unhealthy. Default 300; 0 is at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub toleration_seconds: Option<i32>,
+}
+
+/// `Immediately` and `Graciously` are older spellings of `Directly` and `Gracefully`.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+pub enum PurgeMode {
+    Directly,
+    Immediately,
+    Gracefully,
+    Graciously,
+    Never,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterFailover {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purge_mode: Option<PurgeMode>,
+    /// How surely the old run is stopped before a new one starts. Default `Lease`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fencing: Option<Fencing>,
+    /// Seconds a cluster may be not ready before its jobs move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub toleration_seconds: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_preservation: Option<StatePreservation>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+pub enum Fencing {
+    None,
+    Lease,
+    Watchdog,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StatePreservation {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<StatePreservationRule>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StatePreservationRule {
+    pub alias_label_name: String,
+    pub json_path: String,
+}
+
+/// Changes made to objects on their way to certain clusters.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[kube(
+    group = "policy.one.alibabacloud.com",
+    version = "v1alpha1",
+    kind = "OverridePolicy",
+    plural = "overridepolicies",
+    shortname = "op",
+    namespaced,
+    derive = "Default",
+    printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct OverrideSpec {
+    /// Empty: every object.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resource_selectors: Vec<ResourceSelector>,
+    pub override_rules: Vec<OverrideRule>,
+}
+
+/// The cluster-scoped twin of [`OverridePolicy`]; applied before it.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[kube(
+    group = "policy.one.alibabacloud.com",
+    version = "v1alpha1",
+    kind = "ClusterOverridePolicy",
+    plural = "clusteroverridepolicies",
+    shortname = "cop",
+    derive = "Default",
+    printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+pub struct ClusterOverridePolicySpec {
+    #[serde(flatten)]
+    pub overrides: OverrideSpec,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OverrideRule {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_cluster: Option<ClusterAffinity>,
+    pub overriders: Overriders,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Overriders {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plaintext: Vec<PlaintextOverrider>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub image_overrider: Vec<ImageOverrider>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command_overrider: Vec<CommandOverrider>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args_overrider: Vec<CommandOverrider>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels_overrider: Vec<MapOverrider>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub annotations_overrider: Vec<MapOverrider>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub field_overrider: Vec<FieldOverrider>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+pub struct PlaintextOverrider {
+    /// JSON pointer.
+    pub path: String,
+    /// `add`, `remove` or `replace`.
+    pub operator: String,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    #[schemars(schema_with = "crate::schema::any_value")]
+    pub value: Value,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+pub struct ImageOverrider {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicate: Option<ImagePredicate>,
+    /// `Registry`, `Repository` or `Tag`.
+    pub component: String,
+    pub operator: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+pub struct ImagePredicate {
+    pub path: String,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CommandOverrider {
+    pub container_name: String,
+    /// `add` or `remove`.
+    pub operator: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub value: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+pub struct MapOverrider {
+    pub operator: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub value: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FieldOverrider {
+    pub field_path: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub json: Vec<FieldPatch>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub yaml: Vec<FieldPatch>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FieldPatch {
+    pub sub_path: String,
+    pub operator: String,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    #[schemars(schema_with = "crate::schema::any_value")]
+    pub value: Value,
+}
