@@ -1,0 +1,72 @@
+//! How an agent runs. Every bound and period is here, so that tests can shrink it.
+
+use std::{collections::BTreeSet, time::Duration};
+
+/// Job kinds the agent can bring a controller for, to members without an operator of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum JobController {
+    PyTorchJob,
+    TFJob,
+    MPIJob,
+    BatchJob,
+    Deployment,
+}
+
+impl JobController {
+    pub const ALL: [JobController; 5] =
+        [Self::PyTorchJob, Self::TFJob, Self::MPIJob, Self::BatchJob, Self::Deployment];
+}
+
+/// Settings of one agent.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Name of the Cluster on the hub.
+    pub cluster: String,
+    /// Written to the Cluster's spec at join, when given.
+    pub api_endpoint: Option<String>,
+    /// Token and CA (PEM) by which the hub's users reach the member; kept in a Secret on the hub.
+    pub access: Option<MemberAccess>,
+    pub provider: Option<String>,
+    pub region: Option<String>,
+    pub zones: Vec<String>,
+    /// Labels for the Cluster object.
+    pub labels: std::collections::BTreeMap<String, String>,
+    /// Whether to answer reservations; otherwise the hub compares sums.
+    pub reservation: bool,
+    /// Which `schedulerName`s this agent binds pods for; empty turns the scheduler off.
+    pub scheduler_names: BTreeSet<String>,
+    /// Which job controllers run.
+    pub controllers: BTreeSet<JobController>,
+    pub lease_duration: Duration,
+    pub lease_renew: Duration,
+    /// Shortest time between two capacity reports.
+    pub report_interval: Duration,
+}
+
+/// How the hub's users reach a member.
+#[derive(Clone, Debug)]
+pub struct MemberAccess {
+    pub token: String,
+    pub ca_pem: String,
+}
+
+impl Options {
+    /// Settings for a member that has its own scheduler and operators.
+    pub fn new(cluster: impl Into<String>) -> Self {
+        Self {
+            cluster: cluster.into(),
+            api_endpoint: None,
+            access: None,
+            provider: None,
+            region: None,
+            zones: Vec::new(),
+            labels: Default::default(),
+            reservation: true,
+            scheduler_names: ["fleet".to_string(), "volcano".to_string()].into(),
+            controllers: BTreeSet::new(),
+            lease_duration: Duration::from_secs(40),
+            lease_renew: Duration::from_secs(10),
+            report_interval: Duration::from_millis(100),
+        }
+    }
+}
