@@ -1,1 +1,23 @@
+//! Pure rules of propagation: which policy governs an object, which clusters it
+//! admits, what a workload asks for, how it fares, what it depends on, and how
+//! it is written for a member.
+//!
+//! Inputs are plain JSON values and data; times come in as text. Deliberately
+//! absent: clients, clocks, logging, and any choice that depends on hash order.
 
+pub mod affinity;
+pub mod choice;
+pub mod division;
+pub mod names;
+pub mod reason;
+pub mod selector;
+pub mod spec;
+pub mod workload;
+
+pub use affinity::{ClusterFacts, cluster_matches};
+pub use choice::{ClaimRef, ObjectRef, PolicyRule, PolicyScope, choose};
+pub use fleet_resources::constraints::{self, tolerates};
+pub use reason::Reason;
+pub use selector::{ImplicitPriority, LabelSelector, ResourceSelector, match_selector};
+pub use spec::PropagationSpec;
+pub use workload::{Component, Health, Outcome, PodRequirements, WorkloadKind};

@@ -1,0 +1,112 @@
+//! The one vocabulary of reasons.
+//!
+//! A reason's text is at once the condition reason, the event reason, the
+//! metric label and what the command line prints. Amounts, names and sentences
+//! travel beside it, never inside it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! reasons {
+    ($($name:ident: $doc:literal,)+) => {
+        /// Why a job waits, was refused, or was moved.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum Reason {
+            $(#[doc = $doc] $name,)+
+        }
+
+        impl Reason {
+            /// Every reason, in the order of the enum.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)+
+                }
+            }
+
+            /// One sentence for the generated reference.
+            pub const fn describe(self) -> &'static str {
+                match self {
+                    $(Self::$name => $doc,)+
+                }
+            }
+
+            pub fn from_text(text: &str) -> Option<Self> {
+                match text {
+                    $(stringify!($name) => Some(Self::$name),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    Enqueued: "The job has joined its queue and waits for its turn.",
+    Queuing: "The job waits in its queue; no decision was taken on it yet.",
+    Dequeued: "The job has left its queue with its quota reserved.",
+    QuotaExceeded: "The job asks for more than its quota's max even when the quota is empty.",
+    InsufficientQuota: "The job's own quota has too little left; it waits for running jobs to end.",
+    InsufficientQuotaInParent: "A quota above the job's own has too little left; it waits for running jobs to end.",
+    MaxJobs: "The job's quota already runs as many jobs as it may.",
+    InsufficientMin: "A job that must not be preempted has to stay inside the min of its quota and does not.",
+    NoQuotaLeaf: "Neither label nor namespace of the job names a leaf of the quota tree.",
+    ExceedsEveryCluster: "No cluster could hold the job even if nothing else ran.",
+    NoClusterFit: "No cluster that the policy allows can hold the whole job now.",
+    ReservationRefused: "The chosen cluster could not reserve places for the whole job.",
+    ReservationPending: "Places for the job are being reserved in a cluster.",
+    NoPolicy: "No propagation policy selects the object.",
+    PolicyInvalid: "The object's policy breaks a rule and is not acted on.",
+    InvalidWorkload: "The job's own fields cannot be read, so its request is unknown.",
+    NameTaken: "An object of that name, not managed by the fleet, is already in the cluster.",
+    WaitingForDependencies: "An object the job depends on does not exist yet.",
+    WaitingForOverrides: "An override policy named by dependentOverrides does not exist yet.",
+    ClusterNotReady: "The cluster's agent does not answer.",
+    ClusterCordoned: "The cluster takes no new work.",
+    ClusterNotAdmitted: "The policy's affinity or a taint keeps the job off the cluster.",
+    Suspended: "The policy suspends the job.",
+    BehindHead: "An earlier job of the same queue goes first and cannot start yet.",
+    Claimed: "The room is kept for a job that has waited longer.",
+    WaitingForVictims: "Jobs that make room are ending.",
+    Preempted: "The job made room for another and waits again.",
+    Backoff: "The job was refused lately and is tried again after a pause.",
+    WaitingForFence: "The lost cluster may still run the job; it moves when that is impossible.",
+    ApplicationFailure: "The job failed or stayed unhealthy beyond its toleration.",
+    ClusterLost: "The job's cluster was lost.",
+    TaintUntolerated: "A taint of the cluster is not tolerated.",
+    GangNotStarted: "The gang did not start in time and gave its places back.",
+    ScheduleBindingSucceed: "The job was bound to a cluster.",
+    ScheduleBindingFailed: "The job could not be bound to a cluster.",
+    ApplyPolicySucceed: "The policy now governs the object.",
+    ApplyPolicyFailed: "The policy could not be applied to the object.",
+    PreemptPolicySucceed: "The policy took the object over from another.",
+    SyncWorkSucceed: "The cluster has the object as the hub wants it.",
+    SyncWorkFailed: "The cluster refused the object.",
+    QuotaTreeWarning: "The quota tree breaks a documented rule and is used all the same.",
+    QuotaTreeInvalid: "The quota tree cannot be used; the last usable one stays in force.",
+    Running: "The job runs.",
+    Succeeded: "The job has ended well.",
+    Failed: "The job has ended badly.",
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_read_back_and_each_has_a_sentence() {
+        for reason in Reason::ALL {
+            assert_eq!(Reason::from_text(reason.as_str()), Some(*reason));
+            assert!(reason.describe().ends_with('.'), "{reason}");
+        }
+        assert_eq!(Reason::from_text("Nonsense"), None);
+    }
+}

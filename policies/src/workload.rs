@@ -1,0 +1,91 @@
+//! Reading a workload: what it asks for, how it fares, what it depends on, and
+//! how it is written for a member.
+//!
+//! Every function takes the kind and the object (or its status) as JSON and is
+//! total: a field of the wrong type reads as absent, so that a broken object
+//! becomes a job with a reason and never a panic.
+
+mod aggregate;
+mod components;
+mod conditions;
+mod dependencies;
+mod health;
+mod revise;
+
+use serde::{Deserialize, Serialize};
+
+pub use aggregate::aggregate;
+pub use components::{Component, PodRequirements, WorkloadError, components, total};
+pub use conditions::{Condition, created_condition, queuing_condition};
+pub use dependencies::{DependencyKind, DependencyRef, dependencies};
+pub use health::{Health, Outcome, health, is_running, outcome, state_text};
+pub use revise::{revise_replicas, strip_for_member};
+
+/// The kinds whose meaning is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum WorkloadKind {
+    /// kubeflow.org/v1
+    PyTorchJob,
+    /// kubeflow.org/v1
+    TFJob,
+    /// kubeflow.org/v2beta1 and v1
+    MPIJob,
+    /// batch.volcano.sh/v1alpha1 Job
+    VolcanoJob,
+    /// batch/v1 Job
+    BatchJob,
+    /// apps/v1 Deployment, StatefulSet and ReplicaSet
+    Deployment,
+    /// Any object without pods that is known of.
+    Other,
+}
+
+impl WorkloadKind {
+    pub fn of(api_version: &str, kind: &str) -> Self {
+        match (api_version, kind) {
+            ("kubeflow.org/v1", "PyTorchJob") => Self::PyTorchJob,
+            ("kubeflow.org/v1", "TFJob") => Self::TFJob,
+            ("kubeflow.org/v1" | "kubeflow.org/v2beta1", "MPIJob") => Self::MPIJob,
+            ("batch.volcano.sh/v1alpha1", "Job") => Self::VolcanoJob,
+            ("batch/v1", "Job") => Self::BatchJob,
+            ("apps/v1", "Deployment" | "StatefulSet" | "ReplicaSet") => Self::Deployment,
+            _ => Self::Other,
+        }
+    }
+
+    /// Runs to an end; the other kinds run until deleted.
+    pub fn is_job(self) -> bool {
+        !matches!(self, Self::Deployment | Self::Other)
+    }
+
+    /// Speaks the Kubeflow status language: a list of conditions whose last
+    /// entry is what kubectl prints as STATE.
+    pub fn is_kubeflow(self) -> bool {
+        matches!(self, Self::PyTorchJob | Self::TFJob | Self::MPIJob)
+    }
+}
+
+/// The field of the spec that holds a Kubeflow job's roles.
+fn replica_specs_field(kind: WorkloadKind) -> &'static str {
+    match kind {
+        WorkloadKind::TFJob => "tfReplicaSpecs",
+        WorkloadKind::MPIJob => "mpiReplicaSpecs",
+        _ => "pytorchReplicaSpecs",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds() {
+        let check = |api_version, kind, expected| assert_eq!(WorkloadKind::of(api_version, kind), expected);
+        check("kubeflow.org/v1", "PyTorchJob", WorkloadKind::PyTorchJob);
+        check("kubeflow.org/v2beta1", "MPIJob", WorkloadKind::MPIJob);
+        check("batch.volcano.sh/v1alpha1", "Job", WorkloadKind::VolcanoJob);
+        check("batch/v1", "Job", WorkloadKind::BatchJob);
+        check("apps/v1", "StatefulSet", WorkloadKind::Deployment);
+        check("v1", "ConfigMap", WorkloadKind::Other);
+    }
+}

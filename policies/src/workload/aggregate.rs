@@ -1,0 +1,354 @@
+//! One status on the hub from the statuses in the members.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::WorkloadKind;
+use super::conditions::{Condition, QUEUING, conditions_of, find, has_condition, is_true};
+use super::health::{number, volcano_phase};
+
+/// The status of the hub's object, from its present status and each cluster's.
+/// With no items the present status stays as it is. The condition Queuing is
+/// the hub's own and is kept.
+pub fn aggregate(kind: WorkloadKind, current: &Value, items: &[(&str, &Value)]) -> Value {
+    let reported: Vec<(&str, &Value)> = items
+        .iter()
+        .filter(|(_, status)| status.as_object().is_some_and(|fields| !fields.is_empty()))
+        .copied()
+        .collect();
+    if reported.is_empty() {
+        return current.clone();
+    }
+    match kind {
+        WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => {
+            kubeflow(kind, current, &reported)
+        }
+        WorkloadKind::BatchJob => batch(current, &reported),
+        WorkloadKind::VolcanoJob => volcano(&reported),
+        WorkloadKind::Deployment => deployment(current, &reported),
+        WorkloadKind::Other => match reported.as_slice() {
+            [(_, status)] => (*status).clone(),
+            _ => current.clone(),
+        },
+    }
+}
+
+fn kubeflow(kind: WorkloadKind, current: &Value, items: &[(&str, &Value)]) -> Value {
+    let succeeded = items.iter().all(|(_, status)| has_condition(status, "Succeeded"));
+    let failed: Vec<&str> = names_where(items, "Failed");
+    let ended = succeeded || !failed.is_empty();
+    let mut conditions = Vec::new();
+    let keep = |type_: &str| items.iter().find_map(|(_, status)| find(status, type_).cloned());
+    if items.iter().any(|(_, status)| has_condition(status, "Created")) {
+        conditions.extend(keep("Created"));
+    }
+    let running = items
+        .iter()
+        .find(|(_, status)| has_condition(status, "Running"))
+        .or_else(|| items.iter().find(|(_, status)| find(status, "Running").is_some()));
+    if let Some(condition) = running.and_then(|(_, status)| find(status, "Running")) {
+        let mut condition = condition.clone();
+        if ended && is_true(&condition) {
+            condition["status"] = json!("False");
+        }
+        conditions.push(condition);
+    }
+    let restarting = items.iter().find(|(_, status)| has_condition(status, "Restarting"));
+    if let Some((_, status)) = restarting.filter(|_| !ended) {
+        conditions.extend(find(status, "Restarting").cloned());
+    }
+    if !failed.is_empty() {
+        conditions.push(merged(kind, items, "Failed", &failed));
+    } else if succeeded {
+        let all: Vec<&str> = items.iter().map(|(name, _)| *name).collect();
+        conditions.push(merged(kind, items, "Succeeded", &all));
+    }
+    let mut status = object(&[("conditions", Value::Array(with_queuing(current, conditions)))]);
+    set_some(&mut status, "startTime", extreme_time(items, "startTime", Extreme::Earliest));
+    if succeeded {
+        set_some(&mut status, "completionTime", extreme_time(items, "completionTime", Extreme::Latest));
+    }
+    set_some(&mut status, "replicaStatuses", replica_statuses(items));
+    Value::Object(status)
+}
+
+/// One cluster's condition is passed through; several are merged under a
+/// message that names them.
+fn merged(kind: WorkloadKind, items: &[(&str, &Value)], type_: &str, clusters: &[&str]) -> Value {
+    let found: Vec<&Value> = items
+        .iter()
+        .filter(|(name, _)| clusters.contains(name))
+        .filter_map(|(_, status)| find(status, type_))
+        .collect();
+    if let ([(_, _)], [only]) = (items, found.as_slice()) {
+        return (*only).clone();
+    }
+    let latest = |field: &str| {
+        let times = found.iter().filter_map(|c| c[field].as_str());
+        times.max().unwrap_or_default().to_owned()
+    };
+    let verb = if type_ == "Failed" { "failed" } else { "succeeded" };
+    Condition {
+        type_: type_.to_owned(),
+        status: true,
+        reason: format!("{kind:?}{type_}"),
+        message: format!("Job {verb} in clusters: {}", clusters.join(", ")),
+        update_time: latest("lastUpdateTime"),
+        transition_time: latest("lastTransitionTime"),
+    }
+    .to_value()
+}
+
+fn names_where<'i>(items: &[(&'i str, &Value)], type_: &str) -> Vec<&'i str> {
+    let mut names: Vec<&str> =
+        items.iter().filter(|(_, status)| has_condition(status, type_)).map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The hub's own Queuing stays: last while waiting, first otherwise.
+fn with_queuing(current: &Value, mut conditions: Vec<Value>) -> Vec<Value> {
+    conditions.retain(|c| c["type"] != QUEUING);
+    match find(current, QUEUING) {
+        Some(queuing) if is_true(queuing) => conditions.push(queuing.clone()),
+        Some(queuing) => conditions.insert(0, queuing.clone()),
+        None => {}
+    }
+    conditions
+}
+
+/// Sums per role, zeros dropped.
+fn replica_statuses(items: &[(&str, &Value)]) -> Option<Value> {
+    let mut roles: BTreeMap<&str, BTreeMap<&str, i64>> = BTreeMap::new();
+    for (_, status) in items {
+        for (role, counts) in status["replicaStatuses"].as_object().into_iter().flatten() {
+            let sums = roles.entry(role).or_default();
+            for (field, n) in counts.as_object().into_iter().flatten() {
+                if let Some(n) = n.as_i64().filter(|n| *n != 0) {
+                    *sums.entry(field).or_default() += n;
+                }
+            }
+        }
+    }
+    (!roles.is_empty()).then(|| json!(roles))
+}
+
+fn batch(current: &Value, items: &[(&str, &Value)]) -> Value {
+    let failed = names_where(items, "Failed");
+    let complete = names_where(items, "Complete");
+    let mut conditions = Vec::new();
+    if !failed.is_empty() {
+        conditions.push(merged_batch(items, "Failed", &failed));
+    } else if complete.len() == items.len() {
+        conditions.push(merged_batch(items, "Complete", &complete));
+    } else if let [(_, status)] = items {
+        conditions = conditions_of(status).to_vec();
+    }
+    let mut status = Map::new();
+    for field in ["active", "succeeded", "failed", "ready", "terminating"] {
+        let sum: i64 = items.iter().map(|(_, item)| number(item, field)).sum();
+        let reported = items.iter().any(|(_, item)| item.get(field).is_some());
+        if reported {
+            status.insert(field.to_owned(), json!(sum));
+        }
+    }
+    set_some(&mut status, "startTime", extreme_time(items, "startTime", Extreme::Earliest));
+    if complete.len() == items.len() {
+        set_some(&mut status, "completionTime", extreme_time(items, "completionTime", Extreme::Latest));
+    }
+    let conditions = with_queuing(current, conditions);
+    if !conditions.is_empty() {
+        status.insert("conditions".to_owned(), Value::Array(conditions));
+    }
+    Value::Object(status)
+}
+
+fn merged_batch(items: &[(&str, &Value)], type_: &str, clusters: &[&str]) -> Value {
+    let mut condition = merged(WorkloadKind::BatchJob, items, type_, clusters);
+    // batch/v1 has lastProbeTime where Kubeflow has lastUpdateTime.
+    if let Some(fields) = condition.as_object_mut()
+        && let Some(time) = fields.remove("lastUpdateTime")
+    {
+        fields.insert("lastProbeTime".to_owned(), time);
+    }
+    condition
+}
+
+/// Worst first: the phase of a job in several clusters is the worst of theirs.
+const VOLCANO_PHASES: &[&str] = &[
+    "Failed",
+    "Aborted",
+    "Terminated",
+    "Aborting",
+    "Terminating",
+    "Restarting",
+    "Pending",
+    "Running",
+    "Completing",
+    "Completed",
+];
+
+fn volcano(items: &[(&str, &Value)]) -> Value {
+    if let [(_, status)] = items {
+        return (*status).clone();
+    }
+    let rank = |status: &Value| {
+        let phase = volcano_phase(status);
+        VOLCANO_PHASES.iter().position(|known| *known == phase).unwrap_or(VOLCANO_PHASES.len())
+    };
+    let worst = items.iter().min_by_key(|(name, status)| (rank(status), *name));
+    let mut status = Map::new();
+    set_some(&mut status, "state", worst.map(|(_, item)| item["state"].clone()));
+    for field in
+        ["pending", "running", "succeeded", "failed", "terminating", "unknown", "minAvailable", "retryCount"]
+    {
+        let sum: i64 = items.iter().map(|(_, item)| number(item, field)).sum();
+        if sum != 0 {
+            status.insert(field.to_owned(), json!(sum));
+        }
+    }
+    let mut tasks: BTreeMap<&str, BTreeMap<&str, i64>> = BTreeMap::new();
+    for (_, item) in items {
+        for (task, counts) in item["taskStatusCount"].as_object().into_iter().flatten() {
+            for (phase, n) in counts["phase"].as_object().into_iter().flatten() {
+                *tasks.entry(task).or_default().entry(phase).or_default() += n.as_i64().unwrap_or(0);
+            }
+        }
+    }
+    if !tasks.is_empty() {
+        let counts: BTreeMap<&str, Value> =
+            tasks.iter().map(|(t, phases)| (*t, json!({"phase": phases}))).collect();
+        status.insert("taskStatusCount".to_owned(), json!(counts));
+    }
+    Value::Object(status)
+}
+
+fn deployment(current: &Value, items: &[(&str, &Value)]) -> Value {
+    let mut status = Map::new();
+    if let Some(generation) = current.get("observedGeneration") {
+        status.insert("observedGeneration".to_owned(), generation.clone());
+    }
+    for field in [
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "currentReplicas",
+    ] {
+        let sum: i64 = items.iter().map(|(_, item)| number(item, field)).sum();
+        if sum != 0 || field == "replicas" {
+            status.insert(field.to_owned(), json!(sum));
+        }
+    }
+    Value::Object(status)
+}
+
+enum Extreme {
+    Earliest,
+    Latest,
+}
+
+/// RFC 3339 texts in UTC order as text.
+fn extreme_time(items: &[(&str, &Value)], field: &str, extreme: Extreme) -> Option<Value> {
+    let times = items.iter().filter_map(|(_, status)| status[field].as_str());
+    let time = match extreme {
+        Extreme::Earliest => times.min(),
+        Extreme::Latest => times.max(),
+    };
+    time.map(Value::from)
+}
+
+fn object(fields: &[(&str, Value)]) -> Map<String, Value> {
+    fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+}
+
+fn set_some(status: &mut Map<String, Value>, field: &str, value: Option<Value>) {
+    if let Some(value) = value {
+        status.insert(field.to_owned(), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn torch(conditions: &[(&str, &str)], workers: i64) -> Value {
+        let list: Vec<Value> =
+            conditions.iter().map(|(t, s)| json!({"type": t, "status": s, "reason": t})).collect();
+        json!({"conditions": list, "startTime": format!("2026-01-0{workers}T00:00:00Z"), "completionTime": format!("2026-01-0{workers}T01:00:00Z"),
+            "replicaStatuses": {"Worker": {"active": workers, "failed": 0}}})
+    }
+
+    fn types(status: &Value) -> Vec<String> {
+        conditions_of(status)
+            .iter()
+            .map(|c| format!("{}={}", c["type"].as_str().unwrap(), c["status"].as_str().unwrap()))
+            .collect()
+    }
+
+    /// The conditions of the sum of several members.
+    fn check(current: &Value, members: &[Value], expected: &[&str]) -> Value {
+        let names = ["a", "b", "c"];
+        let items: Vec<(&str, &Value)> = names.iter().copied().zip(members).collect();
+        let status = aggregate(WorkloadKind::PyTorchJob, current, &items);
+        assert_eq!(types(&status), expected);
+        status
+    }
+
+    #[test]
+    fn kubeflow_conditions_in_order() {
+        let running = torch(&[("Created", "True"), ("Running", "True")], 2);
+        let done = torch(&[("Created", "True"), ("Running", "False"), ("Succeeded", "True")], 1);
+        let failed = torch(&[("Created", "True"), ("Running", "False"), ("Failed", "True")], 3);
+        let none = Value::Null;
+        let status = check(&none, &[running.clone(), done.clone()], &["Created=True", "Running=True"]);
+        assert_eq!(status["replicaStatuses"], json!({"Worker": {"active": 3}}));
+        assert_eq!(status["startTime"], "2026-01-01T00:00:00Z");
+        assert!(status.get("completionTime").is_none());
+        let status =
+            check(&none, &[done.clone(), done.clone()], &["Created=True", "Running=False", "Succeeded=True"]);
+        assert_eq!(status["completionTime"], "2026-01-01T01:00:00Z");
+        let status = check(
+            &none,
+            &[running, failed.clone(), failed],
+            &["Created=True", "Running=False", "Failed=True"],
+        );
+        assert_eq!(conditions_of(&status)[2]["message"], "Job failed in clusters: b, c");
+        check(
+            &json!({"conditions": [{"type": "Queuing", "status": "False"}]}),
+            &[done],
+            &["Queuing=False", "Created=True", "Running=False", "Succeeded=True"],
+        );
+    }
+
+    #[test]
+    fn nothing_reported_changes_nothing() {
+        let current = json!({"conditions": [{"type": "Queuing", "status": "True"}]});
+        assert_eq!(aggregate(WorkloadKind::TFJob, &current, &[]), current);
+        assert_eq!(aggregate(WorkloadKind::TFJob, &current, &[("a", &json!({}))]), current);
+    }
+
+    #[test]
+    fn sums_of_the_other_kinds() {
+        let a = json!({"replicas": 2, "readyReplicas": 1});
+        let b = json!({"replicas": 3, "readyReplicas": 3});
+        let check = |kind, a: &Value, b: &Value, expected: Value| {
+            assert_eq!(aggregate(kind, &Value::Null, &[("a", a), ("b", b)]), expected);
+        };
+        check(WorkloadKind::Deployment, &a, &b, json!({"replicas": 5, "readyReplicas": 4}));
+        check(
+            WorkloadKind::VolcanoJob,
+            &json!({"state": {"phase": "Running"}, "running": 2}),
+            &json!({"state": {"phase": "Pending"}, "pending": 1}),
+            json!({"state": {"phase": "Pending"}, "running": 2, "pending": 1}),
+        );
+        check(
+            WorkloadKind::BatchJob,
+            &json!({"active": 1, "startTime": "2026-01-02T00:00:00Z"}),
+            &json!({"succeeded": 1, "startTime": "2026-01-01T00:00:00Z", "conditions": [{"type": "Complete", "status": "True"}]}),
+            json!({"active": 1, "succeeded": 1, "startTime": "2026-01-01T00:00:00Z"}),
+        );
+    }
+}

@@ -1,0 +1,374 @@
+//! What a workload asks for: its components, each a number of equal pods.
+
+use std::collections::BTreeMap;
+
+use fleet_resources::constraints::{NodeSelectorTerm, Toleration};
+use fleet_resources::{QuantityError, Resources, quantity};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
+
+use super::{WorkloadKind, replica_specs_field};
+
+/// A number of equal pods with one role.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Component {
+    pub name: String,
+    pub replicas: i64,
+    /// How many must run for the job to start; `None` means all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_available: Option<i64>,
+    /// Of one replica, without the pod itself.
+    pub requests: Resources,
+    pub pod_spec: PodRequirements,
+}
+
+/// Where a pod may run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodRequirements {
+    pub node_selector: BTreeMap<String, String>,
+    /// Required terms, alternatives of each other; empty asks for nothing.
+    pub node_affinity: Vec<NodeSelectorTerm>,
+    pub tolerations: Vec<Toleration>,
+    pub priority_class_name: Option<String>,
+    pub scheduler_name: Option<String>,
+}
+
+/// A workload whose request cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum WorkloadError {
+    #[error("{path}: {source}")]
+    Quantity {
+        path: String,
+        #[source]
+        source: QuantityError,
+    },
+    #[error("{path}: found {found}; allowed: {allowed}")]
+    Field { path: String, found: String, allowed: &'static str },
+}
+
+/// The components of a workload, in their kind's order.
+///
+/// # Errors
+/// A quantity or a number of replicas that cannot be read.
+pub fn components(kind: WorkloadKind, object: &Value) -> Result<Vec<Component>, WorkloadError> {
+    let spec = &object["spec"];
+    match kind {
+        WorkloadKind::PyTorchJob => kubeflow(kind, spec, &["Master", "Worker"]),
+        WorkloadKind::TFJob => kubeflow(kind, spec, &["PS", "Worker", "Chief", "Master", "Evaluator"]),
+        WorkloadKind::MPIJob => kubeflow(kind, spec, &["Launcher", "Worker"]),
+        WorkloadKind::VolcanoJob => volcano(spec),
+        WorkloadKind::BatchJob => batch(spec),
+        WorkloadKind::Deployment => deployment(spec),
+        WorkloadKind::Other => Ok(Vec::new()),
+    }
+}
+
+/// The sum over components of replicas times request.
+pub fn total(components: &[Component]) -> Resources {
+    let mut sum = Resources::new();
+    for component in components {
+        sum.add(&component.requests.scaled(component.replicas));
+    }
+    sum
+}
+
+fn kubeflow(kind: WorkloadKind, spec: &Value, roles: &[&str]) -> Result<Vec<Component>, WorkloadError> {
+    let field = replica_specs_field(kind);
+    let mut found = Vec::new();
+    for role in roles {
+        let role_spec = &spec[field][*role];
+        let template = &role_spec["template"];
+        // An MPIJob's role without a template has nothing to run.
+        if !role_spec.is_object() || (kind == WorkloadKind::MPIJob && !template.is_object()) {
+            continue;
+        }
+        let path = format!("spec.{field}.{role}");
+        let absent = if kind == WorkloadKind::MPIJob && *role == "Worker" { 0 } else { 1 };
+        let name = if kind == WorkloadKind::MPIJob { (*role).to_owned() } else { role.to_lowercase() };
+        found.push(Component {
+            name,
+            replicas: count(&role_spec["replicas"], absent, || format!("{path}.replicas"))?,
+            min_available: None,
+            requests: template_requests(template, &path)?,
+            pod_spec: requirements(&template["spec"]),
+        });
+    }
+    Ok(found)
+}
+
+fn volcano(spec: &Value) -> Result<Vec<Component>, WorkloadError> {
+    let tasks = spec["tasks"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut found = Vec::new();
+    for (i, task) in tasks.iter().enumerate() {
+        let path = format!("spec.tasks[{i}]");
+        let name = task["name"].as_str().filter(|name| !name.is_empty());
+        let replicas = count(&task["replicas"], 1, || format!("{path}.replicas"))?;
+        let min = count(&task["minAvailable"], replicas, || format!("{path}.minAvailable"))?;
+        found.push(Component {
+            name: name.map_or_else(|| format!("task-{i}"), str::to_owned),
+            replicas,
+            min_available: Some(min.min(replicas)),
+            requests: template_requests(&task["template"], &path)?,
+            pod_spec: requirements(&task["template"]["spec"]),
+        });
+    }
+    Ok(found)
+}
+
+/// At most `parallelism` pods run at a time, and never more than are still to
+/// complete.
+fn batch(spec: &Value) -> Result<Vec<Component>, WorkloadError> {
+    let parallelism = count(&spec["parallelism"], 1, || "spec.parallelism".to_owned())?;
+    let completions = count(&spec["completions"], parallelism, || "spec.completions".to_owned())?;
+    Ok(vec![Component {
+        name: "job".to_owned(),
+        replicas: parallelism.min(completions),
+        min_available: None,
+        requests: template_requests(&spec["template"], "spec")?,
+        pod_spec: requirements(&spec["template"]["spec"]),
+    }])
+}
+
+fn deployment(spec: &Value) -> Result<Vec<Component>, WorkloadError> {
+    Ok(vec![Component {
+        name: "replica".to_owned(),
+        replicas: count(&spec["replicas"], 1, || "spec.replicas".to_owned())?,
+        min_available: None,
+        requests: template_requests(&spec["template"], "spec")?,
+        pod_spec: requirements(&spec["template"]["spec"]),
+    }])
+}
+
+/// A number of pods; some templating tools write it as text.
+fn count(value: &Value, absent: i64, path: impl Fn() -> String) -> Result<i64, WorkloadError> {
+    let number = match value {
+        Value::Null => Some(absent),
+        Value::Number(number) => number.as_i64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    number.filter(|n| *n >= 0).ok_or_else(|| WorkloadError::Field {
+        path: path(),
+        found: value.to_string(),
+        allowed: "a whole number of 0 or more",
+    })
+}
+
+/// Of one pod, as Kubernetes counts: the larger of what runs together
+/// (containers and sidecars) and what each init container needs beside the
+/// sidecars started before it; then the pod's overhead.
+fn template_requests(template: &Value, path: &str) -> Result<Resources, WorkloadError> {
+    let spec = &template["spec"];
+    let at = |list: &str, i: usize| format!("{path}.template.spec.{list}[{i}].resources");
+    let mut running = Resources::new();
+    for (i, container) in list(spec, "containers").iter().enumerate() {
+        running.add(&container_requests(container, || at("containers", i))?);
+    }
+    let mut sidecars = Resources::new();
+    let mut starting = Resources::new();
+    for (i, container) in list(spec, "initContainers").iter().enumerate() {
+        let requests = container_requests(container, || at("initContainers", i))?;
+        if container["restartPolicy"] == "Always" {
+            sidecars.add(&requests);
+            starting.raise_to(&sidecars);
+        } else {
+            starting.raise_to(&sidecars.plus(&requests));
+        }
+    }
+    let mut pod = running.plus(&sidecars);
+    pod.raise_to(&starting);
+    // Requests of the whole pod (Kubernetes 1.34) replace the sum for the
+    // resources they name.
+    let of_pod =
+        amounts(&spec["resources"]["requests"], || format!("{path}.template.spec.resources.requests"))?;
+    for (name, amount) in of_pod.iter() {
+        pod.set(name.clone(), amount);
+    }
+    pod.add(&amounts(&spec["overhead"], || format!("{path}.template.spec.overhead"))?);
+    Ok(pod)
+}
+
+fn container_requests(container: &Value, path: impl Fn() -> String) -> Result<Resources, WorkloadError> {
+    let resources = &container["resources"];
+    let mut asked = amounts(&resources["limits"], || format!("{}.limits", path()))?;
+    // An explicit request of zero counts as zero, so names are compared, not amounts.
+    for (name, value) in resources["requests"].as_object().into_iter().flatten() {
+        asked.set(name.as_str(), amount(name, value, || format!("{}.requests", path()))?);
+    }
+    Ok(asked)
+}
+
+fn amounts(list: &Value, path: impl Fn() -> String) -> Result<Resources, WorkloadError> {
+    let mut found = Resources::new();
+    for (name, value) in list.as_object().into_iter().flatten() {
+        found.set(name.as_str(), amount(name, value, &path)?);
+    }
+    Ok(found)
+}
+
+fn amount(name: &str, value: &Value, path: impl Fn() -> String) -> Result<i64, WorkloadError> {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let amount =
+        quantity::parse(name, &text).map_err(|source| WorkloadError::Quantity { path: path(), source })?;
+    if amount < 0 {
+        return Err(WorkloadError::Field {
+            path: format!("{}.{name}", path()),
+            found: text,
+            allowed: "a quantity of 0 or more",
+        });
+    }
+    Ok(amount)
+}
+
+fn list<'v>(spec: &'v Value, field: &str) -> &'v [Value] {
+    spec[field].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn requirements(spec: &Value) -> PodRequirements {
+    let text = |field: &str| {
+        let text = spec[field].as_str().filter(|text| !text.is_empty());
+        text.map(str::to_owned)
+    };
+    let terms = spec
+        .pointer("/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
+    PodRequirements {
+        node_selector: read(&spec["nodeSelector"]),
+        node_affinity: terms.map(read).unwrap_or_default(),
+        tolerations: read(&spec["tolerations"]),
+        priority_class_name: text("priorityClassName"),
+        scheduler_name: text("schedulerName"),
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned + Default>(value: &Value) -> T {
+    T::deserialize(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn role(replicas: Value, resources: Value) -> Value {
+        json!({"replicas": replicas, "template": {"spec": {"containers": [{"name": "c", "resources": resources}]}}})
+    }
+
+    fn requests(cpu: &str, memory: &str) -> Value {
+        json!({"requests": {"cpu": cpu, "memory": memory}})
+    }
+
+    /// Components as `name replicas: requests`.
+    fn check(kind: WorkloadKind, spec: Value, expected: &[&str]) {
+        let found = components(kind, &json!({"spec": spec})).unwrap();
+        let lines: Vec<String> =
+            found.iter().map(|c| format!("{} {}: {}", c.name, c.replicas, c.requests)).collect();
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn the_facts_table() {
+        let torch = |roles: Value| json!({"pytorchReplicaSpecs": roles});
+        check(
+            WorkloadKind::PyTorchJob,
+            torch(
+                json!({"Worker": role(json!(4), requests("1", "512Mi")), "Master": role(json!(2), requests("500m", "256Mi"))}),
+            ),
+            &["master 2: cpu 500m, memory 256Mi", "worker 4: cpu 1, memory 512Mi"],
+        );
+        check(WorkloadKind::PyTorchJob, torch(json!({"Worker": role(json!(3), json!({}))})), &["worker 3: "]);
+        check(
+            WorkloadKind::PyTorchJob,
+            torch(json!({"Master": role(json!("1"), json!({})), "Worker": role(json!("2"), json!({}))})),
+            &["master 1: ", "worker 2: "],
+        );
+        check(
+            WorkloadKind::PyTorchJob,
+            torch(json!({"Master": role(Value::Null, json!({"limits": {"cpu": 2}})), "Worker": {}})),
+            &["master 1: cpu 2", "worker 1: "],
+        );
+    }
+
+    #[test]
+    fn other_kinds() {
+        check(
+            WorkloadKind::MPIJob,
+            json!({"mpiReplicaSpecs": {"Launcher": role(Value::Null, json!({})), "Worker": role(Value::Null, json!({}))}}),
+            &["Launcher 1: ", "Worker 0: "],
+        );
+        check(
+            WorkloadKind::VolcanoJob,
+            json!({"tasks": [
+                {"replicas": 3, "minAvailable": 1, "name": "ps", "template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}}},
+                {"template": {}}]}),
+            &["ps 3: cpu 1", "task-1 1: "],
+        );
+        check(
+            WorkloadKind::BatchJob,
+            json!({"parallelism": 4, "completions": 3, "template": {}}),
+            &["job 3: "],
+        );
+        check(WorkloadKind::Deployment, json!({"replicas": 2, "template": {}}), &["replica 2: "]);
+        check(WorkloadKind::Other, json!({"data": {}}), &[]);
+    }
+
+    #[test]
+    fn a_pod_counts_as_kubernetes_counts() {
+        let container = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
+        let mut sidecar = container("1");
+        sidecar["restartPolicy"] = json!("Always");
+        let pod = |init: Value| {
+            let spec = json!({"containers": [container("1"), container("2")], "initContainers": init, "overhead": {"cpu": "250m"}});
+            json!({"template": {"spec": spec}})
+        };
+        check(WorkloadKind::BatchJob, pod(json!([])), &["job 1: cpu 3250m"]);
+        check(WorkloadKind::BatchJob, pod(json!([container("5")])), &["job 1: cpu 5250m"]);
+        check(WorkloadKind::BatchJob, pod(json!([sidecar, container("5")])), &["job 1: cpu 6250m"]);
+        check(WorkloadKind::BatchJob, pod(json!([container("3"), sidecar])), &["job 1: cpu 4250m"]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let check = |spec: Value, expected: &str| {
+            let error = components(WorkloadKind::PyTorchJob, &json!({"spec": {"pytorchReplicaSpecs": spec}}))
+                .unwrap_err();
+            assert!(error.to_string().starts_with(expected), "{error}");
+        };
+        check(
+            json!({"Master": role(json!(-1), json!({}))}),
+            "spec.pytorchReplicaSpecs.Master.replicas: found -1;",
+        );
+        check(
+            json!({"Worker": role(json!(1), requests("two", "1Gi"))}),
+            "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].resources.requests: resource \"cpu\": \"two\" is not",
+        );
+        check(
+            json!({"Worker": role(json!(1), requests("-2", "1Gi"))}),
+            "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].resources.requests.cpu: found -2;",
+        );
+    }
+
+    #[test]
+    fn totals_and_requirements() {
+        let object = json!({"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": {
+            "nodeSelector": {"gpu": "a100"}, "schedulerName": "volcano", "priorityClassName": "high",
+            "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}},
+            "containers": [{"resources": {"limits": {"nvidia.com/gpu": 8}}}]}}}}}});
+        let found = components(WorkloadKind::PyTorchJob, &object).unwrap();
+        assert_eq!(total(&found).get("nvidia.com/gpu"), 16);
+        let pod = &found[0].pod_spec;
+        assert_eq!(pod.node_selector["gpu"], "a100");
+        assert_eq!(pod.node_affinity[0].match_expressions[0].key, "zone");
+        assert_eq!(pod.tolerations.len(), 1);
+        assert_eq!(pod.scheduler_name.as_deref(), Some("volcano"));
+        assert_eq!(pod.priority_class_name.as_deref(), Some("high"));
+    }
+}

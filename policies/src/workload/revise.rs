@@ -1,0 +1,130 @@
+//! Writing a workload for a member.
+
+use serde_json::{Value, json};
+
+use super::WorkloadKind;
+
+/// Sets the number of replicas of a Deployment-like object, or the parallelism
+/// of a batch Job. Other kinds are whole and stay as they are.
+pub fn revise_replicas(kind: WorkloadKind, object: &mut Value, replicas: i64) {
+    let field = match kind {
+        WorkloadKind::Deployment => "replicas",
+        WorkloadKind::BatchJob => "parallelism",
+        _ => return,
+    };
+    if object["spec"].is_object() {
+        object["spec"][field] = json!(replicas);
+    }
+}
+
+/// Metadata that an API server gives and that means nothing in another.
+const OWNED_BY_SERVER: &[&str] = &[
+    "uid",
+    "resourceVersion",
+    "managedFields",
+    "ownerReferences",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "selfLink",
+    "generateName",
+    "finalizers",
+];
+
+/// Annotations that speak to the hub alone.
+const OWNED_BY_HUB: &[&str] = &[
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "deployment.kubernetes.io/revision",
+    "pv.kubernetes.io/bind-completed",
+    "pv.kubernetes.io/bound-by-controller",
+    "volume.kubernetes.io/selected-node",
+];
+
+/// Removes everything the hub's API server or its controllers added.
+pub fn strip_for_member(object: &mut Value) {
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
+    fields.remove("status");
+    let kind = fields.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|name, _| !OWNED_BY_SERVER.contains(&name.as_str()));
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.retain(|name, _| !OWNED_BY_HUB.contains(&name.as_str()));
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
+        }
+    }
+    match kind.as_str() {
+        "PersistentVolumeClaim" => remove_from_spec(object, &["volumeName"]),
+        "Service" => remove_from_spec(object, &["clusterIP", "clusterIPs"]),
+        // The hub's service account tokens are secrets of the hub.
+        "ServiceAccount" => {
+            if let Some(fields) = object.as_object_mut() {
+                fields.remove("secrets");
+            }
+        }
+        "Job" if object["apiVersion"] == "batch/v1" => strip_generated_job_fields(object),
+        _ => {}
+    }
+}
+
+fn remove_from_spec(object: &mut Value, fields: &[&str]) {
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.retain(|name, _| !fields.contains(&name.as_str()));
+    }
+}
+
+/// A batch Job's selector and controller labels carry the uid of the hub's
+/// object; the member makes its own, unless the user chose the selector.
+fn strip_generated_job_fields(object: &mut Value) {
+    const GENERATED: &[&str] =
+        &["controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name"];
+    if object["spec"]["manualSelector"] == true {
+        return;
+    }
+    remove_from_spec(object, &["selector"]);
+    for pointer in ["/metadata/labels", "/spec/template/metadata/labels"] {
+        if let Some(labels) = object.pointer_mut(pointer).and_then(Value::as_object_mut) {
+            labels.retain(|name, _| !GENERATED.contains(&name.as_str()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_user_wrote_stays() {
+        let mut job = json!({
+            "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+            "metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1", "generation": 2,
+                "creationTimestamp": "t", "managedFields": [], "ownerReferences": [], "labels": {"k": "v"},
+                "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},
+            "spec": {"x": 1}, "status": {"conditions": []}});
+        strip_for_member(&mut job);
+        let expected = json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+            "metadata": {"name": "a", "namespace": "n", "labels": {"k": "v"}}, "spec": {"x": 1}});
+        assert_eq!(job, expected);
+    }
+
+    #[test]
+    fn a_batch_job_loses_the_hubs_selector() {
+        let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": {
+            "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}},
+            "template": {"metadata": {"labels": {"controller-uid": "u", "app": "x"}}}}});
+        strip_for_member(&mut job);
+        assert_eq!(job["spec"], json!({"template": {"metadata": {"labels": {"app": "x"}}}}));
+    }
+
+    #[test]
+    fn replicas() {
+        let mut object = json!({"spec": {"replicas": 1}});
+        revise_replicas(WorkloadKind::Deployment, &mut object, 4);
+        revise_replicas(WorkloadKind::PyTorchJob, &mut object, 9);
+        assert_eq!(object, json!({"spec": {"replicas": 4}}));
+    }
+}
