@@ -2,9 +2,15 @@
 //! reservations, applies Works, reports status, and brings the job controllers and the gang scheduler
 //! to members that have none.
 
+mod context;
+mod lease;
 mod options;
+mod reservations;
 
+pub use context::{CALL_TIMEOUT, CallError, Context, call};
+pub use lease::LeaseClock;
 pub use options::{JobController, MemberAccess, Options};
+pub use reservations::Reservations;
 
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +22,9 @@ pub async fn run(
     options: Options,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
-    let _ = (hub, member, options);
-    shutdown.cancelled().await;
+    let (_lease_sender, lease) = LeaseClock::new();
+    let (reservations, _requests) = Reservations::new();
+    let context = std::sync::Arc::new(Context::new(hub, member, options, shutdown, lease, reservations));
+    context.shutdown.cancelled().await;
     Ok(())
 }

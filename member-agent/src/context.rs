@@ -1,0 +1,89 @@
+//! What every part of one agent shares: the two clients, the options, the stop signal, the lease clock
+//! and the way to the holds.
+//!
+//! Deliberately absent: state of the member. It has one owner, the core task; other parts ask it
+//! through handles.
+
+use std::{future::Future, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{Options, lease::LeaseClock, reservations::Reservations};
+
+/// Longest wait for the answer to one request, watches excepted.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Shared by all parts of one agent.
+pub struct Context {
+    /// Client of the hub.
+    pub hub: kube::Client,
+    /// Client of the member.
+    pub member: kube::Client,
+    pub options: Options,
+    /// Cancelled when the agent is to stop.
+    pub shutdown: CancellationToken,
+    /// Until when the hub believes this agent alive.
+    pub lease: LeaseClock,
+    reservations: Reservations,
+}
+
+impl Context {
+    pub(crate) fn new(
+        hub: kube::Client,
+        member: kube::Client,
+        options: Options,
+        shutdown: CancellationToken,
+        lease: LeaseClock,
+        reservations: Reservations,
+    ) -> Self {
+        Self { hub, member, options, shutdown, lease, reservations }
+    }
+
+    /// Namespace on the hub that belongs to this member.
+    pub fn cluster_namespace(&self) -> String {
+        fleet_api::names::cluster_namespace(&self.options.cluster)
+    }
+
+    /// The way to the holds: `consume` when a Work has arrived, `release` when its job is gone.
+    pub fn reservations(&self) -> &Reservations {
+        &self.reservations
+    }
+}
+
+/// A call that did not end well, or not in time.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+    #[error("no answer within {} s", CALL_TIMEOUT.as_secs())]
+    TimedOut,
+}
+
+impl CallError {
+    /// Status code of the API server's answer; `None` when there was no answer.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Api(kube::Error::Api(status)) => Some(status.code),
+            _ => None,
+        }
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        self.code() == Some(404)
+    }
+
+    pub fn is_conflict(&self) -> bool {
+        self.code() == Some(409)
+    }
+}
+
+/// Runs one request with the bound that every request has.
+///
+/// # Errors
+/// The request's own error, or `TimedOut`.
+pub async fn call<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, CallError> {
+    match tokio::time::timeout(CALL_TIMEOUT, request).await {
+        Ok(answer) => answer.map_err(CallError::Api),
+        Err(_) => Err(CallError::TimedOut),
+    }
+}
