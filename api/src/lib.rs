@@ -6,6 +6,7 @@
 
 pub mod binding;
 pub mod cluster;
+pub mod convert;
 pub mod crds;
 pub mod jobs;
 pub mod names;

@@ -1,0 +1,201 @@
+//! From the wire's types to the pure rooms' types and back.
+
+use std::collections::BTreeMap;
+
+use fleet_placement::{self as placement, Gang, GangComponent, PodShape};
+use fleet_policies::workload;
+use fleet_resources::{QuantityError, Resources, constraints};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    binding::Component,
+    cluster::{ClusterTaint, NodeShape},
+};
+
+/// Resource under which the number of pods a node takes travels in a node shape.
+const PODS: &str = "pods";
+
+/// Reads a resource list of the wire, name to quantity.
+pub fn resources(quantities: &BTreeMap<String, String>) -> Result<Resources, QuantityError> {
+    Resources::parse(quantities.iter().map(|(name, text)| (name.as_str(), text.as_str())))
+}
+
+/// A workload's component as a binding and a reservation carry it.
+pub fn component(component: &workload::Component) -> Component {
+    let pod = &component.pod_spec;
+    let mut claim = serde_json::Map::new();
+    if !pod.node_selector.is_empty() {
+        claim.insert("nodeSelector".to_string(), json!(pod.node_selector));
+    }
+    if !pod.node_affinity.is_empty() {
+        let terms = json!({"nodeSelectorTerms": pod.node_affinity});
+        let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+        claim.insert("affinity".to_string(), affinity);
+    }
+    if !pod.tolerations.is_empty() {
+        claim.insert("tolerations".to_string(), json!(pod.tolerations));
+    }
+    Component {
+        name: component.name.clone(),
+        replicas: component.replicas,
+        request: component.requests.to_quantities(),
+        node_claim: if claim.is_empty() { Value::Null } else { Value::Object(claim) },
+    }
+}
+
+/// The parts of a pod spec (or of a component's node claim) that say where the pod may run.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeClaim {
+    node_selector: Option<BTreeMap<String, String>>,
+    affinity: Option<Affinity>,
+    tolerations: Option<Vec<constraints::Toleration>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Affinity {
+    node_affinity: Option<NodeAffinity>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeAffinity {
+    required_during_scheduling_ignored_during_execution: Option<Terms>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Terms {
+    node_selector_terms: Vec<constraints::NodeSelectorTerm>,
+}
+
+/// What a pod asks for and where it may run, from its requests and the `nodeSelector`, `affinity` and
+/// `tolerations` of its spec. Fields that cannot be read count as absent.
+pub fn pod_shape(requests: Resources, claim: &Value) -> PodShape {
+    let claim = NodeClaim::deserialize(claim).unwrap_or_default();
+    let terms = claim
+        .affinity
+        .and_then(|affinity| affinity.node_affinity)
+        .and_then(|node| node.required_during_scheduling_ignored_during_execution)
+        .map(|terms| terms.node_selector_terms)
+        .unwrap_or_default();
+    PodShape {
+        requests,
+        node_selector: claim.node_selector.unwrap_or_default(),
+        node_affinity: terms,
+        tolerations: claim.tolerations.unwrap_or_default(),
+    }
+}
+
+/// The gang of a binding's or a reservation's components: all replicas of each.
+pub fn gang(components: &[Component]) -> Result<Gang, QuantityError> {
+    let components = components
+        .iter()
+        .map(|component| {
+            let shape = pod_shape(resources(&component.request)?, &component.node_claim);
+            Ok(GangComponent::whole(&component.name, component.replicas, shape))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Gang { components })
+}
+
+/// A node shape as a Cluster's status carries it.
+pub fn node_shape(shape: &placement::NodeShape) -> NodeShape {
+    let mut allocatable = shape.allocatable.to_quantities();
+    let mut free = shape.free.to_quantities();
+    if shape.max_pods > 0 {
+        allocatable.insert(PODS.to_string(), shape.max_pods.to_string());
+        free.insert(PODS.to_string(), (shape.max_pods - shape.pods).max(0).to_string());
+    }
+    NodeShape {
+        count: shape.count,
+        labels: shape.labels.clone(),
+        taints: shape.taints.iter().map(taint_to_wire).collect(),
+        allocatable,
+        free,
+    }
+}
+
+/// A node shape read from a Cluster's status; amounts that cannot be read count as absent.
+pub fn placement_shape(shape: &NodeShape) -> placement::NodeShape {
+    let mut allocatable = resources(&shape.allocatable).unwrap_or_default();
+    let mut free = resources(&shape.free).unwrap_or_default();
+    let max_pods = allocatable.get(PODS);
+    let pods = max_pods - free.get(PODS);
+    allocatable.set(PODS, 0);
+    free.set(PODS, 0);
+    placement::NodeShape {
+        labels: shape.labels.clone(),
+        taints: shape.taints.iter().filter_map(taint_from_wire).collect(),
+        allocatable,
+        free,
+        max_pods,
+        pods,
+        count: shape.count,
+    }
+}
+
+/// A taint of a cluster or a node; `None` for an effect that keeps no pod away.
+pub fn taint_from_wire(taint: &ClusterTaint) -> Option<constraints::Taint> {
+    let effect = match taint.effect.as_str() {
+        "NoSchedule" => constraints::TaintEffect::NoSchedule,
+        "NoExecute" => constraints::TaintEffect::NoExecute,
+        "PreferNoSchedule" => constraints::TaintEffect::PreferNoSchedule,
+        _ => return None,
+    };
+    Some(constraints::Taint {
+        key: taint.key.clone(),
+        value: taint.value.clone().unwrap_or_default(),
+        effect,
+    })
+}
+
+fn taint_to_wire(taint: &constraints::Taint) -> ClusterTaint {
+    ClusterTaint {
+        key: taint.key.clone(),
+        value: Some(taint.value.clone()).filter(|value| !value.is_empty()),
+        effect: format!("{:?}", taint.effect),
+        time_added: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_component_survives_the_wire() {
+        let pod = json!({"nodeSelector": {"gpu": "a100"},
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms":
+                [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}},
+            "tolerations": [{"key": "gpu", "operator": "Exists"}],
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "1500m", "nvidia.com/gpu": 2}}}]});
+        let job =
+            json!({"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 3, "template": {"spec": pod}}}}});
+        let read = workload::components(workload::WorkloadKind::PyTorchJob, &job).expect("readable");
+        let wire: Vec<Component> = read.iter().map(component).collect();
+        let gang = gang(&wire).expect("quantities are ours");
+        assert_eq!(gang.components.len(), 1);
+        let worker = &gang.components[0];
+        assert_eq!((worker.name.as_str(), worker.replicas), ("worker", 3));
+        assert_eq!(worker.shape.requests, read[0].requests);
+        assert_eq!(worker.shape.node_selector, read[0].pod_spec.node_selector);
+        assert_eq!(worker.shape.node_affinity, read[0].pod_spec.node_affinity);
+        assert_eq!(worker.shape.tolerations, read[0].pod_spec.tolerations);
+    }
+
+    #[test]
+    fn a_node_shape_survives_the_wire() {
+        let shape = placement::NodeShape {
+            allocatable: Resources::from_pairs([("cpu", 64_000), ("nvidia.com/gpu", 8)]),
+            free: Resources::from_pairs([("cpu", 32_000)]),
+            max_pods: 110,
+            pods: 4,
+            count: 3,
+            ..placement::NodeShape::default()
+        };
+        assert_eq!(placement_shape(&node_shape(&shape)), shape);
+    }
+}
