@@ -1,1 +1,23 @@
+//! Pure rules of fit: whether the whole gang of a job fits on a cluster's
+//! nodes, where, and which cluster suits it best.
+//!
+//! Inputs are nodes (or shapes of nodes) and gangs as plain data. Deliberately
+//! absent: clocks, clients, and any choice that depends on hash order: the same
+//! input gives the same places.
 
+mod choice;
+mod gang;
+mod node;
+mod refusal;
+mod shape;
+mod solver;
+
+pub use choice::{Candidate, ClusterOrder, choose_cluster};
+pub use fleet_resources::constraints::{NodeSelectorTerm, Taint, TaintEffect, Toleration};
+pub use gang::{Gang, GangComponent, GangPlacement, PodShape, fits_empty, place_gang};
+pub use node::{Node, NodeIndex};
+pub use refusal::{ComponentRefusal, Refusal};
+pub use shape::{
+    NodeShape, ShapePlacement, expand, first_fit_counts, fits_shapes_empty, fits_sum, free_sum,
+    place_on_shapes, summarize,
+};

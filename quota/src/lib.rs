@@ -1,1 +1,26 @@
+//! Pure rules of admission: the quota tree, what each node holds, in which
+//! order waiting jobs are served, and why one waits.
+//!
+//! Inputs are plain data; times are milliseconds given by the caller; whether a
+//! job fits on a cluster is asked of a closure, so that admission and placement
+//! are one decision. Deliberately absent: clocks, clients, and any choice that
+//! depends on hash order.
 
+mod ledger;
+mod plan;
+mod queues;
+mod share;
+mod spec;
+mod tree;
+mod verdict;
+
+pub use ledger::{AdmittedJob, JobId, Ledger};
+pub use plan::{Decision, Outcome, Plan, PlanLimits, WaitReason, plan};
+pub use queues::{OrderKey, QueuePolicy, Queues, WaitingJob};
+pub use share::Share;
+pub use spec::NodeSpec;
+pub use tree::{
+    LeafError, MAX_JOBS, NodeId, PREEMPTIBLE_LABEL, QUOTA_LABELS, QuotaTree, Request, TreeError, TreeNode,
+    TreeWarning, queue_prefix,
+};
+pub use verdict::{Rule, Shortfall, Verdict};

@@ -1,0 +1,77 @@
+//! Which cluster to try first.
+
+use std::cmp::Ordering;
+
+use fleet_resources::Resources;
+
+/// What the choice knows of a cluster that may take the job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Candidate {
+    pub name: String,
+    /// Index of the affinity group that admits it; lower groups are tried first.
+    pub group: usize,
+    /// The job failed there or was refused there lately: tried last.
+    pub avoided: bool,
+    /// The job is there already.
+    pub current: bool,
+    /// Sums over the cluster's nodes.
+    pub allocatable: Resources,
+    /// Sums over the cluster's nodes, promises deducted.
+    pub free: Resources,
+}
+
+/// Whether jobs go to the emptiest cluster or to the fullest that holds them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClusterOrder {
+    #[default]
+    Spread,
+    Pack,
+}
+
+/// The candidates, most suitable first: those not avoided, the lower affinity
+/// group, where the job is already, then by the largest share of a resource in
+/// use after the job (of those it asks for), then by name.
+pub fn choose_cluster<'c>(
+    candidates: &'c [Candidate],
+    request: &Resources,
+    order: ClusterOrder,
+) -> Vec<&'c Candidate> {
+    let mut ranked: Vec<(Share, &Candidate)> =
+        candidates.iter().map(|c| (share_after(c, request), c)).collect();
+    ranked.sort_by(|(share, a), (other, b)| {
+        let by_share = match order {
+            ClusterOrder::Spread => share.cmp(other),
+            ClusterOrder::Pack => other.cmp(share),
+        };
+        (a.avoided, a.group, !a.current)
+            .cmp(&(b.avoided, b.group, !b.current))
+            .then(by_share)
+            .then_with(|| a.name.cmp(&b.name))
+    });
+    ranked.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
+/// A fraction `used / whole`, compared exactly.
+struct Share {
+    used: i128,
+    whole: i128,
+}
+
+impl Share {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.used * other.whole).cmp(&(other.used * self.whole))
+    }
+}
+
+fn share_after(candidate: &Candidate, request: &Resources) -> Share {
+    let mut largest = Share { used: 0, whole: 1 };
+    for (name, amount) in request.iter() {
+        let whole = i128::from(candidate.allocatable.get(name.as_str()).max(1));
+        let free = i128::from(candidate.free.get(name.as_str()));
+        let share = Share { used: whole - free + i128::from(amount), whole };
+        if share.cmp(&largest) == Ordering::Greater {
+            largest = share;
+        }
+    }
+    largest
+}

@@ -1,0 +1,158 @@
+//! Gangs: pods of one job that start together or not at all.
+
+use std::collections::BTreeMap;
+
+use fleet_resources::Resources;
+use fleet_resources::constraints::{NodeSelectorTerm, Toleration};
+use serde::{Deserialize, Serialize};
+
+use crate::node::{Node, NodeIndex};
+use crate::refusal::{Refusal, refuse};
+use crate::solver::Problem;
+
+/// What one pod asks for and where it may run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodShape {
+    pub requests: Resources,
+    pub node_selector: BTreeMap<String, String>,
+    /// Required terms, alternatives of each other; empty asks for nothing.
+    pub node_affinity: Vec<NodeSelectorTerm>,
+    pub tolerations: Vec<Toleration>,
+}
+
+/// A number of equal pods of a gang.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GangComponent {
+    pub name: String,
+    pub replicas: i64,
+    /// How many must be placed for the gang to start, at most `replicas`.
+    pub min: i64,
+    pub shape: PodShape,
+}
+
+impl GangComponent {
+    /// A component all of whose pods must be placed.
+    pub fn whole(name: &str, replicas: i64, shape: PodShape) -> Self {
+        Self { name: name.to_owned(), replicas, min: replicas, shape }
+    }
+
+    fn least(&self) -> i64 {
+        self.min.clamp(0, self.replicas.max(0))
+    }
+}
+
+/// All components of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gang {
+    pub components: Vec<GangComponent>,
+}
+
+impl Gang {
+    /// What the gang's minimum asks for in sum.
+    pub fn total(&self) -> Resources {
+        let mut total = Resources::new();
+        for component in &self.components {
+            total.add(&component.shape.requests.scaled(component.least()));
+        }
+        total
+    }
+
+    /// How many pods the gang's minimum has.
+    pub fn pods(&self) -> i64 {
+        self.components.iter().map(GangComponent::least).sum()
+    }
+
+    pub(crate) fn minimum(&self) -> Vec<i64> {
+        self.components.iter().map(GangComponent::least).collect()
+    }
+
+    pub(crate) fn wanted(&self) -> Vec<i64> {
+        self.components.iter().map(|component| component.replicas.max(0)).collect()
+    }
+}
+
+/// Where each pod of each component goes: one node name a pod, in the order of
+/// names, a node as often as it takes pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GangPlacement {
+    pub components: BTreeMap<String, Vec<String>>,
+}
+
+impl GangPlacement {
+    /// Takes the places on `nodes`.
+    pub fn apply(&self, nodes: &mut NodeIndex, gang: &Gang) {
+        self.each(gang, |name, requests| nodes.assign(name, requests, 1));
+    }
+
+    /// Gives the places back.
+    pub fn undo(&self, nodes: &mut NodeIndex, gang: &Gang) {
+        self.each(gang, |name, requests| nodes.unassign(name, requests, 1));
+    }
+
+    fn each(&self, gang: &Gang, mut change: impl FnMut(&str, &Resources) -> bool) {
+        for component in &gang.components {
+            for name in self.components.get(&component.name).into_iter().flatten() {
+                change(name, &component.shape.requests);
+            }
+        }
+    }
+}
+
+/// Places every pod of the gang, or at least each component's minimum, on
+/// nodes; or says what is missing and changes nothing.
+///
+/// Nodes that can hold least are filled first, so that large holes stay for
+/// large pods. Nodes with equal free amounts and constraints are looked at
+/// once. A gang that fits is found unless the search, bounded in steps, gives
+/// up; on a few nodes it never does.
+///
+/// # Errors
+/// A [`Refusal`] that says per component how many pods would fit and what the
+/// nodes lack.
+pub fn place_gang(nodes: &NodeIndex, gang: &Gang) -> Result<GangPlacement, Refusal> {
+    let all: Vec<&Node> = nodes.iter().collect();
+    let problem = problem(&all, gang, |node| node.free(), Node::free_pods);
+    let Some(counts) = problem.solve_between(&gang.minimum(), &gang.wanted()) else {
+        return Err(refuse(&problem, gang));
+    };
+    Ok(name_places(&counts, &all, gang))
+}
+
+/// Whether the gang's minimum would fit if nothing ran on the nodes.
+pub fn fits_empty(nodes: &NodeIndex, gang: &Gang) -> bool {
+    let all: Vec<&Node> = nodes.iter().collect();
+    let empty = |node: &Node| node.allocatable.clone();
+    let problem = problem(&all, gang, empty, |node| crate::node::free_pods(node.max_pods, 0));
+    problem.solve(&gang.minimum()).is_some()
+}
+
+fn problem(
+    nodes: &[&Node],
+    gang: &Gang,
+    free: impl Fn(&Node) -> Resources,
+    free_pods: impl Fn(&Node) -> i64,
+) -> Problem {
+    let mut problem = Problem::new(gang);
+    for (i, node) in nodes.iter().enumerate() {
+        let admitted = gang.components.iter().map(|component| node.admits(&component.shape));
+        problem.offer(i, 1, admitted, &free(node), free_pods(node));
+    }
+    problem.seal();
+    problem
+}
+
+/// `counts` says, per member node, how many pods of each component it takes.
+fn name_places(counts: &[(usize, Vec<i64>)], nodes: &[&Node], gang: &Gang) -> GangPlacement {
+    let mut placement = GangPlacement::default();
+    for (k, component) in gang.components.iter().enumerate() {
+        let mut names: Vec<String> = Vec::new();
+        for (node, taken) in counts {
+            names.extend((0..taken[k]).map(|_| nodes[*node].name.clone()));
+        }
+        names.sort_unstable();
+        placement.components.insert(component.name.clone(), names);
+    }
+    placement
+}

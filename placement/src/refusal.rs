@@ -1,0 +1,131 @@
+//! Why a gang does not fit, in numbers and in one sentence.
+
+use std::fmt;
+
+use fleet_resources::{Resources, Shortage, quantity};
+use serde::{Deserialize, Serialize};
+
+use crate::gang::Gang;
+use crate::solver::{Problem, capacity};
+
+/// What is missing for one component.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ComponentRefusal {
+    pub name: String,
+    /// Pods that would fit if the component were alone, at most `wanted`.
+    pub fit: i64,
+    pub wanted: i64,
+    /// Nodes there are.
+    pub nodes: i64,
+    /// Nodes whose selectors, affinity and taints admit the component.
+    pub admitted: i64,
+    /// Admitted nodes that cannot take one more pod.
+    pub lacking: i64,
+    /// What most of those lack: asked for by one pod, and free on the best of them.
+    pub short: Vec<Shortage>,
+}
+
+/// Why a gang does not fit on a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    pub components: Vec<ComponentRefusal>,
+}
+
+impl Refusal {
+    /// One sentence for conditions and for people, such as
+    /// `1 of 2 worker fit: 3 of 4 nodes lack 2 nvidia.com/gpu`.
+    pub fn sentence(&self) -> String {
+        let blocked: Vec<String> = self
+            .components
+            .iter()
+            .filter(|component| component.fit < component.wanted)
+            .map(ToString::to_string)
+            .collect();
+        if blocked.is_empty() {
+            return "each component fits alone, but not all together".to_owned();
+        }
+        blocked.join("; ")
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence())
+    }
+}
+
+impl fmt::Display for ComponentRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} {} fit: ", self.fit, self.wanted, self.name)?;
+        if self.nodes == 0 {
+            return f.write_str("there are no nodes");
+        }
+        if self.admitted == 0 {
+            return write!(
+                f,
+                "none of {} nodes is ready and admitted by node selector, affinity and taints",
+                self.nodes
+            );
+        }
+        let lacks: Vec<String> = self
+            .short
+            .iter()
+            .map(|short| format!("{} {}", quantity::format(short.name.as_str(), short.missing()), short.name))
+            .collect();
+        let what = if lacks.is_empty() { "room for one more pod".to_owned() } else { lacks.join(" and ") };
+        write!(f, "{} of {} nodes lack {what}", self.lacking, self.nodes)?;
+        if self.admitted < self.nodes {
+            write!(f, ", {} are not ready or not admitted", self.nodes - self.admitted)?;
+        }
+        Ok(())
+    }
+}
+
+/// The refusal of a gang whose minimum `problem` cannot place.
+pub(crate) fn refuse(problem: &Problem, gang: &Gang) -> Refusal {
+    let minimum = gang.minimum();
+    let components = gang.components.iter().zip(&minimum).enumerate();
+    Refusal {
+        components: components
+            .map(|(k, (component, wanted))| {
+                let fit = problem.fits_alone(k, *wanted);
+                let mut refusal = ComponentRefusal {
+                    name: component.name.clone(),
+                    fit,
+                    wanted: *wanted,
+                    nodes: problem.classes.iter().map(super::solver::Class::count).sum(),
+                    admitted: 0,
+                    lacking: 0,
+                    short: Vec::new(),
+                };
+                describe(problem, k, &mut refusal);
+                refusal
+            })
+            .collect(),
+    }
+}
+
+/// Counts nodes after as many pods of the component as fit have been placed:
+/// what they lack then is what the next pod misses.
+fn describe(problem: &Problem, k: usize, refusal: &mut ComponentRefusal) {
+    let request = &problem.requests[k];
+    let mut most: (i64, Vec<i64>) = (0, Vec::new());
+    for class in problem.classes.iter().filter(|class| class.admitted[k]) {
+        let count = class.count();
+        refusal.admitted += count;
+        if capacity(&class.free, request) > 0 {
+            continue;
+        }
+        refusal.lacking += count;
+        if count > most.0 {
+            most = (count, class.free.clone());
+        }
+    }
+    if most.0 == 0 {
+        return;
+    }
+    let named =
+        |amounts: &[i64]| Resources::from_pairs(problem.names.iter().cloned().zip(amounts.iter().copied()));
+    refusal.short = named(request).shortages(&named(&most.1));
+}

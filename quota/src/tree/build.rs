@@ -1,0 +1,299 @@
+//! Reading the spec into the dense form.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_resources::{ResourceName, quantity};
+
+use super::{
+    JOBS, MAX_DEPTH, MAX_JOBS, MAX_NODES, NodeId, QuotaTree, TreeError, TreeNode, TreeWarning, UNLIMITED_FROM,
+};
+use crate::spec::NodeSpec;
+
+/// Share of the parent's idle room a node gets; default 1.
+const WEIGHT: &str = "fleet.dev/weight";
+/// How much of min may be lent, a JSON object of quantities.
+const LEND_LIMIT: &str = "alibabacloud.com/lendlimit";
+const MAX_NAME: usize = 253;
+
+type Found = (QuotaTree, Vec<TreeWarning>);
+
+pub(super) fn build(root: &NodeSpec) -> Result<Found, TreeError> {
+    let mut builder = Builder { names: resource_names(root), ..Builder::default() };
+    builder.add_all(root)?;
+    Ok(builder.finish())
+}
+
+/// Every resource that any node names; the count of jobs comes first.
+fn resource_names(root: &NodeSpec) -> Vec<ResourceName> {
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    let mut open = vec![root];
+    while let Some(spec) = open.pop() {
+        names.extend(spec.min.keys().chain(spec.max.keys()).map(String::as_str));
+        open.extend(&spec.children);
+    }
+    names.remove(MAX_JOBS);
+    std::iter::once(MAX_JOBS).chain(names).map(ResourceName::new).collect()
+}
+
+#[derive(Default)]
+struct Builder {
+    names: Vec<ResourceName>,
+    nodes: Vec<TreeNode>,
+    min: Vec<i64>,
+    max: Vec<i64>,
+    kept: Vec<i64>,
+    by_namespace: BTreeMap<String, NodeId>,
+    by_name: BTreeMap<String, NodeId>,
+    by_path: BTreeMap<String, NodeId>,
+    warnings: Vec<TreeWarning>,
+}
+
+impl Builder {
+    /// Breadth first and without recursion: a hostile tree may be deep.
+    fn add_all(&mut self, root: &NodeSpec) -> Result<(), TreeError> {
+        let mut open: std::collections::VecDeque<(&NodeSpec, Option<NodeId>, usize)> =
+            [(root, None, 1)].into();
+        while let Some((spec, parent, depth)) = open.pop_front() {
+            let path = self.path_of(spec, parent)?;
+            if depth > MAX_DEPTH {
+                return Err(TreeError::TooDeep { path, depth });
+            }
+            if self.nodes.len() >= MAX_NODES {
+                return Err(TreeError::TooManyNodes);
+            }
+            let id = self.add(spec, parent, path)?;
+            open.extend(spec.children.iter().map(|child| (child, Some(id), depth + 1)));
+        }
+        Ok(())
+    }
+
+    /// The root is always called `root`.
+    fn path_of(&self, spec: &NodeSpec, parent: Option<NodeId>) -> Result<String, TreeError> {
+        let Some(parent) = parent else {
+            return Ok("root".to_owned());
+        };
+        let parent_path = &self.nodes[parent.index()].path;
+        let name = &spec.name;
+        let bad = name.is_empty() || name.len() > MAX_NAME || name.contains(['/', ' ', '\t', '\n', '\r']);
+        if bad {
+            return Err(TreeError::BadName { parent: parent_path.clone(), name: name.clone() });
+        }
+        let path = format!("{parent_path}/{name}");
+        if self.by_path.contains_key(&path) {
+            return Err(TreeError::DuplicateName { parent: parent_path.clone(), name: name.clone() });
+        }
+        Ok(path)
+    }
+
+    fn add(&mut self, spec: &NodeSpec, parent: Option<NodeId>, path: String) -> Result<NodeId, TreeError> {
+        // MAX_NODES fits.
+        let id = NodeId(self.nodes.len() as u32);
+        let min = self.amounts(&spec.min, &path, "min")?;
+        let max = self.amounts(&spec.max, &path, "max")?;
+        let lent = self.lend_limit(spec, &path);
+        for r in 0..self.names.len() {
+            let guaranteed = min[r].unwrap_or(0);
+            let written = max[r].map(|amount| unlimited_above(self.names[r].as_str(), amount));
+            let bound = match parent {
+                Some(_) => written,
+                // The root's capacity is its max, where absent its min.
+                None => written.or(min[r]),
+            };
+            self.min.push(guaranteed);
+            self.max.push(bound.unwrap_or(i64::MAX));
+            self.kept.push(lent[r].map_or(0, |lent| (guaranteed - lent).max(0)));
+        }
+        self.index_namespaces(spec, id, &path)?;
+        let weight_milli = self.weight(spec, &path);
+        self.by_path.insert(path.clone(), id);
+        let name = if parent.is_some() { spec.name.clone() } else { "root".to_owned() };
+        if spec.children.is_empty()
+            && let Some(earlier) = self.by_name.insert(name.clone(), id)
+        {
+            let other = self.nodes[earlier.index()].path.clone();
+            self.warn(&path, "name", &name, &format!("a leaf name used once, but {other} has it too"));
+        }
+        if let Some(parent) = parent {
+            self.nodes[parent.index()].children.push(id);
+        }
+        self.nodes.push(TreeNode {
+            name,
+            path,
+            parent,
+            children: Vec::new(),
+            namespaces: spec.namespaces.clone(),
+            attributes: spec.attributes.clone(),
+            weight_milli,
+        });
+        Ok(id)
+    }
+
+    fn amounts(
+        &self,
+        written: &BTreeMap<String, String>,
+        path: &str,
+        field: &'static str,
+    ) -> Result<Vec<Option<i64>>, TreeError> {
+        let mut amounts = vec![None; self.names.len()];
+        for (r, name) in self.names.iter().enumerate() {
+            let Some(text) = written.get(name.as_str()) else {
+                continue;
+            };
+            let amount = quantity::parse(name.as_str(), text).map_err(|source| TreeError::Quantity {
+                path: path.to_owned(),
+                field,
+                source,
+            })?;
+            if amount < 0 {
+                return Err(TreeError::Negative {
+                    path: path.to_owned(),
+                    field,
+                    resource: name.to_string(),
+                    found: text.clone(),
+                });
+            }
+            amounts[r] = Some(amount);
+        }
+        Ok(amounts)
+    }
+
+    fn index_namespaces(&mut self, spec: &NodeSpec, id: NodeId, path: &str) -> Result<(), TreeError> {
+        if !spec.children.is_empty() {
+            if !spec.namespaces.is_empty() {
+                let found = spec.namespaces.join(", ");
+                self.warn(path, "namespaces", &found, "namespaces on leaves only; these are ignored");
+            }
+            return Ok(());
+        }
+        for namespace in &spec.namespaces {
+            let earlier = self.by_namespace.insert(namespace.clone(), id);
+            if let Some(earlier) = earlier.filter(|earlier| *earlier != id) {
+                return Err(TreeError::DuplicateNamespace {
+                    namespace: namespace.clone(),
+                    first: self.nodes[earlier.index()].path.clone(),
+                    second: path.to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn weight(&mut self, spec: &NodeSpec, path: &str) -> i64 {
+        let Some(text) = spec.attributes.get(WEIGHT) else {
+            return 1000;
+        };
+        // A weight is a plain decimal; read in thousandths, as cpu is.
+        match quantity::parse(ResourceName::CPU, text) {
+            Ok(weight) if weight >= 0 => weight,
+            _ => {
+                self.warn(path, &format!("attributes[{WEIGHT}]"), text, "a number of 0 or more; 1 is used");
+                1000
+            }
+        }
+    }
+
+    /// Written as a flat JSON object of quantities, such as `{"cpu": 4}`.
+    fn lend_limit(&mut self, spec: &NodeSpec, path: &str) -> Vec<Option<i64>> {
+        let mut limits = vec![None; self.names.len()];
+        let Some(text) = spec.attributes.get(LEND_LIMIT) else {
+            return limits;
+        };
+        let Some(pairs) = flat_json_object(text) else {
+            self.warn(
+                path,
+                &format!("attributes[{LEND_LIMIT}]"),
+                text,
+                "a JSON object of quantities; it is ignored",
+            );
+            return limits;
+        };
+        for (r, name) in self.names.clone().iter().enumerate().filter(|(r, _)| *r != JOBS) {
+            let limit = pairs.get(name.as_str()).map(|text| quantity::parse(name.as_str(), text));
+            match limit {
+                None => {}
+                Some(Ok(amount)) if amount >= 0 => limits[r] = Some(amount),
+                Some(_) => {
+                    let field = format!("attributes[{LEND_LIMIT}], resource {name}");
+                    self.warn(path, &field, &pairs[name.as_str()], "a quantity of 0 or more; it is ignored");
+                }
+            }
+        }
+        limits
+    }
+
+    fn warn(&mut self, path: &str, field: &str, found: &str, allowed: &str) {
+        self.warnings.push(TreeWarning::new(path, field, found, allowed));
+    }
+
+    fn finish(self) -> Found {
+        let width = self.names.len();
+        let mut effective_max = self.max.clone();
+        // Parents come before children.
+        for (i, node) in self.nodes.iter().enumerate() {
+            let Some(parent) = node.parent else { continue };
+            for r in 0..width {
+                effective_max[i * width + r] =
+                    effective_max[i * width + r].min(effective_max[parent.index() * width + r]);
+            }
+        }
+        let tree = QuotaTree {
+            nodes: self.nodes,
+            names: self.names,
+            min: self.min,
+            max: self.max,
+            effective_max,
+            kept: self.kept,
+            by_namespace: self.by_namespace,
+            by_name: self.by_name,
+            by_path: self.by_path,
+        };
+        (tree, self.warnings)
+    }
+}
+
+impl TreeWarning {
+    pub(super) fn new(path: &str, field: &str, found: &str, allowed: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            field: field.to_owned(),
+            found: found.to_owned(),
+            allowed: allowed.to_owned(),
+            sentence: format!("quota {path}, {field}: found {found}; the rule is {allowed}"),
+        }
+    }
+}
+
+/// 2^31-1 units and more are no bound. Bytes are counted in far larger numbers:
+/// for them only that exact number (a common way to write "unlimited") and the
+/// largest representable one are none.
+fn unlimited_above(name: &str, amount: i64) -> i64 {
+    let unlimited = if quantity::is_bytes(name) {
+        amount == UNLIMITED_FROM || amount == i64::MAX
+    } else if name == ResourceName::CPU {
+        amount >= UNLIMITED_FROM * 1000
+    } else {
+        amount >= UNLIMITED_FROM
+    };
+    if unlimited { i64::MAX } else { amount }
+}
+
+/// `{"a": "1", "b": 2}` without nesting or escapes; anything else is `None`.
+fn flat_json_object(text: &str) -> Option<BTreeMap<String, String>> {
+    let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?.trim();
+    let mut pairs = BTreeMap::new();
+    if inner.is_empty() {
+        return Some(pairs);
+    }
+    for pair in inner.split(',') {
+        let (key, value) = pair.split_once(':')?;
+        let key = key.trim().strip_prefix('"')?.strip_suffix('"')?;
+        let value = value.trim();
+        let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
+        let plain = |text: &str| !text.contains(['"', '\\', '{', '[']) && !text.is_empty();
+        if !plain(key) || !plain(value) {
+            return None;
+        }
+        pairs.insert(key.to_owned(), value.to_owned());
+    }
+    Some(pairs)
+}

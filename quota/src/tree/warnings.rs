@@ -1,0 +1,63 @@
+//! Documented rules that a usable tree may break.
+
+use fleet_resources::quantity;
+
+use super::{JOBS, NodeId, QuotaTree, TreeWarning};
+use crate::spec::NodeSpec;
+
+/// Rules that were broken: each warning names node, field and values.
+pub(super) fn broken_rules(tree: &QuotaTree, root: &NodeSpec) -> Vec<TreeWarning> {
+    let mut found = Vec::new();
+    if !root.name.is_empty() && root.name != "root" {
+        found.push(TreeWarning::new("root", "name", &root.name, "root; that name is used"));
+    }
+    for (name, max) in &root.max {
+        let min = root.min.get(name);
+        if min != Some(max) {
+            let min = min.map_or("nothing", String::as_str);
+            let sentence = format!("max equal to min, here {min}; the max is the capacity");
+            found.push(TreeWarning::new("root", &format!("max[{name}]"), max, &sentence));
+        }
+    }
+    for id in tree.ids() {
+        min_above_max(tree, id, &mut found);
+        children_above_parent(tree, id, &mut found);
+        let node = tree.node(id);
+        let guarantees = (0..tree.names.len()).any(|r| tree.min_at(id, r) > 0);
+        if id != NodeId::ROOT && !guarantees {
+            let allowed = "a min for each node; without one nothing is guaranteed";
+            found.push(TreeWarning::new(&node.path, "min", "nothing", allowed));
+        }
+        if node.is_leaf() && node.namespaces.is_empty() {
+            let allowed = "at least one namespace; only jobs with a quota label come here";
+            found.push(TreeWarning::new(&node.path, "namespaces", "nothing", allowed));
+        }
+    }
+    found
+}
+
+fn min_above_max(tree: &QuotaTree, id: NodeId, found: &mut Vec<TreeWarning>) {
+    for r in 0..tree.names.len() {
+        let (min, max) = (tree.min_at(id, r), tree.max_at(id, r));
+        if min > max {
+            let name = tree.names[r].as_str();
+            let allowed = format!("at most the max, here {}", quantity::format(name, max));
+            let field = format!("min[{name}]");
+            found.push(TreeWarning::new(&tree.node(id).path, &field, &quantity::format(name, min), &allowed));
+        }
+    }
+}
+
+fn children_above_parent(tree: &QuotaTree, id: NodeId, found: &mut Vec<TreeWarning>) {
+    let node = tree.node(id);
+    for r in (0..tree.names.len()).filter(|r| *r != JOBS) {
+        let sum = node.children.iter().fold(0_i64, |sum, child| sum.saturating_add(tree.min_at(*child, r)));
+        let own = tree.min_at(id, r);
+        if !node.is_leaf() && sum > own {
+            let name = tree.names[r].as_str();
+            let allowed = format!("at most its own min, here {}", quantity::format(name, own));
+            let field = format!("sum of the children's min[{name}]");
+            found.push(TreeWarning::new(&node.path, &field, &quantity::format(name, sum), &allowed));
+        }
+    }
+}

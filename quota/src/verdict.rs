@@ -1,0 +1,112 @@
+//! Why a job may not be admitted now: data first, one sentence from it.
+
+use std::fmt;
+
+use fleet_resources::{ResourceName, quantity};
+use serde::{Deserialize, Serialize};
+
+use crate::tree::MAX_JOBS;
+
+/// Which bound a job meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Rule {
+    Max,
+    /// Jobs that may not be preempted have to stay inside min together.
+    Min,
+}
+
+/// The bound a job meets on one node, in base units.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shortfall {
+    pub rule: Rule,
+    pub resource: ResourceName,
+    /// Path of the node that refuses.
+    pub path: String,
+    /// The node is an ancestor of the job's leaf.
+    pub in_parent: bool,
+    pub request: i64,
+    pub limit: i64,
+    pub used: i64,
+}
+
+/// Why a job is not admitted. The variants' names are reasons of the one
+/// vocabulary.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Verdict {
+    /// Would not be admitted with the quota empty.
+    QuotaExceeded(Shortfall),
+    InsufficientQuota(Shortfall),
+    InsufficientQuotaInParent(Shortfall),
+    MaxJobs(Shortfall),
+    /// A job that may not be preempted would leave min.
+    InsufficientMin(Shortfall),
+}
+
+impl Verdict {
+    pub(crate) fn of(shortfall: Shortfall) -> Self {
+        if shortfall.request > shortfall.limit {
+            Self::QuotaExceeded(shortfall)
+        } else if shortfall.rule == Rule::Min {
+            Self::InsufficientMin(shortfall)
+        } else if shortfall.resource.as_str() == MAX_JOBS {
+            Self::MaxJobs(shortfall)
+        } else if shortfall.in_parent {
+            Self::InsufficientQuotaInParent(shortfall)
+        } else {
+            Self::InsufficientQuota(shortfall)
+        }
+    }
+
+    pub fn shortfall(&self) -> &Shortfall {
+        match self {
+            Self::QuotaExceeded(shortfall)
+            | Self::InsufficientQuota(shortfall)
+            | Self::InsufficientQuotaInParent(shortfall)
+            | Self::MaxJobs(shortfall)
+            | Self::InsufficientMin(shortfall) => shortfall,
+        }
+    }
+
+    /// The reason's text in the one vocabulary.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::QuotaExceeded(_) => "QuotaExceeded",
+            Self::InsufficientQuota(_) => "InsufficientQuota",
+            Self::InsufficientQuotaInParent(_) => "InsufficientQuotaInParent",
+            Self::MaxJobs(_) => "MaxJobs",
+            Self::InsufficientMin(_) => "InsufficientMin",
+        }
+    }
+
+    /// One sentence with resource, path, request, max and used.
+    pub fn sentence(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shortfall = self.shortfall();
+        let name = shortfall.resource.as_str();
+        let amount = |amount| quantity::format(name, amount);
+        let shown = if name == MAX_JOBS { "jobs" } else { name };
+        let place = if shortfall.in_parent { "parent quota" } else { "quota" };
+        let bound = match shortfall.rule {
+            Rule::Max => "max",
+            Rule::Min => "min (the job may not be preempted)",
+        };
+        write!(
+            f,
+            "Insufficient quota({shown}) in {place} {}: request {}, {bound} {}, used {}",
+            shortfall.path,
+            amount(shortfall.request),
+            amount(shortfall.limit),
+            amount(shortfall.used)
+        )?;
+        match self {
+            Self::QuotaExceeded(_) => f.write_str("; the job can never be admitted here"),
+            _ => f.write_str("; wait for running jobs to complete"),
+        }
+    }
+}
