@@ -75,3 +75,45 @@ fn share_after(candidate: &Candidate, request: &Resources) -> Share {
     }
     largest
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(name: &str, gpus: i64, free: i64) -> Candidate {
+        Candidate {
+            name: name.to_owned(),
+            allocatable: Resources::from_pairs([("nvidia.com/gpu", gpus)]),
+            free: Resources::from_pairs([("nvidia.com/gpu", free)]),
+            ..Candidate::default()
+        }
+    }
+
+    fn check(candidates: &[Candidate], order: ClusterOrder, expected: &[&str]) {
+        let request = Resources::from_pairs([("nvidia.com/gpu", 4)]);
+        let names = |candidates: &[Candidate]| -> Vec<String> {
+            let chosen = choose_cluster(candidates, &request, order);
+            chosen.into_iter().map(|c| c.name.clone()).collect()
+        };
+        assert_eq!(names(candidates), expected);
+        let reversed: Vec<Candidate> = candidates.iter().rev().cloned().collect();
+        assert_eq!(names(&reversed), expected, "input order must not matter");
+    }
+
+    #[test]
+    fn orders() {
+        let all = [candidate("b", 32, 32), candidate("a", 32, 32), candidate("c", 64, 40)];
+        check(&all, ClusterOrder::Spread, &["a", "b", "c"]);
+        check(&all, ClusterOrder::Pack, &["c", "a", "b"]);
+    }
+
+    #[test]
+    fn avoided_last_then_groups_then_where_it_is() {
+        let mut all =
+            [candidate("a", 8, 8), candidate("b", 8, 8), candidate("c", 8, 4), candidate("d", 8, 8)];
+        all[0].avoided = true;
+        all[1].group = 1;
+        all[2].current = true;
+        check(&all, ClusterOrder::Spread, &["c", "d", "b", "a"]);
+    }
+}

@@ -7,6 +7,8 @@
 
 mod choice;
 mod gang;
+#[cfg(test)]
+mod gang_tests;
 mod node;
 mod refusal;
 mod shape;

@@ -213,6 +213,19 @@ impl Ledger {
         self.used[self.tree.cell(node, r)]
     }
 
+    /// What may still be taken at the node under its max.
+    pub(crate) fn room_at(&self, node: NodeId, r: usize) -> i64 {
+        self.tree.max_at(node, r).saturating_sub(self.held[self.tree.cell(node, r)])
+    }
+
+    /// What jobs that may not be preempted may still take.
+    pub(crate) fn firm_room_at(&self, node: NodeId, r: usize) -> i64 {
+        if r == JOBS {
+            return i64::MAX;
+        }
+        self.guaranteed_at(node, r).saturating_sub(self.firm[self.tree.cell(node, r)])
+    }
+
     /// The root guarantees its whole capacity: it borrows from nobody.
     fn guaranteed_at(&self, node: NodeId, r: usize) -> i64 {
         if node == NodeId::ROOT { self.tree.max_at(node, r) } else { self.tree.min_at(node, r) }

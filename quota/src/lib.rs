@@ -11,6 +11,8 @@ mod plan;
 mod queues;
 mod share;
 mod spec;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod verdict;
 

@@ -114,7 +114,7 @@ pub fn plan(
     let mut tournament = Tournament::new(ledger, queues, now_ms, &mut plan.decisions);
     let mut probes = 0;
     let mut admissions = 0;
-    while let Some((leaf, job)) = tournament.winner(ledger, &mut plan.decisions) {
+    while let Some((leaf, job)) = tournament.winner() {
         if probes >= limits.probes || admissions >= limits.admissions {
             plan.more = true;
             break;

@@ -1,10 +1,11 @@
 //! The tournament over the tree: each leaf puts up its first job that may
 //! start; each inner node the best of its children's; the root's is served.
 //!
-//! After a change only the path from that leaf to the root is played again. A
-//! job's share depends on use below it alone; whether it is a borrower, and
-//! whether it fits, can only get worse while others are admitted, and both are
-//! looked at again before a winner is served.
+//! After a change only the path from that leaf to the root is played again: a
+//! job's share depends on use below it alone. Whether it fits and whether it
+//! borrows depends on others too; each node remembers the largest amounts of
+//! the jobs put up below it, and only when its room falls below one of those
+//! are they looked at again.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -45,13 +46,28 @@ pub(super) struct Tournament<'q> {
     now_ms: i64,
     lines: Vec<Option<LeafLine<'q>>>,
     entries: Vec<Option<Entry<'q>>>,
+    bounds: Bounds,
+}
+
+/// By node and resource, at least the largest amount asked for by a leaf's
+/// entry below the node: of all entries, of those inside min, and of those that
+/// may not be preempted.
+struct Bounds {
+    any: Vec<i64>,
+    inside: Vec<i64>,
+    firm: Vec<i64>,
 }
 
 impl<'q> Tournament<'q> {
     pub fn new(ledger: &Ledger, queues: &'q Queues, now_ms: i64, decisions: &mut Vec<Decision>) -> Self {
         let count = ledger.tree().len();
-        let mut tournament =
-            Self { queues, now_ms, lines: (0..count).map(|_| None).collect(), entries: vec![None; count] };
+        let mut tournament = Self {
+            queues,
+            now_ms,
+            lines: (0..count).map(|_| None).collect(),
+            entries: vec![None; count],
+            bounds: Bounds::new(count * ledger.tree().resources().len()),
+        };
         for (leaf, queue) in queues.leaves() {
             // A leaf of an older tree: its jobs wait until they are moved.
             if leaf.index() < count && !queue.classes.is_empty() {
@@ -65,24 +81,10 @@ impl<'q> Tournament<'q> {
         tournament
     }
 
-    /// The job to serve next, its quota checked against the present ledger.
-    pub fn winner(
-        &mut self,
-        ledger: &Ledger,
-        decisions: &mut Vec<Decision>,
-    ) -> Option<(NodeId, &'q WaitingJob)> {
-        loop {
-            let entry = self.entries[NodeId::ROOT.index()].as_ref()?;
-            let (leaf, job) = (entry.leaf, entry.job);
-            let fits = ledger.check_request(leaf, &entry.request, job.preemptible).is_ok();
-            let borrower = !ledger.inside_min(leaf, &entry.request);
-            if fits && borrower == entry.borrower {
-                return Some((leaf, job));
-            }
-            // Things got worse since it was put up: play its path again.
-            self.put_up(ledger, leaf, decisions);
-            self.play_path(ledger, leaf);
-        }
+    /// The job to serve next; the present ledger has room for it.
+    pub fn winner(&self) -> Option<(NodeId, &'q WaitingJob)> {
+        let entry = self.entries[NodeId::ROOT.index()].as_ref()?;
+        Some((entry.leaf, entry.job))
     }
 
     /// The winner's job is in the ledger now.
@@ -91,7 +93,34 @@ impl<'q> Tournament<'q> {
             self.advance(leaf, &entry, decisions);
         }
         self.put_up(ledger, leaf, decisions);
+        let tight = ledger.tree().path_to_root(leaf).filter(|node| self.bounds.is_short(ledger, *node));
+        if let Some(node) = tight.last() {
+            self.look_again(ledger, node, decisions);
+        }
         self.play_path(ledger, leaf);
+    }
+
+    /// Room below `node` became short for some entry: each leaf's is checked
+    /// again, and the bounds below become exact.
+    fn look_again(&mut self, ledger: &Ledger, node: NodeId, decisions: &mut Vec<Decision>) {
+        let tree = ledger.tree();
+        let mut below = vec![node];
+        let mut at = 0;
+        while at < below.len() {
+            below.extend(&tree.node(below[at]).children);
+            at += 1;
+        }
+        for id in &below {
+            self.bounds.clear(ledger, *id);
+        }
+        for leaf in below.iter().filter(|id| tree.node(**id).is_leaf()) {
+            if self.entries[leaf.index()].is_some() {
+                self.put_up(ledger, *leaf, decisions);
+            }
+        }
+        for id in below.iter().rev() {
+            self.play(ledger, *id);
+        }
     }
 
     /// The winner's job cannot start, nor can its equals.
@@ -167,6 +196,7 @@ impl<'q> Tournament<'q> {
             match ledger.check_request(leaf, &request, job.preemptible) {
                 Ok(()) => {
                     let borrower = !ledger.inside_min(leaf, &request);
+                    self.bounds.raise(ledger, leaf, &request, borrower, job.preemptible);
                     self.entries[leaf.index()] = Some(Entry { leaf, job, class, request, borrower });
                     return;
                 }
@@ -227,6 +257,48 @@ impl<'q> Tournament<'q> {
             }
         }
         self.entries[node.index()] = best.and_then(|(_, child)| self.entries[child.index()].clone());
+    }
+}
+
+impl Bounds {
+    fn new(cells: usize) -> Self {
+        Self { any: vec![0; cells], inside: vec![0; cells], firm: vec![0; cells] }
+    }
+
+    fn raise(&mut self, ledger: &Ledger, leaf: NodeId, request: &Request, borrower: bool, preemptible: bool) {
+        let tree = ledger.tree();
+        for node in tree.path_to_root(leaf) {
+            for (r, amount) in &request.amounts {
+                let cell = tree.cell(node, *r);
+                self.any[cell] = self.any[cell].max(*amount);
+                if !borrower {
+                    self.inside[cell] = self.inside[cell].max(*amount);
+                }
+                if !preemptible {
+                    self.firm[cell] = self.firm[cell].max(*amount);
+                }
+            }
+        }
+    }
+
+    fn clear(&mut self, ledger: &Ledger, node: NodeId) {
+        let tree = ledger.tree();
+        let cells = tree.cell(node, 0)..tree.cell(node, tree.resources().len());
+        for bounds in [&mut self.any, &mut self.inside, &mut self.firm] {
+            bounds[cells.clone()].fill(0);
+        }
+    }
+
+    /// Some entry below the node may no longer fit, or may borrow now.
+    fn is_short(&self, ledger: &Ledger, node: NodeId) -> bool {
+        let tree = ledger.tree();
+        (0..tree.resources().len()).any(|r| {
+            let cell = tree.cell(node, r);
+            ledger.room_at(node, r) < self.any[cell]
+                || ledger.firm_room_at(node, r) < self.firm[cell]
+                || (node != NodeId::ROOT
+                    && tree.min_at(node, r) - ledger.used_at(node, r) < self.inside[cell])
+        })
     }
 }
 
