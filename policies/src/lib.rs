@@ -9,6 +9,7 @@ pub mod affinity;
 pub mod choice;
 pub mod division;
 pub mod names;
+pub mod overrides;
 pub mod reason;
 pub mod selector;
 pub mod spec;

@@ -1,0 +1,69 @@
+//! Changing parts of container image names.
+//!
+//! An image is `[registry/]repository[:tag|@digest]`; the first part counts as
+//! the registry when it holds a dot or a colon or is `localhost`.
+
+use serde_json::Value;
+
+use super::{ImageComponent, ImageOverrider, Operator, Problem, pod_specs};
+
+struct Image {
+    registry: String,
+    repository: String,
+    /// With its separator: `:v1` or `@sha256:...`.
+    tag: String,
+}
+
+pub(super) fn apply(object: &mut Value, overrider: &ImageOverrider) -> Result<(), Problem> {
+    if let Some(predicate) = &overrider.predicate {
+        let path = &predicate.path;
+        let Some(field) = object.pointer_mut(path) else {
+            return Err(Problem::new(path, "nothing", "a field that exists"));
+        };
+        return change(field, overrider).ok_or_else(|| Problem::new(path, "no text", "an image name"));
+    }
+    pod_specs(object, &mut |spec| {
+        for list in ["containers", "initContainers"] {
+            let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+            for image in containers.into_iter().flatten().filter_map(|container| container.get_mut("image")) {
+                // An image that is no text is left to the member to refuse.
+                let _ = change(image, overrider);
+            }
+        }
+    });
+    Ok(())
+}
+
+fn change(field: &mut Value, overrider: &ImageOverrider) -> Option<()> {
+    let mut image = parse(field.as_str()?);
+    let part = match overrider.component {
+        ImageComponent::Registry => &mut image.registry,
+        ImageComponent::Repository => &mut image.repository,
+        ImageComponent::Tag => &mut image.tag,
+    };
+    let tag = overrider.component == ImageComponent::Tag;
+    let given = match (tag, overrider.value.starts_with("sha256:")) {
+        (true, true) => format!("@{}", overrider.value),
+        (true, false) => format!(":{}", overrider.value),
+        (false, _) => overrider.value.clone(),
+    };
+    match overrider.operator {
+        Operator::Replace => *part = given,
+        Operator::Remove => part.clear(),
+        Operator::Add if tag && part.is_empty() => *part = given,
+        Operator::Add => part.push_str(&overrider.value),
+    }
+    let slash = if image.registry.is_empty() || image.repository.is_empty() { "" } else { "/" };
+    *field = Value::from(format!("{}{slash}{}{}", image.registry, image.repository, image.tag));
+    Some(())
+}
+
+fn parse(text: &str) -> Image {
+    let (registry, rest) = match text.split_once('/') {
+        Some((first, rest)) if first.contains(['.', ':']) || first == "localhost" => (first, rest),
+        _ => ("", text),
+    };
+    let cut = rest.find('@').or_else(|| rest.rfind(':')).unwrap_or(rest.len());
+    let (repository, tag) = rest.split_at(cut);
+    Image { registry: registry.to_owned(), repository: repository.to_owned(), tag: tag.to_owned() }
+}

@@ -1,0 +1,126 @@
+use serde_json::json;
+
+use super::*;
+
+/// Embedded YAML stands in as JSON, of which YAML is a superset.
+struct JsonAsYaml;
+
+impl YamlText for JsonAsYaml {
+    fn read(&self, text: &str) -> Result<Value, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    fn write(&self, value: &Value) -> Result<String, String> {
+        Ok(value.to_string())
+    }
+}
+
+fn policy(name: &str, scope: PolicyScope, overriders: &Value) -> OverridePolicy {
+    OverridePolicy {
+        scope,
+        namespace: if scope == PolicyScope::Namespaced { "n".into() } else { String::new() },
+        name: name.into(),
+        spec: serde_json::from_value(json!({"overrideRules": [
+            {"targetCluster": {"clusterNames": ["east"]}, "overriders": overriders}]}))
+        .unwrap(),
+    }
+}
+
+fn job() -> Value {
+    json!({"metadata": {"name": "a", "labels": {"k": "v"}}, "data": {"c.json": "{\"x\":1}"},
+        "spec": {"roles": {"Worker": {"template": {"spec": {"containers": [
+            {"name": "main", "image": "registry.example.com/team/app:v1", "command": ["run"], "args": ["-a"]}]}}}}}})
+}
+
+const CONTAINER: &str = "/spec/roles/Worker/template/spec/containers/0";
+
+fn run(object: &mut Value, cluster: &str, policies: &[OverridePolicy]) -> Result<Vec<String>, OverrideError> {
+    let reference = ObjectRef {
+        kind: "PyTorchJob".into(),
+        namespace: "n".into(),
+        name: "a".into(),
+        ..ObjectRef::default()
+    };
+    let cluster = ClusterFacts { name: cluster.into(), ready: true, ..ClusterFacts::default() };
+    apply(object, &reference, &cluster, policies, &JsonAsYaml)
+}
+
+/// What `overriders` make of the value at `pointer`.
+fn check(overriders: Value, pointer: &str, expected: Value) {
+    let mut object = job();
+    run(&mut object, "east", &[policy("p", PolicyScope::Namespaced, &overriders)]).unwrap();
+    assert_eq!(object.pointer(pointer), Some(&expected), "{overriders}");
+    let mut elsewhere = job();
+    let applied = run(&mut elsewhere, "west", &[policy("p", PolicyScope::Namespaced, &overriders)]);
+    assert_eq!((applied, elsewhere), (Ok(vec![]), job()), "other clusters keep the object");
+}
+
+#[test]
+fn overriders() {
+    let image = |component: &str, operator: &str, value: &str| json!({"imageOverrider": [{"component": component, "operator": operator, "value": value}]});
+    let at = |field: &str| format!("{CONTAINER}/{field}");
+    check(image("Registry", "replace", "mirror:5000"), &at("image"), json!("mirror:5000/team/app:v1"));
+    check(image("Registry", "remove", ""), &at("image"), json!("team/app:v1"));
+    check(
+        image("Repository", "replace", "other/app"),
+        &at("image"),
+        json!("registry.example.com/other/app:v1"),
+    );
+    check(image("Tag", "replace", "v2"), &at("image"), json!("registry.example.com/team/app:v2"));
+    check(
+        image("Tag", "replace", "sha256:ab"),
+        &at("image"),
+        json!("registry.example.com/team/app@sha256:ab"),
+    );
+    let list = |field: &str, operator: &str, words: &[&str]| json!({field: [{"containerName": "main", "operator": operator, "value": words}]});
+    check(list("commandOverrider", "add", &["-v"]), &at("command"), json!(["run", "-v"]));
+    check(list("argsOverrider", "remove", &["-a"]), &at("args"), json!([]));
+    let labels =
+        |operator: &str, value: Value| json!({"labelsOverrider": [{"operator": operator, "value": value}]});
+    check(labels("add", json!({"b": "1"})), "/metadata/labels", json!({"k": "v", "b": "1"}));
+    check(labels("replace", json!({"k": "2", "none": "3"})), "/metadata/labels", json!({"k": "2"}));
+    check(labels("remove", json!({"k": ""})), "/metadata/labels", json!({}));
+    check(
+        json!({"annotationsOverrider": [{"operator": "add", "value": {"a": "b"}}]}),
+        "/metadata/annotations/a",
+        json!("b"),
+    );
+    let plain =
+        |path: &str, operator: &str| json!({"plaintext": [{"path": path, "operator": operator, "value": 7}]});
+    check(plain("/spec/x", "add"), "/spec/x", json!(7));
+    check(plain("/spec/roles", "replace"), "/spec", json!({"roles": 7}));
+    check(plain(&at("args/-"), "add"), &at("args"), json!(["-a", 7]));
+    for field in ["json", "yaml"] {
+        check(
+            json!({"fieldOverrider": [{"fieldPath": "/data/c.json", field: [{"subPath": "/x", "operator": "replace", "value": 2}]}]}),
+            "/data/c.json",
+            json!("{\"x\":2}"),
+        );
+    }
+}
+
+#[test]
+fn cluster_policies_come_first_and_all_apply_or_none() {
+    let set = |value: &str| json!({"labelsOverrider": [{"operator": "add", "value": {"who": value}}]});
+    let policies = [
+        policy("b", PolicyScope::Namespaced, &set("namespaced b")),
+        policy("z", PolicyScope::Cluster, &set("cluster")),
+        policy("a", PolicyScope::Namespaced, &set("namespaced a")),
+    ];
+    let mut object = job();
+    assert_eq!(run(&mut object, "east", &policies), Ok(vec!["z".into(), "a".into(), "b".into()]));
+    assert_eq!(object["metadata"]["labels"]["who"], "namespaced b");
+
+    let broken = policy(
+        "c",
+        PolicyScope::Namespaced,
+        &json!({"plaintext": [{"path": "/spec/none", "operator": "remove"}]}),
+    );
+    let mut object = job();
+    let error = run(&mut object, "east", &[policies[0].clone(), broken]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "override policy c: /spec/none of PyTorchJob n/a: found nothing; allowed: a field that exists"
+    );
+    assert_eq!(object, job(), "nothing was changed");
+}
