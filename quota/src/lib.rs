@@ -15,6 +15,7 @@ mod spec;
 mod tests;
 mod tree;
 mod verdict;
+mod victims;
 
 pub use ledger::{AdmittedJob, JobId, Ledger};
 pub use plan::{Decision, Outcome, Plan, PlanLimits, WaitReason, plan};
@@ -26,3 +27,4 @@ pub use tree::{
     TreeWarning, queue_prefix,
 };
 pub use verdict::{Rule, Shortfall, Verdict};
+pub use victims::{TakeRule, Victim, VictimCost, find_victims};
