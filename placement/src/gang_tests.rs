@@ -78,6 +78,7 @@ fn pods_without_gpus_keep_off_gpu_nodes() {
 #[test]
 fn all_or_nothing_with_a_reason() {
     check("a 8/1, b 8/1, c 8/1, d 8/4", "w 2x1/4", "1 of 2 w fit: 3 of 4 nodes lack 3 nvidia.com/gpu");
+    check("a 8/8, b 8/8", "w 3x1/8", "2 of 3 w fit: 2 of 2 nodes lack 8 nvidia.com/gpu");
     check("a 2/0, b 2/0", "x 1x2/0, y 1x2/0, z 1x2/0", "each component fits alone, but not all together");
     let empty = place_gang(&NodeIndex::default(), &gang("w 1x1/0")).unwrap_err();
     assert_eq!(empty.sentence(), "0 of 1 w fit: there are no nodes");
@@ -117,8 +118,7 @@ fn constraints_and_states_of_nodes() {
     assert_eq!(place(&wanted), Ok(vec!["d".to_owned()]));
     assert_eq!(
         place(&gang("w 2x1/0")),
-        Err("1 of 2 w fit: 0 of 4 nodes lack room for one more pod, 3 are not ready or not admitted"
-            .to_owned())
+        Err("1 of 2 w fit: 1 of 4 nodes lack a free pod slot, 3 are not ready or not admitted".to_owned())
     );
     wanted.components[0].shape.node_selector.insert("zone".into(), "z2".into());
     assert_eq!(

@@ -6,7 +6,7 @@ use fleet_resources::{Resources, Shortage, quantity};
 use serde::{Deserialize, Serialize};
 
 use crate::gang::Gang;
-use crate::solver::{Problem, capacity};
+use crate::solver::{Class, Problem, capacity};
 
 /// What is missing for one component.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub struct ComponentRefusal {
     pub nodes: i64,
     /// Nodes whose selectors, affinity and taints admit the component.
     pub admitted: i64,
-    /// Admitted nodes that cannot take one more pod.
+    /// Admitted nodes that cannot take one more pod (once those that fit are placed).
     pub lacking: i64,
     /// What most of those lack: asked for by one pod, and free on the best of them.
     pub short: Vec<Shortage>,
@@ -73,7 +73,7 @@ impl fmt::Display for ComponentRefusal {
             .iter()
             .map(|short| format!("{} {}", quantity::format(short.name.as_str(), short.missing()), short.name))
             .collect();
-        let what = if lacks.is_empty() { "room for one more pod".to_owned() } else { lacks.join(" and ") };
+        let what = if lacks.is_empty() { "a free pod slot".to_owned() } else { lacks.join(" and ") };
         write!(f, "{} of {} nodes lack {what}", self.lacking, self.nodes)?;
         if self.admitted < self.nodes {
             write!(f, ", {} are not ready or not admitted", self.nodes - self.admitted)?;
@@ -94,7 +94,7 @@ pub(crate) fn refuse(problem: &Problem, gang: &Gang) -> Refusal {
                     name: component.name.clone(),
                     fit,
                     wanted: *wanted,
-                    nodes: problem.classes.iter().map(super::solver::Class::count).sum(),
+                    nodes: problem.classes.iter().map(Class::count).sum(),
                     admitted: 0,
                     lacking: 0,
                     short: Vec::new(),
@@ -106,26 +106,31 @@ pub(crate) fn refuse(problem: &Problem, gang: &Gang) -> Refusal {
     }
 }
 
-/// Counts nodes after as many pods of the component as fit have been placed:
-/// what they lack then is what the next pod misses.
+/// Counts the nodes that cannot take one more pod, and what most of them lack.
+/// Where each could take one, those that fit are placed first: then all lack.
 fn describe(problem: &Problem, k: usize, refusal: &mut ComponentRefusal) {
     let request = &problem.requests[k];
-    let mut most: (i64, Vec<i64>) = (0, Vec::new());
-    for class in problem.classes.iter().filter(|class| class.admitted[k]) {
-        let count = class.count();
-        refusal.admitted += count;
-        if capacity(&class.free, request) > 0 {
-            continue;
-        }
-        refusal.lacking += count;
-        if count > most.0 {
-            most = (count, class.free.clone());
-        }
-    }
-    if most.0 == 0 {
+    let admitted: Vec<&Class> = problem.classes.iter().filter(|class| class.admitted[k]).collect();
+    refusal.admitted = admitted.iter().map(|class| class.count()).sum();
+    if refusal.fit >= refusal.wanted {
         return;
     }
+    let full: Vec<&Class> =
+        admitted.iter().filter(|class| capacity(&class.free, request) == 0).copied().collect();
+    let lacking = if full.is_empty() { &admitted } else { &full };
+    refusal.lacking = lacking.iter().map(|class| class.count()).sum();
+    // The first of the most numerous, so that ties are stable.
+    let Some(most) = lacking.iter().rev().max_by_key(|class| class.count()) else {
+        return;
+    };
+    let placed = capacity(&most.free, request);
+    let left: Vec<i64> = most
+        .free
+        .iter()
+        .zip(request)
+        .map(|(free, amount)| free.saturating_sub(amount.saturating_mul(placed)))
+        .collect();
     let named =
         |amounts: &[i64]| Resources::from_pairs(problem.names.iter().cloned().zip(amounts.iter().copied()));
-    refusal.short = named(request).shortages(&named(&most.1));
+    refusal.short = named(request).shortages(&named(&left));
 }

@@ -38,7 +38,7 @@ fn main() {
         }
     }
     let mut ledger = Ledger::new(Arc::clone(&tree));
-    let mut step = |ledger: &mut Ledger, queues: &mut Queues, what: &str| {
+    let step = |ledger: &mut Ledger, queues: &mut Queues, what: &str| {
         let start = Instant::now();
         let found = plan(ledger, queues, 1_000, PlanLimits::default(), &mut |_| true);
         let took = start.elapsed().as_secs_f64() * 1000.0;
