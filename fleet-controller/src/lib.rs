@@ -1,23 +1,27 @@
 //! The hub process: gather -> plan -> check -> send.
+//!
+//! One task owns everything known of the hub ([`world`]). It takes in what the watches saw and what its own
+//! writes were answered, looks again at whatever that touches, and sends the writes the planners ask for.
+//! Planners are functions of the world and the time; writes run side by side, at most one batch per thing
+//! looked at. Deliberately absent: any state that a restart could not rebuild by listing.
 
-use tokio_util::sync::CancellationToken;
+pub mod binding;
+pub mod claim;
+pub mod cluster;
+pub mod dispatch;
+pub mod events;
+pub mod gather;
+pub mod kinds;
+pub mod manifests;
+mod options;
+pub mod policy;
+mod process;
+pub mod room;
+pub mod schedule;
+pub mod status;
+pub mod tree;
+pub mod world;
+pub mod writes;
 
-/// How a controller runs. Every bound and period is here, so that tests can shrink it.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Identity for leader election and events.
-    pub identity: String,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { identity: "fleet-controller".to_string() }
-    }
-}
-
-/// Runs the controller against a hub until `shutdown` is cancelled.
-pub async fn run(hub: kube::Client, options: Options, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let _ = (hub, options);
-    shutdown.cancelled().await;
-    Ok(())
-}
+pub use options::Options;
+pub use process::run;

@@ -1,0 +1,194 @@
+//! From an object and the policies to its ResourceBinding: which policy governs it, what it asks for.
+
+use fleet_api::{binding as wire, convert, names, policy::PropagationSpec};
+use fleet_policies::{
+    choice::{self, ClaimRef, ObjectRef, PolicyRule, PolicyScope},
+    reason::Reason,
+    workload,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    binding::{API_VERSION, BindingEntry},
+    events,
+    kinds::KindRef,
+    status::merge_patch,
+    world::{Key, Object, World},
+    writes::{Target, Verb, Write},
+};
+
+/// What must be written so that the object has the binding it should have.
+pub fn plan(world: &World, kind: &KindRef, key: &Key, now: jiff::Timestamp) -> Vec<Write> {
+    let Some(object) = world.object(kind, key).filter(|object| !object.deleting) else { return Vec::new() };
+    let binding_key = (key.0.clone(), names::binding_name(&kind.kind, &key.1));
+    let known = world.bindings.get(&binding_key);
+    // A binding of an object of that name that is gone: it is taken down first.
+    if known.is_some_and(|entry| entry.object.spec.resource.uid != object.uid) {
+        return Vec::new();
+    }
+    let Some((rule, spec)) = governor(world, kind, key, object, known) else { return Vec::new() };
+    let components = match workload::components(kind.workload(), &object.value) {
+        Ok(components) => components,
+        Err(error) => return invalid(kind, key, object, &error.to_string(), known, now),
+    };
+    let desired = desired_spec(world, kind, key, object, rule, spec, &components);
+    match known {
+        None => vec![create(kind, &binding_key, object, desired)],
+        Some(entry) => update(entry, desired).into_iter().collect(),
+    }
+}
+
+fn governor<'a>(
+    world: &'a World,
+    kind: &KindRef,
+    key: &Key,
+    object: &Object,
+    known: Option<&BindingEntry>,
+) -> Option<(&'a PolicyRule, &'a PropagationSpec)> {
+    let reference = ObjectRef {
+        api_version: kind.api_version.clone(),
+        kind: kind.kind.clone(),
+        namespace: key.0.clone(),
+        name: key.1.clone(),
+        labels: object.labels.clone(),
+    };
+    let claimed = known.map(|entry| {
+        let policy = &entry.object.spec.policy;
+        ClaimRef {
+            scope: scope_of(&policy.kind),
+            namespace: policy.namespace.clone(),
+            name: policy.name.clone(),
+            uid: policy.uid.clone(),
+        }
+    });
+    let rule = choice::choose(&reference, claimed.as_ref(), &world.rules)?;
+    let entry = world.policies.get(&(rule.scope, (rule.namespace.clone(), rule.name.clone())))?;
+    Some((rule, &entry.spec))
+}
+
+fn scope_of(kind: &str) -> PolicyScope {
+    if kind == "ClusterPropagationPolicy" { PolicyScope::Cluster } else { PolicyScope::Namespaced }
+}
+
+fn desired_spec(
+    world: &World,
+    kind: &KindRef,
+    key: &Key,
+    object: &Object,
+    rule: &PolicyRule,
+    spec: &PropagationSpec,
+    components: &[workload::Component],
+) -> Value {
+    let policy_kind = match rule.scope {
+        PolicyScope::Namespaced => "PropagationPolicy",
+        PolicyScope::Cluster => "ClusterPropagationPolicy",
+    };
+    let desired = fleet_api::ResourceBindingSpec {
+        resource: wire::ObjectReference {
+            api_version: kind.api_version.clone(),
+            kind: kind.kind.clone(),
+            namespace: key.0.clone(),
+            name: key.1.clone(),
+            uid: object.uid.clone(),
+        },
+        policy: wire::PolicyReference {
+            kind: policy_kind.to_string(),
+            namespace: rule.namespace.clone(),
+            name: rule.name.clone(),
+            uid: rule.uid.clone(),
+        },
+        propagate_deps: spec.propagate_deps.or(spec.association),
+        replicas: components.iter().map(|component| component.replicas).sum(),
+        components: components.iter().map(convert::component).collect(),
+        placement: spec.placement.clone(),
+        failover: spec.failover.clone(),
+        suspension: spec.suspension.clone(),
+        conflict_resolution: spec.conflict_resolution,
+        preserve_resources_on_deletion: spec.preserve_resources_on_deletion,
+        scheduler_name: spec.scheduler_name.clone(),
+        priority: priority(world, spec, components),
+        clusters: Vec::new(),
+        epoch: 0,
+    };
+    serde_json::to_value(desired).unwrap_or_default()
+}
+
+/// The policy's class first, then the class of the pods: the highest of those that exist.
+fn priority(world: &World, spec: &PropagationSpec, components: &[workload::Component]) -> i32 {
+    let value = |name: &str| world.priority_classes.get(name).copied();
+    let named = spec.schedule_priority.as_ref().and_then(|p| p.priority_class_name.as_deref());
+    named.and_then(value).unwrap_or_else(|| {
+        let of_pods = components.iter().filter_map(|c| value(c.pod_spec.priority_class_name.as_deref()?));
+        of_pods.max().unwrap_or(0)
+    })
+}
+
+fn create(kind: &KindRef, key: &Key, object: &Object, spec: Value) -> Write {
+    let body = json!({
+        "apiVersion": API_VERSION,
+        "kind": "ResourceBinding",
+        "metadata": {
+            "name": key.1,
+            "namespace": key.0,
+            "ownerReferences": [{
+                "apiVersion": kind.api_version,
+                "kind": kind.kind,
+                "name": spec["resource"]["name"],
+                "uid": object.uid,
+                "controller": true,
+                "blockOwnerDeletion": false,
+            }],
+        },
+        "spec": spec,
+    });
+    Write::new(Target::Binding, &key.0, &key.1, Verb::Create(body))
+}
+
+/// What the object or its policy changed. The target, the epoch and a lifted suspension are the
+/// scheduler's and stay.
+fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
+    let known = serde_json::to_value(&entry.object.spec).unwrap_or_default();
+    desired["epoch"] = known["epoch"].clone();
+    if let Some(clusters) = known.get("clusters") {
+        desired["clusters"] = clusters.clone();
+    }
+    let was_scheduled = entry.object.spec.epoch > 0;
+    if was_scheduled {
+        match known.get("suspension") {
+            Some(suspension) => desired["suspension"] = suspension.clone(),
+            None => {
+                desired.as_object_mut()?.remove("suspension");
+            }
+        }
+    }
+    if entry.is_bound() && entry.is_gang() {
+        // What a running gang asks for is settled; its places are held as they were reserved.
+        desired["components"] = known["components"].clone();
+        desired["replicas"] = known["replicas"].clone();
+    }
+    let patch = merge_patch(&known, &desired)?;
+    let verb = Verb::Merge(json!({"spec": patch}));
+    Some(Write::new(Target::Binding, entry.namespace(), entry.name(), verb))
+}
+
+/// An object whose request cannot be read gets no binding, and one event that says why.
+fn invalid(
+    kind: &KindRef,
+    key: &Key,
+    object: &Object,
+    message: &str,
+    known: Option<&BindingEntry>,
+    now: jiff::Timestamp,
+) -> Vec<Write> {
+    if known.is_some() {
+        return Vec::new();
+    }
+    let subject = events::Subject {
+        api_version: &kind.api_version,
+        kind: &kind.kind,
+        namespace: &key.0,
+        name: &key.1,
+        uid: &object.uid,
+    };
+    vec![events::warning(&subject, "fleet-controller", Reason::InvalidWorkload, message, now)]
+}

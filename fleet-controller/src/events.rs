@@ -1,0 +1,121 @@
+//! Events, with the texts the field knows.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use fleet_api::binding::TargetCluster;
+use fleet_policies::reason::Reason;
+use serde_json::json;
+
+use crate::{
+    status::{cut, rfc3339},
+    writes::{Target, Verb, Write},
+};
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    pub api_version: &'a str,
+    pub kind: &'a str,
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub uid: &'a str,
+}
+
+/// Events about cluster-scoped objects live here, as in Kubernetes.
+const DEFAULT_NAMESPACE: &str = "default";
+
+pub fn normal(subject: &Subject, source: &str, reason: Reason, message: &str, now: jiff::Timestamp) -> Write {
+    event("Normal", subject, source, reason, message, now)
+}
+
+pub fn warning(
+    subject: &Subject,
+    source: &str,
+    reason: Reason,
+    message: &str,
+    now: jiff::Timestamp,
+) -> Write {
+    event("Warning", subject, source, reason, message, now)
+}
+
+fn event(
+    kind: &str,
+    subject: &Subject,
+    source: &str,
+    reason: Reason,
+    message: &str,
+    now: jiff::Timestamp,
+) -> Write {
+    // Two events of one moment need two names.
+    static SERIAL: AtomicU32 = AtomicU32::new(0);
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed) & 0xfff;
+    let namespace = if subject.namespace.is_empty() { DEFAULT_NAMESPACE } else { subject.namespace };
+    let name = format!("{}.{:x}{serial:03x}", subject.name, now.as_nanosecond());
+    let time = rfc3339(now);
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": subject.api_version,
+            "kind": subject.kind,
+            "namespace": subject.namespace,
+            "name": subject.name,
+            "uid": subject.uid,
+        },
+        "type": kind,
+        "reason": reason.as_str(),
+        "message": cut(message),
+        "source": {"component": source},
+        "firstTimestamp": time,
+        "lastTimestamp": time,
+        "count": 1,
+        "reportingComponent": source,
+        "reportingInstance": "",
+    });
+    Write::new(Target::Event, namespace, &name, Verb::Create(body))
+}
+
+/// The message of `ScheduleBindingSucceed`: each target as `name:replicas`, for a gang followed by its
+/// components in the form `[{master 1} {worker 2}]`.
+pub fn bound_message(clusters: &[TargetCluster]) -> String {
+    let entries: Vec<String> = clusters
+        .iter()
+        .map(|cluster| {
+            let components: Vec<String> =
+                cluster.components.iter().map(|c| format!("{{{} {}}}", c.name, c.replicas)).collect();
+            match components.is_empty() {
+                true => format!("{}:{}", cluster.name, cluster.replicas),
+                false => format!("{}:{},[{}]", cluster.name, cluster.replicas, components.join(" ")),
+            }
+        })
+        .collect();
+    format!("Binding has been scheduled successfully. Result: {{{}}}", entries.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_api::binding::TargetComponent;
+
+    use super::*;
+
+    #[test]
+    fn the_message_is_the_one_the_walkthrough_prints() {
+        let component = |name: &str, replicas| TargetComponent { name: name.to_string(), replicas };
+        let gang = TargetCluster {
+            name: "cfxxxxxx".to_string(),
+            replicas: 0,
+            components: vec![component("master", 1), component("worker", 2)],
+        };
+        assert_eq!(
+            bound_message(&[gang]),
+            "Binding has been scheduled successfully. Result: {cfxxxxxx:0,[{master 1} {worker 2}]}"
+        );
+        let plain =
+            |name: &str, replicas| TargetCluster { name: name.to_string(), replicas, components: vec![] };
+        assert_eq!(
+            bound_message(&[plain("east", 2), plain("west", 1)]),
+            "Binding has been scheduled successfully. Result: {east:2, west:1}"
+        );
+    }
+}

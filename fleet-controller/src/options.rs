@@ -1,0 +1,41 @@
+//! How a controller runs. Every bound and period is here, so that tests can shrink it.
+
+use std::time::Duration;
+
+/// Settings of one controller.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Name under which events are sent and the leader Lease is held.
+    pub identity: String,
+    /// How long a cluster counts as alive after a renewal of its lease was seen.
+    pub lease_duration: Duration,
+    /// Added to the duration before a cluster counts as lost: grace of the agent plus drift of clocks.
+    pub lease_margin: Duration,
+    /// Time a reservation lives in the member without its Work.
+    pub reservation_ttl: Duration,
+    /// Shortest time between two writes of the status of a queue or of the tree.
+    pub summary_interval: Duration,
+    /// First pause after every candidate refused a job; doubles up to `backoff_max`.
+    pub backoff_base: Duration,
+    pub backoff_max: Duration,
+    /// Runs of one job before a failure of it is final, under a policy with application failover.
+    pub attempts_limit: usize,
+    /// Writes under way at once.
+    pub writes_in_flight: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            identity: "fleet-controller".to_string(),
+            lease_duration: Duration::from_secs(40),
+            lease_margin: Duration::from_secs(10),
+            reservation_ttl: Duration::from_secs(60),
+            summary_interval: Duration::from_millis(500),
+            backoff_base: Duration::from_millis(500),
+            backoff_max: Duration::from_secs(30),
+            attempts_limit: 3,
+            writes_in_flight: 256,
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! The loop: observations and answers in, writes out.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    pin::Pin,
+    time::Duration,
+};
+
+use fleet_api::policy::ResourceSelector;
+use fleet_quota::QueuePolicy;
+use futures::{StreamExt, stream::FuturesUnordered};
+use jiff::Timestamp;
+use kube::Client;
+use tokio::{sync::mpsc, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    claim,
+    cluster::{self, LeaseClock},
+    dispatch,
+    gather::{self, Observation},
+    kinds::{self, KindRef},
+    manifests,
+    options::Options,
+    policy,
+    schedule::Scheduler,
+    tree::{self, Trees},
+    world::{Dirty, Key, World},
+    writes::{self, Refused, Write},
+};
+
+/// Observations waiting to be taken in; a full channel makes the watches wait.
+const OBSERVATIONS: usize = 4096;
+/// Observations taken in before the planners look.
+const BATCH: usize = 512;
+/// Pause before something is looked at again after its write found the world changed.
+const STALE_PAUSE: Duration = Duration::from_millis(20);
+/// Longest pause after writes that failed.
+const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// Runs the controller against a hub until `shutdown` is cancelled.
+pub async fn run(hub: Client, options: Options, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let (into, observations) = mpsc::channel(OBSERVATIONS);
+    gather::start(&hub, &into, &shutdown);
+    let mut process = Process {
+        clock: LeaseClock::new(Instant::now()),
+        hub,
+        options,
+        shutdown: shutdown.clone(),
+        into,
+        world: World::default(),
+        scheduler: Scheduler::default(),
+        trees: Trees::default(),
+        watched: BTreeMap::new(),
+        unknown: BTreeMap::new(),
+        flights: FuturesUnordered::new(),
+        busy: BTreeMap::new(),
+        backlog: Vec::new(),
+        again: BTreeSet::new(),
+        failures: BTreeMap::new(),
+        timers: BTreeMap::new(),
+        summary_due: None,
+        deadlines: BTreeMap::new(),
+    };
+    for kind in kinds::jobs() {
+        process.watch(kind);
+    }
+    process.drive(observations).await;
+    Ok(())
+}
+
+/// What a batch of writes belongs to; there is one batch at a time for each.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Lane {
+    Look(Dirty),
+    /// Reserving and binding, beside the looks at the same binding.
+    Place(Key),
+    Summaries,
+    /// Events, which nothing waits for.
+    Tell,
+}
+
+type Flight = Pin<Box<dyn Future<Output = (Lane, Vec<Write>, Result<Option<Observation>, Refused>)> + Send>>;
+
+struct Process {
+    hub: Client,
+    clock: LeaseClock,
+    options: Options,
+    shutdown: CancellationToken,
+    into: mpsc::Sender<Observation>,
+    world: World,
+    scheduler: Scheduler,
+    trees: Trees,
+    /// Kinds with a watch; value: whether it has listed.
+    watched: BTreeMap<(String, String), KindRef>,
+    /// Kinds asked for that the hub does not serve, and when to ask again.
+    unknown: BTreeMap<(String, String), Instant>,
+    flights: FuturesUnordered<Flight>,
+    /// Writes under way per lane.
+    busy: BTreeMap<Lane, usize>,
+    /// Writes waiting for a free slot.
+    backlog: Vec<(Lane, Write)>,
+    /// Looks asked for while one was under way.
+    again: BTreeSet<Dirty>,
+    failures: BTreeMap<Lane, u32>,
+    timers: BTreeMap<(Instant, u64), Dirty>,
+    summary_due: Option<Instant>,
+    /// When each cluster counts as lost.
+    deadlines: BTreeMap<String, Instant>,
+}
+
+impl Process {
+    async fn drive(&mut self, mut observations: mpsc::Receiver<Observation>) {
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut missing = gather::BASE_KINDS + kinds::jobs().len();
+        loop {
+            let wake = self.next_wake();
+            tokio::select! {
+                biased;
+                () = self.shutdown.cancelled() => return,
+                Some((lane, then, answer)) = self.flights.next(), if !self.flights.is_empty() => {
+                    self.landed(lane, then, answer);
+                    while let Some(Some((lane, then, answer))) = futures::FutureExt::now_or_never(self.flights.next()) {
+                        self.landed(lane, then, answer);
+                    }
+                }
+                count = observations.recv_many(&mut batch, BATCH) => {
+                    if count == 0 {
+                        return;
+                    }
+                }
+                () = tokio::time::sleep_until(wake) => {}
+            }
+            // Whatever else has arrived meanwhile belongs to the same look.
+            while batch.len() < BATCH {
+                match observations.try_recv() {
+                    Ok(observation) => batch.push(observation),
+                    Err(_) => break,
+                }
+            }
+            for observation in batch.drain(..) {
+                if missing > 0 && is_listing(&observation) {
+                    missing -= 1;
+                }
+                self.world.observe(observation);
+            }
+            if missing == 0 {
+                self.look().await;
+            }
+            self.launch();
+        }
+    }
+
+    /// Looks at everything marked, then lets the scheduler pass if something it depends on moved.
+    async fn look(&mut self) {
+        let at = Instant::now();
+        let now = Timestamp::now();
+        for cluster in std::mem::take(&mut self.world.renewed) {
+            self.clock.hear(&cluster, at);
+        }
+        self.ring(at);
+        let mut rounds = 0;
+        loop {
+            let marked = self.world.take_dirty();
+            if marked.is_empty() || rounds > 4 {
+                for dirty in marked {
+                    self.world.mark(dirty);
+                }
+                break;
+            }
+            rounds += 1;
+            for dirty in marked {
+                self.look_at(dirty, at, now).await;
+            }
+        }
+        if self.world.schedule {
+            self.pass(now, at);
+        }
+        self.summarise(at);
+    }
+
+    async fn look_at(&mut self, dirty: Dirty, at: Instant, now: Timestamp) {
+        if let Dirty::Binding(key) = &dirty {
+            // The scheduler's own memory follows at once, whatever is under way.
+            self.scheduler.look(&mut self.world, key, now);
+            self.place(key.clone(), now);
+        }
+        let lane = Lane::Look(dirty.clone());
+        if self.busy.contains_key(&lane) {
+            self.again.insert(dirty);
+            return;
+        }
+        let writes = match &dirty {
+            Dirty::Object(kind, key) => {
+                let binding = (key.0.clone(), fleet_api::names::binding_name(&kind.kind, &key.1));
+                if self.world.bindings.contains_key(&binding) {
+                    self.scheduler.look(&mut self.world, &binding, now);
+                }
+                claim::plan(&self.world, kind, key, now)
+            }
+            Dirty::Binding(key) => {
+                self.need_dependencies(key);
+                let step = dispatch::plan(&self.world, key, self.scheduler.waiting(key), &self.options, now);
+                if let Some(wake) = step.wake {
+                    self.set_timer(dirty.clone(), at, now, wake);
+                }
+                step.writes
+            }
+            Dirty::Cluster(name) => {
+                self.deadlines.insert(name.clone(), self.clock.deadline(name, &self.options));
+                if !self.world.clusters.contains_key(name) {
+                    self.deadlines.remove(name);
+                }
+                cluster::plan(&self.world, name, &self.clock, &self.options, at, now)
+            }
+            Dirty::Tree => self.look_at_tree(now),
+            Dirty::Policy(scope, key) => {
+                self.need_kinds(*scope, key).await;
+                policy::plan(&self.world, *scope, key, now)
+            }
+            Dirty::Orphan(key) => dispatch::plan_orphan(&self.world, key),
+        };
+        self.send(lane, writes);
+    }
+
+    fn look_at_tree(&mut self, now: Timestamp) -> Vec<Write> {
+        if let Some(change) = self.trees.read(&self.world) {
+            self.scheduler.set_tree(change, &mut self.world, now);
+        }
+        let tree = self.scheduler.ledger().map(|ledger| ledger.tree().clone());
+        if let Some(tree) = &tree {
+            for (path, (policy, threshold)) in tree::queue_policies(&self.world) {
+                let policy = QueuePolicy::from_text(&policy, threshold).unwrap_or_default();
+                if let Some(id) = tree.find(&path) {
+                    self.scheduler.queues.set_policy(id, policy);
+                }
+            }
+        }
+        self.summary_due.get_or_insert(Instant::now() + self.options.summary_interval);
+        let mut writes = self.trees.plan_conditions(&self.world, now);
+        writes.extend(tree::plan_queues(&self.world, tree.as_deref()));
+        writes
+    }
+
+    /// Members' answers to a binding's reservations.
+    fn place(&mut self, key: Key, now: Timestamp) {
+        let lane = Lane::Place(key.clone());
+        if self.busy.contains_key(&lane) {
+            return;
+        }
+        let writes = self.scheduler.answers(&self.world, &key, &self.options, now);
+        self.send(lane, writes);
+    }
+
+    fn pass(&mut self, now: Timestamp, at: Instant) {
+        self.world.schedule = false;
+        let pass = self.scheduler.pass(&mut self.world, &self.options, now);
+        for (key, write) in pass.writes {
+            self.send(Lane::Place(key), vec![write]);
+        }
+        for key in pass.told {
+            self.world.mark(Dirty::Binding(key));
+        }
+        if pass.more {
+            self.world.schedule = true;
+        }
+        if let Some(wake) = pass.wake {
+            self.set_timer(Dirty::Tree, at, now, wake);
+        }
+        if self.scheduler.ledger().is_some() {
+            self.summary_due.get_or_insert(at + self.options.summary_interval);
+        }
+    }
+
+    fn summarise(&mut self, at: Instant) {
+        if self.summary_due.is_some_and(|due| due <= at) && !self.busy.contains_key(&Lane::Summaries) {
+            self.summary_due = None;
+            let writes = tree::plan_summaries(&self.world, &self.scheduler);
+            self.send(Lane::Summaries, writes);
+        }
+    }
+
+    fn send(&mut self, lane: Lane, writes: Vec<Write>) {
+        if writes.is_empty() {
+            return;
+        }
+        *self.busy.entry(lane.clone()).or_insert(0) += writes.len();
+        self.backlog.extend(writes.into_iter().map(|write| (lane.clone(), write)));
+    }
+
+    fn launch(&mut self) {
+        let free = self.options.writes_in_flight.saturating_sub(self.flights.len());
+        let count = free.min(self.backlog.len());
+        for (lane, mut write) in self.backlog.drain(..count) {
+            let hub = self.hub.clone();
+            let then = std::mem::take(&mut write.then);
+            self.flights.push(Box::pin(async move {
+                let answer = writes::send(&hub, write).await;
+                (lane, then, answer)
+            }));
+        }
+    }
+
+    fn landed(&mut self, lane: Lane, then: Vec<Write>, answer: Result<Option<Observation>, Refused>) {
+        let pause = match answer {
+            Ok(observation) => {
+                if let Some(observation) = observation {
+                    self.world.observe(observation);
+                }
+                self.failures.remove(&lane);
+                self.send(Lane::Tell, then);
+                None
+            }
+            Err(Refused::Stale) => Some(STALE_PAUSE),
+            Err(Refused::Rejected(message) | Refused::Passing(message)) => {
+                let failures = self.failures.entry(lane.clone()).or_insert(0);
+                *failures += 1;
+                tracing::warn!(?lane, failures, %message, "a write was refused, trying again");
+                Some((Duration::from_millis(100) * (1 << (*failures).min(10))).min(RETRY_MAX))
+            }
+        };
+        if lane == Lane::Tell {
+            self.failures.remove(&lane);
+            return self.leave(&lane);
+        }
+        if let Some(pause) = pause {
+            let dirty = match &lane {
+                Lane::Look(dirty) => Some(dirty.clone()),
+                Lane::Place(key) => Some(Dirty::Binding(key.clone())),
+                Lane::Summaries | Lane::Tell => None,
+            };
+            if let Some(dirty) = dirty {
+                self.timers.insert((Instant::now() + pause, self.timers.len() as u64), dirty);
+            }
+        }
+        self.leave(&lane);
+        if !self.busy.contains_key(&lane) {
+            match lane {
+                Lane::Look(dirty) => {
+                    if self.again.remove(&dirty) {
+                        self.world.mark(dirty);
+                    }
+                }
+                Lane::Place(key) => {
+                    self.scheduler.asked(&mut self.world, &key, Timestamp::now());
+                    self.world.mark(Dirty::Binding(key));
+                }
+                Lane::Summaries | Lane::Tell => {}
+            }
+        }
+    }
+
+    fn leave(&mut self, lane: &Lane) {
+        if let Some(count) = self.busy.get_mut(lane) {
+            *count -= 1;
+            if *count == 0 {
+                self.busy.remove(lane);
+            }
+        }
+    }
+
+    fn set_timer(&mut self, dirty: Dirty, at: Instant, now: Timestamp, wake: Timestamp) {
+        let pause = wake.duration_since(now).unsigned_abs();
+        self.timers.insert((at + pause, self.timers.len() as u64), dirty);
+    }
+
+    /// Marks what was to be looked at by now.
+    fn ring(&mut self, at: Instant) {
+        while let Some(((due, _), _)) = self.timers.first_key_value() {
+            if *due > at {
+                break;
+            }
+            if let Some((_, dirty)) = self.timers.pop_first() {
+                if dirty == Dirty::Tree {
+                    self.world.schedule = true;
+                }
+                self.world.mark(dirty);
+            }
+        }
+        let late: Vec<String> =
+            self.deadlines.iter().filter(|(_, due)| **due <= at).map(|(name, _)| name.clone()).collect();
+        for name in late {
+            self.deadlines.remove(&name);
+            self.world.mark(Dirty::Cluster(name));
+        }
+    }
+
+    fn next_wake(&self) -> Instant {
+        let idle = Instant::now() + Duration::from_secs(60);
+        let timer = self.timers.first_key_value().map(|((due, _), _)| *due);
+        let deadline = self.deadlines.values().min().copied();
+        [timer, deadline, self.summary_due].into_iter().flatten().min().unwrap_or(idle)
+    }
+
+    fn watch(&mut self, kind: KindRef) {
+        let id = (kind.api_version.clone(), kind.kind.clone());
+        if self.watched.contains_key(&id) {
+            return;
+        }
+        gather::start_kind(&self.hub, kind.clone(), &self.into, &self.shutdown);
+        self.watched.insert(id, kind);
+    }
+
+    /// Starts watching what jobs depend on, when the first job depends on something.
+    fn need_dependencies(&mut self, key: &Key) {
+        let Some(entry) = self.world.bindings.get(key) else { return };
+        let wanted =
+            self.world.bound_object(entry).is_some_and(|object| manifests::has_dependencies(entry, object));
+        let kind = entry.kind.clone();
+        self.watch(kind);
+        if wanted {
+            for kind in kinds::dependencies() {
+                self.watch(kind);
+            }
+        }
+    }
+
+    /// Starts watching the kinds a policy selects.
+    async fn need_kinds(&mut self, scope: fleet_policies::choice::PolicyScope, key: &Key) {
+        let Some(policy) = self.world.policies.get(&(scope, key.clone())) else { return };
+        let selected: Vec<ResourceSelector> = policy.spec.resource_selectors.clone();
+        for ResourceSelector { api_version, kind, .. } in selected {
+            let id = (api_version.clone(), kind.clone());
+            if self.watched.contains_key(&id) {
+                continue;
+            }
+            if self.unknown.get(&id).is_some_and(|next| Instant::now() < *next) {
+                continue;
+            }
+            let found = match kinds::known(&api_version, &kind) {
+                Some(kind) => Some(kind),
+                None => kinds::discover(&self.hub, &api_version, &kind).await,
+            };
+            match found {
+                Some(kind) => self.watch(kind),
+                None => {
+                    tracing::warn!(%api_version, %kind, "a policy selects a kind that the hub does not serve");
+                    let next = Instant::now() + Duration::from_secs(10);
+                    self.unknown.insert(id, next);
+                    self.timers.insert((next, self.timers.len() as u64), Dirty::Policy(scope, key.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// The first listing of a kind.
+fn is_listing(observation: &Observation) -> bool {
+    use gather::Change::Reset;
+    matches!(
+        observation,
+        Observation::Object(_, Reset(_))
+            | Observation::Policy(Reset(_))
+            | Observation::ClusterPolicy(Reset(_))
+            | Observation::Override(Reset(_))
+            | Observation::ClusterOverride(Reset(_))
+            | Observation::Binding(Reset(_))
+            | Observation::Unit(Reset(_))
+            | Observation::Queue(Reset(_))
+            | Observation::Tree(Reset(_))
+            | Observation::Cluster(Reset(_))
+            | Observation::Reservation(Reset(_))
+            | Observation::Work(Reset(_))
+            | Observation::Lease(Reset(_))
+            | Observation::Namespace(Reset(_))
+            | Observation::PriorityClass(Reset(_))
+    )
+}

@@ -1,0 +1,698 @@
+//! Who is admitted next, and where to: admission and placement as one decision.
+//!
+//! Keeps the waiting jobs in their queues and what the admitted ones use, both rebuilt from the bindings
+//! by looking at each once. A pass takes the jobs in the order of the quota tree, finds a member whose room
+//! holds the whole gang, and asks that member to reserve; the answer binds the job or sends it back to its
+//! place in line.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use fleet_api::{
+    Reservation,
+    binding::{TargetCluster, TargetComponent},
+    reservation::ReservationPhase,
+};
+use fleet_placement::{Candidate, ClusterOrder, Gang, choose_cluster};
+use fleet_policies::{
+    affinity::{self, Unfit},
+    reason::Reason,
+};
+use fleet_quota::{
+    AdmittedJob, JobId, Ledger, NodeId, Outcome, PREEMPTIBLE_LABEL, PlanLimits, Queues, QuotaTree,
+    WaitReason, WaitingJob,
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    binding::{BindingEntry, cluster_namespace},
+    dispatch::Waiting,
+    events,
+    options::Options,
+    room::Rooms,
+    world::{Key, World},
+    writes::{Target, Verb, Write},
+};
+
+/// Jobs looked at in one pass; the rest follow in the next.
+const PASS_LIMITS: PlanLimits = PlanLimits { admissions: 256, probes: 4096 };
+
+/// Where a binding stands for the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    /// Nothing to place: gone, finished, or not a gang.
+    Out,
+    /// Holds quota: reserving or bound.
+    Holds,
+    Waits,
+}
+
+/// A job that was refused lately.
+#[derive(Clone, Debug, Default)]
+struct Refusals {
+    /// Clusters that refused it since it was last held back.
+    tried: BTreeSet<String>,
+    rounds: u32,
+    until: Option<Timestamp>,
+    message: String,
+}
+
+/// The scheduler's memory; all of it follows from the world, but for pauses and explanations.
+#[derive(Default)]
+pub struct Scheduler {
+    tree: Option<Arc<QuotaTree>>,
+    ledger: Option<Ledger>,
+    pub queues: Queues,
+    /// Jobs that wait without a queue, in order.
+    direct: BTreeMap<Key, DirectOrder>,
+    rooms: Rooms,
+    /// Reservations on their way to the hub, by binding: the cluster asked.
+    asking: BTreeMap<Key, String>,
+    refusals: BTreeMap<Key, Refusals>,
+    verdicts: BTreeMap<Key, Waiting>,
+    /// Bindings whose verdict changed since the last pass.
+    told: BTreeSet<Key>,
+    classes: HashMap<String, u64>,
+}
+
+/// Priority high to low, then age, then name.
+type DirectOrder = (std::cmp::Reverse<i32>, i64);
+
+/// What a pass came to.
+#[derive(Debug, Default)]
+pub struct Pass {
+    pub writes: Vec<(Key, Write)>,
+    /// Bindings whose reason for waiting changed.
+    pub told: BTreeSet<Key>,
+    /// Pass again then.
+    pub wake: Option<Timestamp>,
+    pub more: bool,
+}
+
+impl Scheduler {
+    /// Why a binding waits, as last seen.
+    pub fn waiting(&self, key: &Key) -> Option<&Waiting> {
+        self.verdicts.get(key)
+    }
+
+    pub fn ledger(&self) -> Option<&Ledger> {
+        self.ledger.as_ref()
+    }
+
+    /// A new tree, or none. Everything is counted anew by looking at each binding again.
+    pub fn set_tree(&mut self, tree: Option<Arc<QuotaTree>>, world: &mut World, now: Timestamp) {
+        self.ledger = tree.clone().map(Ledger::new);
+        self.tree = tree;
+        self.queues = Queues::new();
+        world.leaves.clear();
+        let keys: Vec<Key> = world.bindings.keys().cloned().collect();
+        for key in keys {
+            self.look(world, &key, now);
+        }
+        world.schedule = true;
+    }
+
+    /// Takes in where one binding stands now.
+    pub fn look(&mut self, world: &mut World, key: &Key, now: Timestamp) {
+        let id = job_id(key);
+        let stand = self.stand(world, key);
+        if stand != Stand::Waits {
+            self.queues.remove(&id);
+            self.direct.remove(key);
+            if self.verdicts.remove(key).is_some() {
+                world.schedule = true;
+            }
+        }
+        match stand {
+            Stand::Out => {
+                self.refusals.remove(key);
+                world.leaves.remove(key);
+                if self.ledger.as_mut().is_some_and(|ledger| ledger.release(&id).is_some()) {
+                    world.schedule = true;
+                }
+            }
+            Stand::Holds => {
+                let leaf = self.leaf(world, key);
+                let Some(entry) = world.bindings.get(key) else { return };
+                if let (Some(ledger), Some(Ok(leaf))) = (self.ledger.as_mut(), leaf) {
+                    ledger.admit(AdmittedJob {
+                        id,
+                        leaf,
+                        request: entry.total.clone(),
+                        preemptible: preemptible(world, entry),
+                        priority: i64::from(entry.object.spec.priority),
+                        admitted_at_ms: now.as_millisecond(),
+                    });
+                    self.note_leaf(world, key, leaf);
+                }
+            }
+            Stand::Waits => {
+                if let Some(ledger) = self.ledger.as_mut() {
+                    ledger.release(&id);
+                }
+                self.enqueue(world, key);
+            }
+        }
+    }
+
+    fn stand(&self, world: &World, key: &Key) -> Stand {
+        let Some(entry) = world.bindings.get(key) else { return Stand::Out };
+        let alive = world.bound_object(entry).is_some_and(|object| !object.deleting);
+        if !alive || entry.is_finished() || !entry.is_gang() {
+            return Stand::Out;
+        }
+        if entry.is_bound() || self.asking.contains_key(key) || asked(world, key, entry).next().is_some() {
+            return Stand::Holds;
+        }
+        Stand::Waits
+    }
+
+    fn leaf(&self, world: &World, key: &Key) -> Option<Result<NodeId, String>> {
+        let tree = self.tree.as_ref()?;
+        let entry = world.bindings.get(key)?;
+        let labels = world.bound_object(entry).map(|object| object.labels.clone()).unwrap_or_default();
+        Some(tree.leaf_for(&labels, &key.0).map_err(|error| error.to_string()))
+    }
+
+    fn note_leaf(&self, world: &mut World, key: &Key, leaf: NodeId) {
+        if let Some(tree) = &self.tree {
+            world.leaves.insert(key.clone(), tree.node(leaf).path.clone());
+        }
+    }
+
+    fn enqueue(&mut self, world: &mut World, key: &Key) {
+        let Some(entry) = world.bindings.get(key) else { return };
+        if !entry.is_suspended() {
+            self.queues.remove(&job_id(key));
+            let order = (std::cmp::Reverse(entry.object.spec.priority), entry.created_s());
+            if self.direct.insert(key.clone(), order) != Some(order) {
+                world.schedule = true;
+            }
+            return;
+        }
+        self.direct.remove(key);
+        let leaf = match self.leaf(world, key) {
+            Some(Ok(leaf)) => leaf,
+            Some(Err(message)) => {
+                self.tell(key, Reason::NoQuotaLeaf, message);
+                return;
+            }
+            None => {
+                self.tell(
+                    key,
+                    Reason::NoQuotaLeaf,
+                    "there is no usable ElasticQuotaTree in kube-system".to_string(),
+                );
+                return;
+            }
+        };
+        let id = job_id(key);
+        let shape = self.shape(key, entry);
+        let job = WaitingJob {
+            name: key.1.clone(),
+            leaf,
+            request: entry.total.clone(),
+            preemptible: preemptible(world, entry),
+            priority: i64::from(entry.object.spec.priority),
+            enqueued_at_ms: entry.created_s() * 1000,
+            not_before_ms: self.refusals.get(key).and_then(|r| r.until).map_or(0, Timestamp::as_millisecond),
+            shape,
+            id: id.clone(),
+        };
+        if self.queues.get(&id) != Some(&job) {
+            self.queues.enqueue(job);
+            world.schedule = true;
+        }
+        self.note_leaf(world, key, leaf);
+    }
+
+    /// Jobs of one shape are placed alike: same components, same rules, refused by the same clusters.
+    fn shape(&mut self, key: &Key, entry: &BindingEntry) -> u64 {
+        let mut class = entry.class.clone();
+        if let Some(refusals) = self.refusals.get(key) {
+            for cluster in &refusals.tried {
+                class.push('!');
+                class.push_str(cluster);
+            }
+        }
+        for attempt in entry.object.status.iter().flat_map(|status| &status.attempts) {
+            class.push('-');
+            class.push_str(&attempt.cluster);
+        }
+        let next = self.classes.len() as u64;
+        *self.classes.entry(class).or_insert(next)
+    }
+
+    fn tell(&mut self, key: &Key, reason: Reason, message: String) {
+        let fresh = Waiting { reason, message };
+        if self.verdicts.get(key) != Some(&fresh) {
+            self.verdicts.insert(key.clone(), fresh);
+            self.told.insert(key.clone());
+        }
+    }
+
+    /// Answers of members to one binding's reservations: binds it, or lets it go on.
+    pub fn answers(&mut self, world: &World, key: &Key, options: &Options, now: Timestamp) -> Vec<Write> {
+        let Some(entry) = world.bindings.get(key).filter(|entry| !entry.is_bound() && !entry.is_finished())
+        else {
+            return Vec::new();
+        };
+        if world.bound_object(entry).is_none_or(|object| object.deleting) {
+            return Vec::new();
+        }
+        let mut writes = Vec::new();
+        for (place, reservation) in world.reservations_of(key) {
+            if reservation.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            let cluster = cluster_of(&place.0);
+            let current = reservation.spec.binding.uid == entry.uid()
+                && reservation.spec.epoch == entry.object.spec.epoch + 1;
+            let status = reservation.status.as_ref();
+            let lost = world.clusters.get(cluster).is_none_or(|cluster| !crate::world::ready(cluster));
+            match status.and_then(|status| status.phase) {
+                Some(ReservationPhase::Reserved) if current => return vec![bind(entry, cluster, now)],
+                None if current && !lost => {}
+                phase => {
+                    if current && phase.is_some() {
+                        let message = status.and_then(|status| status.message.clone()).unwrap_or_default();
+                        self.refused(key, cluster, &message, options);
+                    }
+                    let uid = reservation.metadata.uid.clone().unwrap_or_default();
+                    writes.push(Write::new(Target::Reservation, &place.0, &place.1, Verb::Delete { uid }));
+                }
+            }
+        }
+        writes
+    }
+
+    fn refused(&mut self, key: &Key, cluster: &str, message: &str, _options: &Options) {
+        let refusals = self.refusals.entry(key.clone()).or_default();
+        refusals.tried.insert(cluster.to_string());
+        refusals.message = format!("{cluster}: {message}");
+    }
+
+    /// The reservation of a binding stands on the hub, or could not be made.
+    pub fn asked(&mut self, world: &mut World, key: &Key, now: Timestamp) {
+        if let Some(cluster) = self.asking.remove(key) {
+            world.recount.insert(cluster);
+        }
+        self.look(world, key, now);
+    }
+
+    /// One pass over everything that waits.
+    pub fn pass(&mut self, world: &mut World, options: &Options, now: Timestamp) -> Pass {
+        let stale = std::mem::take(&mut world.recount);
+        {
+            let world = &*world;
+            let asking = &self.asking;
+            self.rooms.refresh(world, &stale, |name| gangs_asked(world, asking, name));
+        }
+        let mut pass = Pass::default();
+        let mut placer = Placer {
+            world,
+            rooms: &mut self.rooms,
+            refusals: &mut self.refusals,
+            options,
+            now,
+            no_place: HashMap::new(),
+            placed: Vec::new(),
+            wake: None,
+        };
+        let mut direct: Vec<(DirectOrder, Key)> =
+            self.direct.iter().map(|(key, order)| (*order, key.clone())).collect();
+        direct.sort();
+        let mut refused: Vec<(Key, Waiting)> = Vec::new();
+        for (_, key) in direct {
+            let Some(entry) = placer.world.bindings.get(&key) else { continue };
+            if let Err(waiting) = placer.place(&key, entry) {
+                refused.push((key, waiting));
+            }
+        }
+        let mut waits: Vec<(JobId, WaitReason)> = Vec::new();
+        if let Some(ledger) = self.ledger.as_mut() {
+            let mut probe = |job: &WaitingJob| {
+                let key = key_of(&job.id);
+                placer.world.bindings.get(&key).is_some_and(|entry| placer.place(&key, entry).is_ok())
+            };
+            let plan = fleet_quota::plan(ledger, &self.queues, now.as_millisecond(), PASS_LIMITS, &mut probe);
+            pass.more = plan.more;
+            for decision in plan.decisions {
+                if let Outcome::Wait(reason) = decision.outcome {
+                    waits.push((decision.job, reason));
+                }
+            }
+        }
+        let no_place = std::mem::take(&mut placer.no_place);
+        let placed = std::mem::take(&mut placer.placed);
+        pass.wake = placer.wake;
+        for (key, waiting) in refused {
+            self.tell(&key, waiting.reason, waiting.message);
+        }
+        self.explain(world, waits, &no_place, &mut pass);
+        for (key, cluster) in placed {
+            self.admit(world, &key, cluster, options, now, &mut pass);
+        }
+        pass.told = std::mem::take(&mut self.told);
+        pass
+    }
+
+    /// Turns the plan's reasons into sentences: exact ones for the jobs that were looked at, the same code
+    /// with a lasting sentence for those behind them.
+    fn explain(
+        &mut self,
+        world: &World,
+        waits: Vec<(JobId, WaitReason)>,
+        no_place: &HashMap<Key, Waiting>,
+        pass: &mut Pass,
+    ) {
+        let mut of_class: HashMap<(NodeId, u64, bool), Reason> = HashMap::new();
+        let mut exact: BTreeSet<Key> = BTreeSet::new();
+        for (id, reason) in waits {
+            let key = key_of(&id);
+            let waiting = match reason {
+                WaitReason::Quota(verdict) => Waiting {
+                    reason: Reason::from_text(verdict.reason()).unwrap_or(Reason::InsufficientQuota),
+                    message: verdict.sentence(),
+                },
+                WaitReason::NoPlace => match no_place.get(&key) {
+                    Some(waiting) => waiting.clone(),
+                    None => continue,
+                },
+                WaitReason::BehindHead(head) => Waiting {
+                    reason: Reason::BehindHead,
+                    message: format!("{} goes first in this queue and cannot start yet", head.as_str()),
+                },
+                WaitReason::Backoff { until_ms } => {
+                    let until = Timestamp::from_millisecond(until_ms).ok();
+                    pass.wake = earliest(pass.wake, until);
+                    exact.insert(key);
+                    continue;
+                }
+            };
+            if let Some(job) = self.queues.get(&id) {
+                of_class.insert((job.leaf, job.shape, job.preemptible), waiting.reason);
+            }
+            exact.insert(key.clone());
+            self.tell(&key, waiting.reason, waiting.message);
+        }
+        let behind: Vec<(Key, Reason)> = world
+            .leaves
+            .keys()
+            .filter(|key| !exact.contains(*key))
+            .filter_map(|key| {
+                let job = self.queues.get(&job_id(key))?;
+                let reason = *of_class.get(&(job.leaf, job.shape, job.preemptible))?;
+                (self.verdicts.get(key).map(|waiting| waiting.reason) != Some(reason))
+                    .then(|| (key.clone(), reason))
+            })
+            .collect();
+        for (key, reason) in behind {
+            let message = "waits behind jobs of the same queue that ask for the same".to_string();
+            self.tell(&key, reason, message);
+        }
+    }
+
+    /// Asks the cluster for places, or binds at once where the member does not reserve.
+    fn admit(
+        &mut self,
+        world: &mut World,
+        key: &Key,
+        cluster: String,
+        options: &Options,
+        now: Timestamp,
+        pass: &mut Pass,
+    ) {
+        self.queues.remove(&job_id(key));
+        self.direct.remove(key);
+        self.verdicts.remove(key);
+        self.told.remove(key);
+        let Some(entry) = world.bindings.get(key) else { return };
+        let reserves = self.rooms.get_mut(&cluster).is_none_or(|room| room.reserves);
+        let write = if reserves { ask(entry, &cluster, options) } else { bind(entry, &cluster, now) };
+        self.asking.insert(key.clone(), cluster);
+        pass.writes.push((key.clone(), write));
+    }
+}
+
+/// The gangs of bindings whose reservation in `cluster` is on its way.
+fn gangs_asked<'a>(world: &'a World, asking: &BTreeMap<Key, String>, cluster: &str) -> Vec<&'a Gang> {
+    let here = asking.iter().filter(|(_, asked)| *asked == cluster);
+    here.filter_map(|(key, _)| {
+        let entry = world.bindings.get(key)?;
+        // Once it stands on the hub it is counted there.
+        let stands = world.reservations.contains_key(&(cluster_namespace(cluster), entry.reservation_name()));
+        (!stands).then_some(&entry.gang)
+    })
+    .collect()
+}
+
+/// The reservations of a binding's next epoch that may still win.
+fn asked<'a>(world: &'a World, key: &Key, entry: &'a BindingEntry) -> impl Iterator<Item = &'a Reservation> {
+    world.reservations_of(key).map(|(_, reservation)| reservation).filter(|reservation| {
+        let phase = reservation.status.as_ref().and_then(|status| status.phase);
+        reservation.spec.binding.uid == entry.uid()
+            && reservation.spec.epoch == entry.object.spec.epoch + 1
+            && reservation.metadata.deletion_timestamp.is_none()
+            && matches!(phase, None | Some(ReservationPhase::Reserved))
+    })
+}
+
+/// Finds a member for one gang and takes the room there.
+struct Placer<'a> {
+    world: &'a World,
+    rooms: &'a mut Rooms,
+    refusals: &'a mut BTreeMap<Key, Refusals>,
+    options: &'a Options,
+    now: Timestamp,
+    /// Why the jobs that were looked at found no place.
+    no_place: HashMap<Key, Waiting>,
+    placed: Vec<(Key, String)>,
+    wake: Option<Timestamp>,
+}
+
+impl Placer<'_> {
+    fn place(&mut self, key: &Key, entry: &BindingEntry) -> Result<(), Waiting> {
+        let found = self.find(key, entry);
+        match found {
+            Ok(cluster) => {
+                self.placed.push((key.clone(), cluster));
+                Ok(())
+            }
+            Err(waiting) => {
+                self.no_place.insert(key.clone(), waiting.clone());
+                Err(waiting)
+            }
+        }
+    }
+
+    fn find(&mut self, key: &Key, entry: &BindingEntry) -> Result<String, Waiting> {
+        let wait = |reason: Reason, message: String| Err(Waiting { reason, message });
+        if entry.object.spec.suspension.as_ref().is_some_and(|s| s.dispatching == Some(true)) {
+            return wait(Reason::Suspended, "the policy suspends dispatching".to_string());
+        }
+        if self.world.works_of(key).next().is_some() {
+            return wait(Reason::Backoff, "an older run of this name is still being cleaned up".to_string());
+        }
+        if let Some(until) = self.refusals.get(key).and_then(|refusals| refusals.until)
+            && self.now < until
+        {
+            self.wake = earliest(self.wake, Some(until));
+            let message = self.refusals.get(key).map(|refusals| refusals.message.clone()).unwrap_or_default();
+            return wait(Reason::ReservationRefused, message);
+        }
+        if self.rooms.is_empty() {
+            return wait(
+                Reason::ClusterNotReady,
+                "no member cluster has reported its capacity yet".to_string(),
+            );
+        }
+        let candidates = self.candidates(key, entry)?;
+        let mut short = Vec::new();
+        let mut tried = false;
+        for candidate in choose_cluster(&candidates, &entry.total, ClusterOrder::Spread) {
+            if self.refusals.get(key).is_some_and(|refusals| refusals.tried.contains(&candidate.name)) {
+                tried = true;
+                continue;
+            }
+            let Some(room) = self.rooms.get_mut(&candidate.name) else { continue };
+            match room.take(&entry.gang) {
+                Ok(()) => return Ok(candidate.name.clone()),
+                Err(sentence) => short.push(format!("{}: {sentence}", candidate.name)),
+            }
+        }
+        if tried {
+            return self.hold_back(key);
+        }
+        let ever = candidates.iter().any(|candidate| {
+            self.rooms.get_mut(&candidate.name).is_some_and(|room| room.holds_when_empty(&entry.gang))
+        });
+        if !ever {
+            let names: Vec<&str> = candidates.iter().map(|c| c.name.as_str()).collect();
+            let message = format!(
+                "asks for {} in {}; none of {} could hold it if nothing else ran there",
+                entry.total,
+                components_text(entry),
+                names.join(", ")
+            );
+            return wait(Reason::ExceedsEveryCluster, message);
+        }
+        wait(
+            Reason::NoClusterFit,
+            format!("0 of {} clusters can hold the whole job now: {}", candidates.len(), short.join("; ")),
+        )
+    }
+
+    /// Every candidate that seemed to have room refused: a pause, then all of them again.
+    fn hold_back(&mut self, key: &Key) -> Result<String, Waiting> {
+        let refusals = self.refusals.entry(key.clone()).or_default();
+        let factor = 1u32 << refusals.rounds.min(16);
+        let pause = (self.options.backoff_base * factor).min(self.options.backoff_max);
+        let until =
+            self.now + jiff::SignedDuration::try_from(pause).unwrap_or(jiff::SignedDuration::from_secs(1));
+        refusals.rounds += 1;
+        refusals.tried.clear();
+        refusals.until = Some(until);
+        self.wake = earliest(self.wake, Some(until));
+        Err(Waiting { reason: Reason::ReservationRefused, message: refusals.message.clone() })
+    }
+
+    fn candidates(&self, key: &Key, entry: &BindingEntry) -> Result<Vec<Candidate>, Waiting> {
+        let reference = &entry.object.spec.resource;
+        let facts: Vec<affinity::ClusterFacts> =
+            self.rooms.iter().map(|(_, room)| room.facts.clone()).collect();
+        let groups = affinity::admitted_groups(&entry.placement, &facts, &[]);
+        let failed: BTreeSet<&str> = entry
+            .object
+            .status
+            .iter()
+            .flat_map(|status| &status.attempts)
+            .map(|attempt| attempt.cluster.as_str())
+            .collect();
+        let mut candidates = Vec::new();
+        for (group, names) in groups.iter().enumerate() {
+            for name in &names.clusters {
+                let Some((_, room)) = self.rooms.iter().find(|(known, _)| *known == name) else { continue };
+                if !room.serves(&reference.api_version, &reference.kind) {
+                    continue;
+                }
+                candidates.push(Candidate {
+                    name: name.clone(),
+                    group,
+                    avoided: failed.contains(name.as_str()),
+                    current: false,
+                    allocatable: room.allocatable.clone(),
+                    free: room.free.clone(),
+                });
+            }
+        }
+        if candidates.is_empty() {
+            let why: Vec<String> = facts
+                .iter()
+                .map(|facts| {
+                    format!("{}: {}", facts.name, unfit_text(affinity::unfit(&entry.placement, facts)))
+                })
+                .collect();
+            let message = format!("no cluster is open to {}/{}: {}", key.0, reference.name, why.join("; "));
+            return Err(Waiting { reason: Reason::ClusterNotAdmitted, message });
+        }
+        Ok(candidates)
+    }
+}
+
+fn unfit_text(unfit: Option<Unfit>) -> String {
+    match unfit {
+        None => "does not serve the kind".to_string(),
+        Some(Unfit::NotReady) => "not ready".to_string(),
+        Some(Unfit::Cordoned) => "cordoned".to_string(),
+        Some(Unfit::Taint(taint)) => format!("taint {} is not tolerated", taint.key),
+        Some(Unfit::Affinity) => "kept off by the policy's affinity".to_string(),
+    }
+}
+
+/// `[{master 1} {worker 2}]`.
+fn components_text(entry: &BindingEntry) -> String {
+    let each: Vec<String> =
+        entry.object.spec.components.iter().map(|c| format!("{{{} {}}}", c.name, c.replicas)).collect();
+    format!("[{}]", each.join(" "))
+}
+
+fn ask(entry: &BindingEntry, cluster: &str, options: &Options) -> Write {
+    let namespace = cluster_namespace(cluster);
+    let name = entry.reservation_name();
+    let body = json!({
+        "apiVersion": crate::binding::API_VERSION,
+        "kind": "Reservation",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "binding": {"namespace": entry.namespace(), "name": entry.name(), "uid": entry.uid()},
+            "epoch": entry.object.spec.epoch + 1,
+            "components": entry.object.spec.components,
+            "ttlSeconds": options.reservation_ttl.as_secs(),
+        },
+    });
+    Write::new(Target::Reservation, &namespace, &name, Verb::Create(body))
+}
+
+/// Sets the target and raises the epoch in one compare-and-swap on the epoch.
+fn bind(entry: &BindingEntry, cluster: &str, now: Timestamp) -> Write {
+    let spec = &entry.object.spec;
+    let target = TargetCluster {
+        name: cluster.to_string(),
+        replicas: 0,
+        components: spec
+            .components
+            .iter()
+            .map(|c| TargetComponent { name: c.name.clone(), replicas: c.replicas })
+            .collect(),
+    };
+    let mut operations = vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": entry.uid()}),
+        json!({"op": "test", "path": "/spec/epoch", "value": spec.epoch}),
+        json!({"op": "replace", "path": "/spec/epoch", "value": spec.epoch + 1}),
+        json!({"op": "add", "path": "/spec/clusters", "value": [target]}),
+    ];
+    if entry.is_suspended() {
+        operations.push(json!({"op": "replace", "path": "/spec/suspension/scheduling", "value": false}));
+    }
+    let message = events::bound_message(&[target]);
+    let told = [
+        events::normal(&entry.subject(), entry.source(), Reason::ScheduleBindingSucceed, &message, now),
+        events::normal(
+            &entry.object_subject(),
+            entry.source(),
+            Reason::ScheduleBindingSucceed,
+            &message,
+            now,
+        ),
+    ];
+    let verb = Verb::Patch(Value::Array(operations));
+    Write::new(Target::Binding, entry.namespace(), entry.name(), verb).then(told)
+}
+
+/// The label says so; jobs may be preempted unless it does.
+fn preemptible(world: &World, entry: &BindingEntry) -> bool {
+    let labels = world.bound_object(entry).map(|object| &object.labels);
+    labels.and_then(|labels| labels.get(PREEMPTIBLE_LABEL)).is_none_or(|text| text != "false")
+}
+
+pub fn job_id(key: &Key) -> JobId {
+    JobId::new(&format!("{}/{}", key.0, key.1))
+}
+
+pub fn key_of(id: &JobId) -> Key {
+    let (namespace, name) = id.as_str().split_once('/').unwrap_or(("", id.as_str()));
+    (namespace.to_string(), name.to_string())
+}
+
+fn cluster_of(namespace: &str) -> &str {
+    namespace.strip_prefix(fleet_api::names::CLUSTER_NAMESPACE_PREFIX).unwrap_or(namespace)
+}
+
+pub fn earliest(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

@@ -1,0 +1,559 @@
+//! What the controller knows of the hub: every object it watches, indexed as the planners ask for it.
+//!
+//! Fed by observations, in any order and twice if need be: an object older than the one known is passed
+//! over. Each change marks what must be looked at again. Deliberately absent: decisions and IO.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use fleet_api::{
+    Cluster, ElasticQuotaTree, Queue, QueueUnit, Reservation, Work, names,
+    policy::{OverrideSpec, PropagationSpec},
+    reservation::ReservationPhase,
+};
+use fleet_policies::choice::{PolicyRule, PolicyScope};
+use fleet_policies::overrides::{self, OverridePolicy};
+use kube::{Resource, ResourceExt, core::DynamicObject};
+use serde_json::Value;
+
+use crate::{
+    binding::BindingEntry,
+    gather::{Change, Observation},
+    kinds::KindRef,
+    policy,
+};
+
+/// Namespace and name.
+pub type Key = (String, String);
+
+/// Something to look at again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Dirty {
+    /// A propagated object: which policy governs it, does its binding say what it should.
+    Object(KindRef, Key),
+    /// One binding: its works, its status, its end.
+    Binding(Key),
+    Cluster(String),
+    /// The quota tree and its Queue objects.
+    Tree,
+    Policy(PolicyScope, Key),
+    /// A Work or a Reservation that may have lost its binding: hub namespace and name.
+    Orphan(Key),
+}
+
+/// One propagated or depended-on object.
+#[derive(Clone, Debug)]
+pub struct Object {
+    pub value: Arc<Value>,
+    pub uid: String,
+    pub labels: BTreeMap<String, String>,
+    pub deleting: bool,
+    pub created: String,
+}
+
+/// One policy, read.
+#[derive(Clone, Debug)]
+pub struct PolicyEntry {
+    pub rule: PolicyRule,
+    pub spec: PropagationSpec,
+    pub generation: i64,
+    /// The first rule that the policy breaks; such a policy governs nothing.
+    pub violations: Vec<String>,
+    pub conditions: Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>,
+}
+
+/// Everything known.
+#[derive(Default)]
+pub struct World {
+    pub objects: HashMap<KindRef, BTreeMap<Key, Object>>,
+    pub policies: BTreeMap<(PolicyScope, Key), PolicyEntry>,
+    /// The rules of all valid policies, rebuilt when one changes.
+    pub rules: Vec<PolicyRule>,
+    overrides: BTreeMap<(PolicyScope, Key), OverridePolicy>,
+    /// All override policies, as the rules take them.
+    pub override_list: Vec<OverridePolicy>,
+    pub bindings: BTreeMap<Key, BindingEntry>,
+    pub units: BTreeMap<Key, QueueUnit>,
+    pub queues: BTreeMap<Key, Queue>,
+    pub trees: BTreeMap<Key, ElasticQuotaTree>,
+    pub clusters: BTreeMap<String, Cluster>,
+    pub namespaces: BTreeSet<String>,
+    pub priority_classes: BTreeMap<String, i32>,
+    pub reservations: BTreeMap<Key, Reservation>,
+    pub works: BTreeMap<Key, Work>,
+    /// Reservations and works by (namespace, name) of their binding.
+    reservations_of: BTreeMap<Key, BTreeSet<Key>>,
+    works_of: BTreeMap<Key, BTreeSet<Key>>,
+    /// Full path of the quota leaf of each queued binding.
+    pub leaves: BTreeMap<Key, String>,
+    /// Clusters whose room must be counted anew.
+    pub recount: BTreeSet<String>,
+    /// Renewals of agents' leases seen since the last look: cluster names.
+    pub renewed: BTreeSet<String>,
+    lease_versions: BTreeMap<String, String>,
+    dirty: BTreeSet<Dirty>,
+    /// Set when capacity, quota or the set of waiting jobs changed: a scheduling pass may find something.
+    pub schedule: bool,
+}
+
+/// Whether a version is older than another. Resource versions are numbers in every API server since 1.35
+/// and in etcd-backed ones before; others cannot be compared and count as newer.
+fn older(version: Option<&str>, than: Option<&str>) -> bool {
+    match (version.and_then(|v| v.parse::<u64>().ok()), than.and_then(|v| v.parse::<u64>().ok())) {
+        (Some(version), Some(than)) => version < than,
+        _ => false,
+    }
+}
+
+fn key<K: Resource>(object: &K) -> Key {
+    let meta = object.meta();
+    (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+}
+
+/// Applies a change to a map of objects; returns the keys that changed.
+fn keep<K, V, F>(
+    map: &mut BTreeMap<Key, V>,
+    change: Change<K>,
+    version: fn(&V) -> Option<String>,
+    read: F,
+) -> Vec<Key>
+where
+    K: Resource,
+    F: Fn(K) -> V,
+{
+    match change {
+        Change::Reset(objects) => {
+            let mut fresh: BTreeMap<Key, V> = BTreeMap::new();
+            for object in objects {
+                fresh.insert(key(&object), read(object));
+            }
+            let mut changed: Vec<Key> = map.keys().filter(|key| !fresh.contains_key(*key)).cloned().collect();
+            changed.extend(fresh.keys().cloned());
+            *map = fresh;
+            changed
+        }
+        Change::Apply(object) => {
+            let key = key(&object);
+            let stale = map.get(&key).is_some_and(|known| {
+                older(object.meta().resource_version.as_deref(), version(known).as_deref())
+            });
+            if stale {
+                return Vec::new();
+            }
+            map.insert(key.clone(), read(object));
+            vec![key]
+        }
+        Change::Delete(object) => {
+            let key = key(&object);
+            map.remove(&key);
+            vec![key]
+        }
+    }
+}
+
+impl World {
+    /// Takes in one observation and marks what it touches.
+    pub fn observe(&mut self, observation: Observation) {
+        match observation {
+            Observation::Object(kind, change) => self.observe_object(kind, change),
+            Observation::Policy(change) => {
+                let read = |p: fleet_api::PropagationPolicy| {
+                    policy::read(PolicyScope::Namespaced, &p.metadata, p.spec, p.status)
+                };
+                self.observe_policy(PolicyScope::Namespaced, map_change(change, |p| (key(&p), read(p))));
+            }
+            Observation::ClusterPolicy(change) => {
+                let read = |p: fleet_api::ClusterPropagationPolicy| {
+                    policy::read(PolicyScope::Cluster, &p.metadata, p.spec.propagation, p.status)
+                };
+                self.observe_policy(PolicyScope::Cluster, map_change(change, |p| (key(&p), read(p))));
+            }
+            Observation::Override(change) => {
+                let change = map_change(change, |p| {
+                    let (namespace, name) = key(&p);
+                    OverridePolicy {
+                        scope: PolicyScope::Namespaced,
+                        namespace,
+                        name,
+                        spec: override_spec(&p.spec),
+                    }
+                });
+                self.observe_override(PolicyScope::Namespaced, change);
+            }
+            Observation::ClusterOverride(change) => {
+                let change = map_change(change, |p| {
+                    let (namespace, name) = key(&p);
+                    OverridePolicy {
+                        scope: PolicyScope::Cluster,
+                        namespace,
+                        name,
+                        spec: override_spec(&p.spec.overrides),
+                    }
+                });
+                self.observe_override(PolicyScope::Cluster, change);
+            }
+            Observation::Binding(change) => {
+                let changed = keep(
+                    &mut self.bindings,
+                    change,
+                    |entry| entry.object.resource_version(),
+                    BindingEntry::read,
+                );
+                for key in changed {
+                    if !self.bindings.contains_key(&key) {
+                        self.mark_orphans(&key);
+                        self.mark_objects_of_binding(&key);
+                    }
+                    self.dirty.insert(Dirty::Binding(key));
+                }
+                self.schedule = true;
+            }
+            Observation::Unit(change) => {
+                let changed = keep(&mut self.units, change, ResourceExt::resource_version, |unit| unit);
+                self.dirty.insert(Dirty::Tree);
+                for (namespace, name) in changed {
+                    if let Some(binding) = name.strip_suffix(crate::binding::UNIT_SUFFIX) {
+                        self.dirty.insert(Dirty::Binding((namespace, binding.to_string())));
+                    }
+                }
+            }
+            Observation::Queue(change) => {
+                keep(&mut self.queues, change, ResourceExt::resource_version, |queue| queue);
+                self.dirty.insert(Dirty::Tree);
+                self.schedule = true;
+            }
+            Observation::Tree(change) => {
+                keep(&mut self.trees, change, ResourceExt::resource_version, |tree| tree);
+                self.dirty.insert(Dirty::Tree);
+                self.schedule = true;
+            }
+            Observation::Cluster(change) => self.observe_cluster(change),
+            Observation::Reservation(change) => {
+                self.recount_for(&change);
+                let mut bindings = BTreeSet::new();
+                observe_owned(
+                    &mut self.reservations,
+                    &mut self.reservations_of,
+                    change,
+                    &mut bindings,
+                    |r| (r.spec.binding.namespace.clone(), r.spec.binding.name.clone()),
+                );
+                self.dirty.extend(bindings.into_iter().map(Dirty::Binding));
+                self.schedule = true;
+            }
+            Observation::Work(change) => {
+                let mut bindings = BTreeSet::new();
+                observe_owned(&mut self.works, &mut self.works_of, change, &mut bindings, |w| {
+                    (w.spec.binding.namespace.clone(), w.spec.binding.name.clone())
+                });
+                self.dirty.extend(bindings.into_iter().map(Dirty::Binding));
+            }
+            Observation::Lease(change) => self.observe_lease(change),
+            Observation::Namespace(change) => self.observe_namespace(change),
+            Observation::PriorityClass(change) => {
+                let set =
+                    |map: &mut BTreeMap<String, i32>,
+                     class: &k8s_openapi::api::scheduling::v1::PriorityClass| {
+                        map.insert(class.name_any(), class.value.unwrap_or(0));
+                    };
+                match change {
+                    Change::Reset(classes) => {
+                        self.priority_classes.clear();
+                        classes.iter().for_each(|class| set(&mut self.priority_classes, class));
+                    }
+                    Change::Apply(class) => set(&mut self.priority_classes, &class),
+                    Change::Delete(class) => {
+                        self.priority_classes.remove(&class.name_any());
+                    }
+                }
+                self.mark_all_objects();
+            }
+        }
+    }
+
+    /// What must be looked at again, in a fixed order; the marks are taken away.
+    pub fn take_dirty(&mut self) -> BTreeSet<Dirty> {
+        std::mem::take(&mut self.dirty)
+    }
+
+    pub fn mark(&mut self, dirty: Dirty) {
+        self.dirty.insert(dirty);
+    }
+
+    pub fn object(&self, kind: &KindRef, key: &Key) -> Option<&Object> {
+        self.objects.get(kind)?.get(key)
+    }
+
+    /// The object a binding is about, if it is still the same one.
+    pub fn bound_object(&self, entry: &BindingEntry) -> Option<&Object> {
+        let reference = &entry.object.spec.resource;
+        let key = (reference.namespace.clone(), reference.name.clone());
+        self.object(&entry.kind, &key).filter(|object| object.uid == reference.uid)
+    }
+
+    pub fn works_of<'a>(&'a self, binding: &Key) -> impl Iterator<Item = (&'a Key, &'a Work)> {
+        self.works_of.get(binding).into_iter().flatten().filter_map(|key| self.works.get_key_value(key))
+    }
+
+    pub fn reservations_of<'a>(&'a self, binding: &Key) -> impl Iterator<Item = (&'a Key, &'a Reservation)> {
+        self.reservations_of
+            .get(binding)
+            .into_iter()
+            .flatten()
+            .filter_map(|key| self.reservations.get_key_value(key))
+    }
+
+    /// Everything governed may have another governor now.
+    pub fn mark_all_objects(&mut self) {
+        for (kind, objects) in &self.objects {
+            self.dirty.extend(objects.keys().map(|key| Dirty::Object(kind.clone(), key.clone())));
+        }
+    }
+
+    fn mark_orphans(&mut self, binding: &Key) {
+        let works = self.works_of.get(binding).into_iter().flatten();
+        let reservations = self.reservations_of.get(binding).into_iter().flatten();
+        self.dirty.extend(works.chain(reservations).cloned().map(Dirty::Orphan));
+    }
+
+    fn mark_objects_of_binding(&mut self, (namespace, binding): &Key) {
+        for (kind, objects) in &self.objects {
+            let suffix = format!("-{}", kind.kind.to_lowercase());
+            if let Some(name) = binding.strip_suffix(&suffix) {
+                let key = (namespace.clone(), name.to_string());
+                if objects.contains_key(&key) {
+                    self.dirty.insert(Dirty::Object(kind.clone(), key));
+                }
+            }
+        }
+    }
+
+    /// A place that was promised is free again, or perhaps another one.
+    fn recount_for(&mut self, change: &Change<Reservation>) {
+        let cluster = |r: &Reservation| {
+            r.namespace().and_then(|ns| ns.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX).map(str::to_string))
+        };
+        match change {
+            Change::Reset(_) => self.recount.extend(self.clusters.keys().cloned()),
+            Change::Delete(reservation) => self.recount.extend(cluster(reservation)),
+            Change::Apply(reservation) => {
+                let phase = reservation.status.as_ref().and_then(|status| status.phase);
+                if phase.is_some_and(|phase| phase != ReservationPhase::Reserved) {
+                    self.recount.extend(cluster(reservation));
+                }
+            }
+        }
+    }
+
+    fn observe_object(&mut self, kind: KindRef, change: Change<DynamicObject>) {
+        let objects = self.objects.entry(kind.clone()).or_default();
+        let changed = keep(objects, change, |object| version_of(&object.value), read_object);
+        let governed = !crate::kinds::dependencies().contains(&kind);
+        for key in changed {
+            let binding = (key.0.clone(), names::binding_name(&kind.kind, &key.1));
+            if self.bindings.contains_key(&binding) {
+                self.dirty.insert(Dirty::Binding(binding));
+            }
+            if !governed {
+                // Whoever depends on it has it in a Work; there are few, and the look is cheap.
+                let users = self.bindings.iter().filter(|((namespace, _), entry)| {
+                    *namespace == key.0 && entry.object.spec.propagate_deps == Some(true)
+                });
+                self.dirty.extend(users.map(|(key, _)| Dirty::Binding(key.clone())));
+            }
+            self.dirty.insert(Dirty::Object(kind.clone(), key));
+        }
+    }
+
+    fn observe_policy(&mut self, scope: PolicyScope, change: Change<(Key, PolicyEntry)>) {
+        match change {
+            Change::Reset(list) => {
+                self.policies.retain(|(kept, _), _| *kept != scope);
+                for (key, entry) in list {
+                    self.dirty.insert(Dirty::Policy(scope, key.clone()));
+                    self.policies.insert((scope, key), entry);
+                }
+            }
+            Change::Apply((key, entry)) => {
+                let known = self.policies.get(&(scope, key.clone()));
+                let same = known
+                    .is_some_and(|known| known.generation == entry.generation && known.rule == entry.rule);
+                self.dirty.insert(Dirty::Policy(scope, key.clone()));
+                self.policies.insert((scope, key), entry);
+                if same {
+                    return;
+                }
+            }
+            Change::Delete((key, _)) => {
+                self.policies.remove(&(scope, key));
+            }
+        }
+        let valid = self.policies.values().filter(|entry| entry.violations.is_empty());
+        self.rules = valid.map(|entry| entry.rule.clone()).collect();
+        self.mark_all_objects();
+    }
+
+    fn observe_override(&mut self, scope: PolicyScope, change: Change<OverridePolicy>) {
+        let id = |entry: &OverridePolicy| (scope, (entry.namespace.clone(), entry.name.clone()));
+        match change {
+            Change::Reset(list) => {
+                self.overrides.retain(|(kept, _), _| *kept != scope);
+                self.overrides.extend(list.into_iter().map(|entry| (id(&entry), entry)));
+            }
+            Change::Apply(entry) => {
+                self.overrides.insert(id(&entry), entry);
+            }
+            Change::Delete(entry) => {
+                self.overrides.remove(&id(&entry));
+            }
+        }
+        self.override_list = self.overrides.values().cloned().collect();
+        self.dirty.extend(self.bindings.keys().cloned().map(Dirty::Binding));
+    }
+
+    fn observe_cluster(&mut self, change: Change<Cluster>) {
+        match change {
+            Change::Reset(list) => {
+                self.clusters = list.into_iter().map(|cluster| (cluster.name_any(), cluster)).collect();
+                self.recount.extend(self.clusters.keys().cloned());
+                self.dirty.extend(self.clusters.keys().cloned().map(Dirty::Cluster));
+            }
+            Change::Apply(cluster) => {
+                let name = cluster.name_any();
+                let known = self.clusters.get(&name).and_then(ResourceExt::resource_version);
+                if older(cluster.metadata.resource_version.as_deref(), known.as_deref()) {
+                    return;
+                }
+                self.dirty.insert(Dirty::Cluster(name.clone()));
+                self.recount.insert(name.clone());
+                let moved = self.clusters.get(&name).is_none_or(|known| {
+                    known.spec != cluster.spec
+                        || known.metadata.labels != cluster.metadata.labels
+                        || ready(known) != ready(&cluster)
+                });
+                self.clusters.insert(name, cluster);
+                if moved {
+                    // Plain objects follow the set of clusters.
+                    let plain = self.bindings.iter().filter(|(_, entry)| !entry.is_gang());
+                    self.dirty.extend(plain.map(|(key, _)| Dirty::Binding(key.clone())));
+                }
+            }
+            Change::Delete(cluster) => {
+                let name = cluster.name_any();
+                self.clusters.remove(&name);
+                self.recount.insert(name.clone());
+                self.dirty.insert(Dirty::Cluster(name));
+            }
+        }
+        self.schedule = true;
+    }
+
+    fn observe_lease(&mut self, change: Change<k8s_openapi::api::coordination::v1::Lease>) {
+        let leases = match change {
+            Change::Reset(list) => list,
+            Change::Apply(lease) => vec![lease],
+            Change::Delete(_) => return,
+        };
+        for lease in leases {
+            let Some(namespace) = lease.namespace() else { continue };
+            let Some(cluster) = namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX) else { continue };
+            if lease.name_any() != names::LEASE_NAME {
+                continue;
+            }
+            let version = lease.resource_version().unwrap_or_default();
+            if self.lease_versions.insert(cluster.to_string(), version.clone()) != Some(version) {
+                self.renewed.insert(cluster.to_string());
+                self.dirty.insert(Dirty::Cluster(cluster.to_string()));
+            }
+        }
+    }
+
+    fn observe_namespace(&mut self, change: Change<k8s_openapi::api::core::v1::Namespace>) {
+        match change {
+            Change::Reset(list) => {
+                self.namespaces = list.iter().map(ResourceExt::name_any).collect();
+            }
+            Change::Apply(namespace) => {
+                self.namespaces.insert(namespace.name_any());
+            }
+            Change::Delete(namespace) => {
+                self.namespaces.remove(&namespace.name_any());
+                self.dirty.insert(Dirty::Tree);
+                self.dirty.extend(self.clusters.keys().cloned().map(Dirty::Cluster));
+            }
+        }
+    }
+}
+
+/// Whether the condition Ready of a cluster is True.
+pub fn ready(cluster: &Cluster) -> bool {
+    let conditions = cluster.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+fn map_change<T, U>(change: Change<T>, map: impl Fn(T) -> U) -> Change<U> {
+    match change {
+        Change::Reset(list) => Change::Reset(list.into_iter().map(map).collect()),
+        Change::Apply(object) => Change::Apply(map(object)),
+        Change::Delete(object) => Change::Delete(map(object)),
+    }
+}
+
+/// The wire's form is that of the rules, field for field; what cannot be read overrides nothing.
+fn override_spec(wire: &OverrideSpec) -> overrides::OverrideSpec {
+    let value = serde_json::to_value(wire).unwrap_or_default();
+    serde_json::from_value(value).unwrap_or_default()
+}
+
+fn version_of(value: &Value) -> Option<String> {
+    value["metadata"]["resourceVersion"].as_str().map(str::to_string)
+}
+
+fn read_object(object: DynamicObject) -> Object {
+    let mut object = object;
+    object.metadata.managed_fields = None;
+    let created =
+        object.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default();
+    Object {
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+        labels: object.metadata.labels.clone().unwrap_or_default(),
+        deleting: object.metadata.deletion_timestamp.is_some(),
+        created,
+        value: Arc::new(serde_json::to_value(object).unwrap_or_default()),
+    }
+}
+
+/// Keeps objects that belong to a binding, with the index by binding; collects the bindings touched.
+fn observe_owned<K>(
+    map: &mut BTreeMap<Key, K>,
+    index: &mut BTreeMap<Key, BTreeSet<Key>>,
+    change: Change<K>,
+    touched: &mut BTreeSet<Key>,
+    owner: fn(&K) -> Key,
+) where
+    K: Resource,
+{
+    match &change {
+        Change::Reset(_) => touched.extend(std::mem::take(index).into_keys()),
+        Change::Delete(gone) => {
+            let owner = owner(gone);
+            if let Some(keys) = index.get_mut(&owner) {
+                keys.remove(&key(gone));
+                if keys.is_empty() {
+                    index.remove(&owner);
+                }
+            }
+            touched.insert(owner);
+        }
+        Change::Apply(_) => {}
+    }
+    for key in keep(map, change, |object| object.meta().resource_version.clone(), |object| object) {
+        if let Some(object) = map.get(&key) {
+            let owner = owner(object);
+            index.entry(owner.clone()).or_default().insert(key);
+            touched.insert(owner);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The writes a plan asks for, and how each is sent.
+//!
+//! A write says what and where, never why or whether: the plan decided. What the server answers comes
+//! back as an observation, so that the world knows it before the watch tells it.
+
+use std::time::Duration;
+
+use fleet_api::{
+    Cluster, ClusterPropagationPolicy, ElasticQuotaTree, PropagationPolicy, Queue, QueueUnit, Reservation,
+    ResourceBinding, Work, names,
+};
+use k8s_openapi::{
+    ClusterResourceScope, NamespaceResourceScope,
+    api::core::v1::{Event, Namespace},
+};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::DynamicObject,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    gather::{Change, Observation},
+    kinds::KindRef,
+};
+
+/// Longest wait for one answer.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// What is written to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    Binding,
+    Unit,
+    Queue,
+    Tree,
+    Cluster,
+    Reservation,
+    Work,
+    Namespace,
+    Event,
+    Policy,
+    ClusterPolicy,
+    Object(KindRef),
+}
+
+/// How it is written.
+#[derive(Clone, Debug)]
+pub enum Verb {
+    Create(Value),
+    /// A JSON merge patch; with `metadata.resourceVersion` in it, a compare-and-swap.
+    Merge(Value),
+    MergeStatus(Value),
+    /// A JSON patch; with `test` operations in it, a compare-and-swap on what they name.
+    Patch(Value),
+    Delete {
+        uid: String,
+    },
+}
+
+/// One write.
+#[derive(Clone, Debug)]
+pub struct Write {
+    pub target: Target,
+    pub namespace: String,
+    /// Empty for a create with a generated name.
+    pub name: String,
+    pub verb: Verb,
+    /// Written once this one has succeeded, for instance the event that tells of it.
+    pub then: Vec<Write>,
+}
+
+impl Write {
+    pub fn new(target: Target, namespace: &str, name: &str, verb: Verb) -> Self {
+        Self { target, namespace: namespace.to_string(), name: name.to_string(), verb, then: Vec::new() }
+    }
+
+    pub fn then(mut self, next: impl IntoIterator<Item = Write>) -> Self {
+        self.then.extend(next);
+        self
+    }
+}
+
+/// Why a write did not happen, as the plan needs to know it.
+#[derive(Debug)]
+pub enum Refused {
+    /// The object is gone, exists already, or has changed since: look again.
+    Stale,
+    /// The server said no for good, with its words.
+    Rejected(String),
+    /// The server could not be reached or was busy: try again later.
+    Passing(String),
+}
+
+/// Sends one write.
+pub async fn send(client: &Client, write: Write) -> Result<Option<Observation>, Refused> {
+    let patched = matches!(write.verb, Verb::Patch(_));
+    match tokio::time::timeout(WRITE_TIMEOUT, dispatch(client, write)).await {
+        Ok(Ok(observation)) => Ok(observation),
+        Ok(Err(error)) => Err(classify(error, patched)),
+        Err(_) => Err(Refused::Passing(format!("no answer within {} s", WRITE_TIMEOUT.as_secs()))),
+    }
+}
+
+fn classify(error: kube::Error, patched: bool) -> Refused {
+    match error {
+        kube::Error::Api(status) => match status.code {
+            404 | 409 | 410 => Refused::Stale,
+            // A `test` of a JSON patch that does not hold.
+            422 if patched => Refused::Stale,
+            429 | 500..=599 => Refused::Passing(status.message.clone()),
+            _ => Refused::Rejected(status.message.clone()),
+        },
+        other => Refused::Passing(other.to_string()),
+    }
+}
+
+async fn dispatch(client: &Client, write: Write) -> kube::Result<Option<Observation>> {
+    let Write { target, namespace, name, verb, then: _ } = write;
+    let delete = matches!(verb, Verb::Delete { .. });
+    // A delete is seen when the watch tells it; everything else comes back with the answer.
+    macro_rules! apply {
+        ($api:expr, $wrap:expr) => {{
+            let object = perform($api, &name, verb).await?;
+            Ok(if delete { None } else { object.map(Change::Apply).map($wrap) })
+        }};
+    }
+    match target {
+        Target::Binding => apply!(namespaced::<ResourceBinding>(client, &namespace), Observation::Binding),
+        Target::Unit => apply!(namespaced::<QueueUnit>(client, &namespace), Observation::Unit),
+        Target::Queue => apply!(namespaced::<Queue>(client, &namespace), Observation::Queue),
+        Target::Tree => apply!(namespaced::<ElasticQuotaTree>(client, &namespace), Observation::Tree),
+        Target::Reservation => {
+            apply!(namespaced::<Reservation>(client, &namespace), Observation::Reservation)
+        }
+        Target::Work => apply!(namespaced::<Work>(client, &namespace), Observation::Work),
+        Target::Policy => apply!(namespaced::<PropagationPolicy>(client, &namespace), Observation::Policy),
+        Target::Cluster => apply!(scoped::<Cluster>(client), Observation::Cluster),
+        Target::ClusterPolicy => {
+            apply!(scoped::<ClusterPropagationPolicy>(client), Observation::ClusterPolicy)
+        }
+        Target::Namespace => apply!(scoped::<Namespace>(client), Observation::Namespace),
+        Target::Event => {
+            perform(namespaced::<Event>(client, &namespace), &name, verb).await?;
+            Ok(None)
+        }
+        Target::Object(kind) => {
+            let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &kind.resource());
+            apply!(api, |change| Observation::Object(kind.clone(), change))
+        }
+    }
+}
+
+fn namespaced<K>(client: &Client, namespace: &str) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    Api::namespaced(client.clone(), namespace)
+}
+
+fn scoped<K>(client: &Client) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
+{
+    Api::all(client.clone())
+}
+
+async fn perform<K>(api: Api<K>, name: &str, verb: Verb) -> kube::Result<Option<K>>
+where
+    K: Resource + Clone + DeserializeOwned + Serialize + std::fmt::Debug,
+{
+    let manager = Some(names::CONTROLLER_MANAGER.to_string());
+    match verb {
+        Verb::Create(body) => {
+            let params = PostParams { field_manager: manager, ..PostParams::default() };
+            let body = serde_json::to_vec(&body).map_err(kube::Error::SerdeError)?;
+            create_raw(api, &params, body).await.map(Some)
+        }
+        Verb::Merge(patch) => {
+            let params = PatchParams { field_manager: manager, ..PatchParams::default() };
+            api.patch(name, &params, &Patch::Merge(patch)).await.map(Some)
+        }
+        Verb::Patch(operations) => {
+            let params = PatchParams { field_manager: manager, ..PatchParams::default() };
+            let patch = serde_json::from_value(operations).map_err(kube::Error::SerdeError)?;
+            api.patch(name, &params, &Patch::<()>::Json(patch)).await.map(Some)
+        }
+        Verb::MergeStatus(patch) => {
+            let params = PatchParams { field_manager: manager, ..PatchParams::default() };
+            api.patch_status(name, &params, &Patch::Merge(patch)).await.map(Some)
+        }
+        Verb::Delete { uid } => {
+            let mut params = DeleteParams::background();
+            if !uid.is_empty() {
+                params = params.preconditions(Preconditions { uid: Some(uid), ..Preconditions::default() });
+            }
+            api.delete(name, &params).await?;
+            Ok(None)
+        }
+    }
+}
+
+/// Creates from JSON as it stands, without a detour through the typed form.
+async fn create_raw<K>(api: Api<K>, params: &PostParams, body: Vec<u8>) -> kube::Result<K>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let request = kube::core::Request::new(api.resource_url());
+    let request = request.create(params, body).map_err(kube::Error::BuildRequest)?;
+    api.into_client().request(request).await
+}
