@@ -80,6 +80,7 @@ fn all_or_nothing_with_a_reason() {
     check("a 8/1, b 8/1, c 8/1, d 8/4", "w 2x1/4", "1 of 2 w fit: 3 of 4 nodes lack 3 nvidia.com/gpu");
     check("a 8/8, b 8/8", "w 3x1/8", "2 of 3 w fit: 2 of 2 nodes lack 8 nvidia.com/gpu");
     check("a 2/0, b 2/0", "x 1x2/0, y 1x2/0, z 1x2/0", "each component fits alone, but not all together");
+    check("a 1/0", "w 9999999x0/0", "the job asks for 9999999 pods at once; allowed: at most 200000");
     let empty = place_gang(&NodeIndex::default(), &gang("w 1x1/0")).unwrap_err();
     assert_eq!(empty.sentence(), "0 of 1 w fit: there are no nodes");
     assert!(place_gang(&NodeIndex::default(), &Gang::default()).is_ok());

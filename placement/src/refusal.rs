@@ -6,7 +6,7 @@ use fleet_resources::{Resources, Shortage, quantity};
 use serde::{Deserialize, Serialize};
 
 use crate::gang::Gang;
-use crate::solver::{Class, Problem, capacity};
+use crate::solver::{Class, MAX_GANG_PODS, Problem, capacity};
 
 /// What is missing for one component.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,10 @@ impl Refusal {
             .filter(|component| component.fit < component.wanted)
             .map(ToString::to_string)
             .collect();
+        let pods = self.components.iter().fold(0_i64, |sum, component| sum.saturating_add(component.wanted));
+        if pods > MAX_GANG_PODS {
+            return format!("the job asks for {pods} pods at once; allowed: at most {MAX_GANG_PODS}");
+        }
         if blocked.is_empty() {
             return "each component fits alone, but not all together".to_owned();
         }

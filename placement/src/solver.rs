@@ -21,6 +21,8 @@ use crate::gang::Gang;
 /// Bound on the work of the exact search: groups of nodes copied, about 20 ms.
 /// It also bounds the depth of the recursion to its square root.
 pub(crate) const MAX_STEPS: usize = 300_000;
+/// Most pods of one gang that are placed; names are written per pod.
+pub(crate) const MAX_GANG_PODS: i64 = 200_000;
 /// Orders of components tried greedily before the exact search.
 const MAX_ORDERS: usize = 24;
 /// Bound on orders times classes, so that many kinds of node stay fast.
@@ -159,6 +161,9 @@ impl Problem {
     }
 
     fn pack(&self, wanted: &[i64]) -> Option<Vec<Group>> {
+        if wanted.iter().fold(0_i64, |sum, n| sum.saturating_add(*n)) > MAX_GANG_PODS {
+            return None;
+        }
         // A cheap necessary condition, and the usual reason of a refusal.
         for (k, n) in wanted.iter().enumerate() {
             if self.fits_alone(k, *n) < *n {

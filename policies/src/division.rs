@@ -123,7 +123,7 @@ fn extend(
     tie: TieOrder,
 ) -> BTreeMap<String, i64> {
     let all_equal = weights.iter().all(|(_, weight)| *weight < 1);
-    let mut heap: BinaryHeap<Seat<'_>> = weights
+    let mut seats: Vec<Seat<'_>> = weights
         .iter()
         .filter(|(_, weight)| all_equal || *weight >= 1)
         .map(|(name, weight)| Seat {
@@ -133,19 +133,51 @@ fn extend(
             tie,
         })
         .collect();
-    let mut result = current.clone();
-    let mut left = total - current.values().sum::<i64>();
+    let unweighted: i64 = current
+        .iter()
+        .filter(|(name, _)| !seats.iter().any(|seat| seat.name == name.as_str()))
+        .map(|(_, n)| n)
+        .sum();
+    let total = total.saturating_sub(unweighted);
+    start_near_the_end(&mut seats, total);
+    let mut left = total - seats.iter().map(|seat| seat.seats).sum::<i64>();
+    let mut heap: BinaryHeap<Seat<'_>> = seats.into();
     while left > 0 {
         let Some(mut seat) = heap.pop() else { break };
-        // Alone in the running, a cluster takes everything in one step.
-        let step = if heap.is_empty() { left } else { 1 };
-        seat.seats += step;
-        left -= step;
-        result.insert(seat.name.to_owned(), seat.seats);
+        seat.seats += 1;
+        left -= 1;
         heap.push(seat);
     }
+    let mut result = current.clone();
+    result.extend(heap.into_iter().map(|seat| (seat.name.to_owned(), seat.seats)));
     result.retain(|_, n| *n > 0);
     result
+}
+
+/// Gives each cluster at once what it gets in any case, so that millions of
+/// replicas do not take millions of steps. Webster's method gives each of `n`
+/// clusters at least its exact share less (n + 1) / 2; twice that is left to
+/// the steps. Clusters that hold more than their share keep it, and the others
+/// share the rest.
+fn start_near_the_end(seats: &mut [Seat<'_>], total: i64) {
+    let slack = i128::try_from(2 * seats.len() + 2).unwrap_or(i128::MAX);
+    let mut open: Vec<usize> = (0..seats.len()).collect();
+    let mut rest = i128::from(total);
+    loop {
+        let votes: i128 = open.iter().map(|i| seats[*i].votes).sum();
+        let share = |seat: &Seat<'_>| rest.max(0) * seat.votes / votes.max(1);
+        let (over, under): (Vec<usize>, Vec<usize>) =
+            open.iter().partition(|i| i128::from(seats[**i].seats) > share(&seats[**i]));
+        if over.is_empty() {
+            for i in under {
+                let sure = (share(&seats[i]) - slack).max(i128::from(seats[i].seats));
+                seats[i].seats = i64::try_from(sure).unwrap_or(i64::MAX);
+            }
+            return;
+        }
+        rest -= over.iter().map(|i| i128::from(seats[*i].seats)).sum::<i128>();
+        open = under;
+    }
 }
 
 #[cfg(test)]
@@ -177,6 +209,7 @@ mod tests {
         check(0, &[("a", 1)], Ascending, &[]);
         check(5, &[], Ascending, &[]);
         check(1_000_000_000, &[("a", 1)], Ascending, &[("a", 1_000_000_000)]);
+        check(2_000_000_000, &[("a", 1), ("b", 1)], Ascending, &[("a", 1_000_000_000), ("b", 1_000_000_000)]);
         // Wikipedia's Sainte-Laguë example: 100 000, 80 000, 30 000, 20 000 votes for 8 seats.
         check(
             8,
@@ -208,7 +241,43 @@ mod tests {
         assert_eq!(run(16, &[]), None);
     }
 
+    /// One replica after the other.
+    fn one_by_one(
+        total: i64,
+        weights: &[(String, i64)],
+        current: &BTreeMap<String, i64>,
+    ) -> BTreeMap<String, i64> {
+        let mut result = current.clone();
+        for _ in current.values().sum::<i64>()..total {
+            let best = weights.iter().filter(|(_, weight)| *weight > 0).max_by(|(a, va), (b, vb)| {
+                let n = |name: &String| result.get(name).copied().unwrap_or(0);
+                (va * (2 * n(b) + 1)).cmp(&(vb * (2 * n(a) + 1))).then(n(b).cmp(&n(a))).then(b.cmp(a))
+            });
+            let Some((name, _)) = best else { break };
+            *result.entry(name.clone()).or_default() += 1;
+        }
+        result.retain(|_, n| *n > 0);
+        result
+    }
+
     proptest! {
+        #[test]
+        fn large_steps_change_nothing(
+            more in 0_i64..400,
+            clusters in proptest::collection::vec((1_i64..60, 0_i64..40), 1..6),
+        ) {
+            let name = |i: usize| format!("c{i}");
+            let weights: Vec<(String, i64)> =
+                clusters.iter().enumerate().map(|(i, (weight, _))| (name(i), *weight)).collect();
+            let current: BTreeMap<String, i64> =
+                clusters.iter().enumerate().map(|(i, (_, n))| (name(i), *n)).collect();
+            let total = more + current.values().sum::<i64>();
+            prop_assert_eq!(
+                extend(total, &weights, &current, TieOrder::Ascending),
+                one_by_one(total, &weights, &current)
+            );
+        }
+
         #[test]
         fn nothing_is_lost_and_quota_is_monotone(
             total in 0_i64..200,

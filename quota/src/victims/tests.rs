@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use fleet_resources::Resources;
+use proptest::prelude::*;
 
 use super::*;
 use crate::spec::NodeSpec;
@@ -186,4 +187,71 @@ fn four_namespaces() {
         seen.push(counts);
     }
     assert_eq!(seen, [vec![4], vec![4, 4], vec![3, 3, 2], vec![2, 2, 2, 2]]);
+}
+
+fn law_tree() -> NodeSpec {
+    let below = |x: &str, y: &str| vec![node(x, "3", "12", vec![]), node(y, "2", "9", vec![])];
+    let mut root = node(
+        "root",
+        "16",
+        "16",
+        vec![
+            node("a", "5", "16", below("a1", "a2")),
+            node("b", "5", "16", below("b1", "b2")),
+            node("c", "4", "16", vec![]),
+        ],
+    );
+    root.attributes.insert(SHARE_PREEMPTION.into(), "FairShare".into());
+    root
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// The taker fits once its victims are gone, each victim is needed, the
+    /// ledger is restored, and a leaf inside the min of its whole path is never
+    /// refused: someone else borrows what it lacks.
+    #[test]
+    fn laws(
+        running in proptest::collection::vec((0_usize..5, 1_i64..5, -1_i64..2), 0..14),
+        (at, cores, priority) in (0_usize..5, 1_i64..7, -1_i64..2),
+    ) {
+        let tree = Arc::new(QuotaTree::build(&law_tree()).unwrap().0);
+        let leaves = ["a1", "a2", "b1", "b2", "c"].map(|name| find(&tree, name));
+        let mut ledger = Ledger::new(Arc::clone(&tree));
+        for (i, (leaf, cores, priority)) in running.iter().enumerate() {
+            let request = cpu(&cores.to_string());
+            if ledger.check(leaves[*leaf], &request, true).is_ok() {
+                let id = JobId::new(&format!("{i:02}"));
+                let leaf = leaves[*leaf];
+                ledger.admit(AdmittedJob { id, leaf, request, preemptible: true, priority: *priority, admitted_at_ms: i as i64 });
+            }
+        }
+        let taker = WaitingJob {
+            id: JobId::new("taker"), name: "taker".into(), leaf: leaves[at], request: cpu(&cores.to_string()),
+            preemptible: true, priority, enqueued_at_ms: 99, not_before_ms: 0, shape: 0,
+        };
+        if ledger.check(taker.leaf, &taker.request, true).is_ok() {
+            return Ok(());
+        }
+        let before = format!("{ledger:?}");
+        let found = find_victims(&mut ledger, &taker, &BTreeSet::new(), &|_| VictimCost::default());
+        prop_assert_eq!(format!("{:?}", ledger), before);
+        if ledger.is_inside_min(taker.leaf, &taker.request) {
+            prop_assert!(found.is_some());
+        }
+        let fits_without = |spared: Option<&JobId>| {
+            let mut after = ledger.clone();
+            for victim in found.iter().flatten().filter(|victim| Some(&victim.job) != spared) {
+                after.release(&victim.job);
+            }
+            after.check(taker.leaf, &taker.request, true).is_ok()
+        };
+        if let Some(victims) = &found {
+            prop_assert!(fits_without(None));
+            for victim in victims {
+                prop_assert!(!fits_without(Some(&victim.job)), "{:?} is not needed", victim);
+            }
+        }
+    }
 }
