@@ -1,0 +1,134 @@
+//! The rules of the house that a compiler does not know: which room may use which, and that the pure rooms
+//! stay pure.
+
+use std::{collections::BTreeMap, path::Path};
+
+use anyhow::{Context, bail};
+
+/// Room (package) to the rooms it may depend on, outside tests. Arrows point one way.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("fleet-resources", &[]),
+    ("fleet-policies", &["fleet-resources"]),
+    ("fleet-quota", &["fleet-resources"]),
+    ("fleet-placement", &["fleet-resources"]),
+    ("fleet-api", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement"]),
+    ("fleet-apiserver", &["fleet-api"]),
+    ("fleet-controller", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-api"]),
+    ("member-agent", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-api"]),
+];
+
+/// What a pure room may use from outside: data and errors, nothing that reads a clock, rolls dice or does IO.
+const PURE: &[&str] = &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement"];
+const PURE_MAY_USE: &[&str] = &["serde", "serde_json", "thiserror"];
+
+/// Words that have no place in the sources of a pure room.
+const IMPURE_WORDS: &[&str] = &[
+    "std::time::",
+    "std::fs",
+    "std::net",
+    "std::env",
+    "std::process",
+    "std::thread",
+    "SystemTime",
+    "Instant::now",
+    "println!",
+    "eprintln!",
+    "HashMap",
+    "HashSet",
+];
+
+/// Manifest folder of each room.
+const FOLDERS: &[&str] =
+    &["resources", "policies", "quota", "placement", "api", "apiserver", "fleet-controller", "member-agent"];
+
+pub fn check() -> anyhow::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace has a root")?;
+    let rules: BTreeMap<&str, &[&str]> = MAY_USE.iter().copied().collect();
+    let mut broken = Vec::new();
+    for folder in FOLDERS {
+        let manifest = std::fs::read_to_string(root.join(folder).join("Cargo.toml"))
+            .with_context(|| format!("{folder}/Cargo.toml"))?;
+        let (package, dependencies) = read_manifest(&manifest);
+        let Some(allowed) = rules.get(package.as_str()) else {
+            broken.push(format!("{folder}: package {package} has no rule in xtask/src/tidy.rs"));
+            continue;
+        };
+        let pure = PURE.contains(&package.as_str());
+        for dependency in dependencies {
+            let room = rules.contains_key(dependency.as_str())
+                || ["fleet-kubesim", "fleet"].contains(&dependency.as_str());
+            if room && !allowed.contains(&dependency.as_str()) {
+                broken.push(format!("{folder}: may not use {dependency}; allowed rooms: {allowed:?}"));
+            }
+            if pure && !room && !PURE_MAY_USE.contains(&dependency.as_str()) {
+                broken.push(format!("{folder}: is pure and may not use {dependency}; allowed: {PURE_MAY_USE:?}"));
+            }
+        }
+        if pure {
+            check_sources(&root.join(folder).join("src"), &mut broken)?;
+        }
+    }
+    if !broken.is_empty() {
+        bail!("the rules of the house are broken:\n  {}", broken.join("\n  "));
+    }
+    Ok(())
+}
+
+/// Package name and the names under `[dependencies]`.
+fn read_manifest(text: &str) -> (String, Vec<String>) {
+    let mut section = "";
+    let mut package = String::new();
+    let mut dependencies = Vec::new();
+    for line in text.lines() {
+        let line = line.trim();
+        if line.starts_with('[') {
+            section = line;
+            continue;
+        }
+        let Some((key, value)) = line.split_once('=') else { continue };
+        match section {
+            "[package]" if key.trim() == "name" => package = value.trim().trim_matches('"').to_string(),
+            "[dependencies]" => {
+                let name = key.trim().split('.').next().unwrap_or_default();
+                dependencies.push(name.to_string());
+            }
+            _ => {}
+        }
+    }
+    (package, dependencies)
+}
+
+fn check_sources(folder: &Path, broken: &mut Vec<String>) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            check_sources(&path, broken)?;
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for (number, line) in code.lines().enumerate() {
+            let line = line.split("//").next().unwrap_or_default();
+            for word in IMPURE_WORDS.iter().filter(|word| line.contains(*word)) {
+                broken.push(format!("{}:{}: `{word}` in a pure room", path.display(), number + 1));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_house_keeps_its_rules() {
+        check().expect("no rule is broken");
+    }
+
+    #[test]
+    fn a_manifest_is_read() {
+        let text = "[package]\nname = \"a\"\n[dependencies]\nserde.workspace = true\nb = \"1\"\n[dev-dependencies]\nc = \"1\"\n";
+        assert_eq!(read_manifest(text), ("a".to_string(), vec!["serde".to_string(), "b".to_string()]));
+    }
+}
