@@ -1,1 +1,278 @@
+//! An embedded Kubernetes API server.
+//!
+//! Purpose: the control plane of a fleet on a laptop, in tests and in simulation, behaving to clients as Kubernetes
+//! does. Inputs: HTTP requests, in process through [`ApiServer::router`] or over TLS through [`ApiServer::serve`].
+//! Deliberately absent: workload controllers, admission webhooks, API aggregation, protobuf answers.
 
+use axum::Router;
+use axum::body::Body;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+mod auth;
+mod builtins;
+mod convert;
+mod crd;
+mod decode;
+mod defaults;
+mod delete;
+mod disk;
+mod error;
+mod fieldset;
+mod garbage;
+mod http_io;
+mod jsonpath;
+mod managed;
+mod namespaces;
+mod openapi;
+mod patch;
+mod pattern;
+mod printers;
+mod protobuf;
+mod read;
+mod registry;
+mod reviews;
+mod scale;
+mod schema;
+mod selectors;
+mod serve;
+mod server;
+mod store;
+mod tree;
+mod validate;
+mod watch;
+mod write;
+
+pub use auth::Access;
+pub use disk::DiskError;
+pub use serve::{ServeError, ServeOptions, Server};
+
+use crate::auth::{Auth, Door};
+use crate::disk::Disk;
+use crate::registry::Registry;
+use crate::serve::Authority;
+use crate::server::Core;
+use crate::store::{Store, Write};
+use arc_swap::ArcSwap;
+use tokio_util::sync::CancellationToken;
+
+/// The time source of objects. Timers use `tokio::time` instead.
+#[derive(Clone)]
+pub struct Clock(pub Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>);
+
+impl Default for Clock {
+    fn default() -> Self {
+        Clock(Arc::new(jiff::Timestamp::now))
+    }
+}
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
+impl Clock {
+    /// The time now.
+    pub fn now(&self) -> jiff::Timestamp {
+        (self.0)()
+    }
+
+    fn stamp(&self) -> String {
+        stamp(self.now())
+    }
+}
+
+/// RFC 3339 in whole seconds, as object timestamps are written.
+fn stamp(t: jiff::Timestamp) -> String {
+    jiff::Timestamp::from_second(t.as_second()).unwrap_or(t).to_string()
+}
+
+/// Settings of a server.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// None: in memory. Some: a store in this directory, which one process may use at a time.
+    pub data_dir: Option<PathBuf>,
+    /// Who may do what.
+    pub access: Access,
+    /// Time source of objects.
+    pub clock: Clock,
+    /// CustomResourceDefinitions ensured at start.
+    pub crds: Vec<Value>,
+    /// Appended to `v1.36.0+` in `/version`.
+    pub version_suffix: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            data_dir: None,
+            access: Access::AlwaysAllow,
+            clock: Clock::default(),
+            crds: Vec::new(),
+            version_suffix: "fleet".into(),
+        }
+    }
+}
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The certificate authority cannot be read or made.
+    #[error("certificate authority {path}: {why}; remove the pki directory to make a new one")]
+    Authority { path: PathBuf, why: String },
+    /// A CRD of the configuration is not acceptable.
+    #[error("CustomResourceDefinition {name}: {why}")]
+    Crd { name: String, why: String },
+    /// The first objects could not be written.
+    #[error("the store refused the first objects: {0}")]
+    Store(String),
+}
+
+struct Inner {
+    core: Arc<Core>,
+    authority: Authority,
+    admin_token: String,
+    static_tokens: std::sync::Mutex<Vec<Value>>,
+    worker: std::sync::Mutex<Option<tokio::task::JoinHandle<()>>>,
+}
+
+/// A running API server. Clones share it.
+#[derive(Clone)]
+pub struct ApiServer(Arc<Inner>);
+
+impl ApiServer {
+    /// Opens the store, ensures what every cluster has, and starts the background worker.
+    pub async fn open(config: Config) -> Result<ApiServer, OpenError> {
+        // Revisions start from the wall clock, so that they never go backwards over restarts in memory.
+        let floor = u64::try_from(config.clock.now().as_second()).unwrap_or(0) << 20;
+        let mut notes = Vec::new();
+        let store = match &config.data_dir {
+            None => Store::memory(floor),
+            Some(dir) => {
+                let (disk, found) = Disk::open(dir)?;
+                let start = if found.rv == 0 { floor } else { found.rv };
+                notes = found.notes;
+                Store::on_disk(disk, start, found.objects)
+            }
+        };
+        let note = |key: &str| notes.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone());
+        let admin_token = note("admin-token").unwrap_or_else(|| {
+            let token = auth::random_token();
+            store.put_note("admin-token", &token);
+            token
+        });
+        let secret = note("account-key").unwrap_or_else(|| {
+            let key = auth::random_token();
+            store.put_note("account-key", &key);
+            key
+        });
+        let authority = Authority::open(config.data_dir.as_deref())
+            .map_err(|(path, why)| OpenError::Authority { path, why })?;
+        let auth = Auth::new(config.access, auth::sha256(secret.as_bytes()));
+        auth.add_token(&admin_token, "system:admin", &["system:masters".to_string()]);
+        let tokens: Vec<Value> =
+            note("tokens").and_then(|t| serde_json::from_str(&t).ok()).unwrap_or_default();
+        for t in &tokens {
+            let groups: Vec<String> =
+                tree::list(t, &["groups"]).iter().filter_map(|g| g.as_str().map(str::to_string)).collect();
+            auth.add_token(tree::text(t, &["token"]), tree::text(t, &["user"]), &groups);
+        }
+        let namespaces = store.table("/namespaces");
+        let registry = Registry::new(&store, Vec::new(), 0);
+        let core = Arc::new(Core {
+            store,
+            registry: ArcSwap::from_pointee(registry),
+            clock: config.clock,
+            auth,
+            closing: CancellationToken::new(),
+            namespaces,
+            crd_lock: tokio::sync::Mutex::new(()),
+            git_version: format!("v1.36.0+{}", config.version_suffix),
+            ca_pem: authority.ca_pem.clone(),
+        });
+        let (feed, worker) = garbage::pair();
+        core.store.on_event(Box::new(move |table, event| feed.offer(table, event)));
+        seed(&core)?;
+        for crd in config.crds {
+            let name = tree::meta_text(&crd, "name").to_string();
+            crd::ensure(&core, crd).map_err(|why| OpenError::Crd { name, why })?;
+        }
+        crd::refresh(&core);
+        let worker = tokio::spawn(worker.run(core.clone()));
+        Ok(ApiServer(Arc::new(Inner {
+            core,
+            authority,
+            admin_token,
+            static_tokens: std::sync::Mutex::new(tokens),
+            worker: std::sync::Mutex::new(Some(worker)),
+        })))
+    }
+
+    /// The in-process door. Requests without Authorization come from an administrator.
+    pub fn router(&self) -> Router {
+        let core = self.0.core.clone();
+        Router::new().fallback(move |request: http::Request<Body>| {
+            let core = core.clone();
+            async move { server::handle(core, Door::Process, request).await }
+        })
+    }
+
+    /// The administrator's bearer token.
+    pub fn admin_token(&self) -> String {
+        self.0.admin_token.clone()
+    }
+
+    /// Adds a static bearer token; with a data directory it is kept.
+    pub fn add_token(&self, token: impl Into<String>, user: &str, groups: &[&str]) {
+        let token = token.into();
+        let groups: Vec<String> = groups.iter().map(|g| g.to_string()).collect();
+        self.0.core.auth.add_token(&token, user, &groups);
+        let mut tokens = self.0.static_tokens.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        tokens.retain(|t| tree::text(t, &["token"]) != token);
+        tokens.push(json!({"token": token, "user": user, "groups": groups}));
+        self.0.core.store.put_note("tokens", &Value::Array(tokens.clone()).to_string());
+    }
+
+    /// Listens with TLS.
+    pub async fn serve(&self, options: ServeOptions) -> Result<Server, ServeError> {
+        serve::serve(self.0.core.clone(), &self.0.authority, self.admin_token(), options).await
+    }
+
+    /// Ends watches, writes everything out and closes the store.
+    pub async fn shutdown(&self) {
+        let core = self.0.core.clone();
+        core.closing.cancel();
+        let worker = self.0.worker.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        if let Some(worker) = worker {
+            let _ = worker.await;
+        }
+        // Joining the committer blocks until its last fsync.
+        let _ = tokio::task::spawn_blocking(move || core.store.close()).await;
+    }
+}
+
+/// Writes the namespaces and roles every cluster has.
+fn seed(core: &Arc<Core>) -> Result<(), OpenError> {
+    let mut writes = Vec::new();
+    for name in namespaces::PERMANENT {
+        if core.namespaces.get(name).is_none() {
+            writes.extend(namespaces::make(core, name));
+        }
+    }
+    for (table, mut value) in auth::bootstrap() {
+        let table = core.store.table(table);
+        let key = tree::meta_text(&value, "name").to_string();
+        if table.get(&key).is_none() {
+            let meta = tree::meta(&mut value);
+            meta.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
+            meta.insert("creationTimestamp".into(), core.clock.stamp().into());
+            writes.push(Write::Create { table, key, value });
+        }
+    }
+    core.store.commit(writes).map(|_| ()).map_err(|e| OpenError::Store(format!("{e:?}")))
+}

@@ -1,0 +1,306 @@
+//! CustomResourceDefinitions: admission, acceptance, and turning them into served resources.
+//!
+//! Inputs: CRD objects. Everything is done inside the request, so a new kind is served when the POST returns.
+//! Absent on purpose: webhook conversion (versions differ in apiVersion only) and CEL rules.
+
+use crate::error::{ApiError, ApiResult, Cause};
+use crate::jsonpath::JsonPath;
+use crate::registry::{Column, Entry, Registry, Resource, ScalePaths};
+use crate::schema::Schema;
+use crate::server::Core;
+use crate::store::{Range, Refused, Write};
+use crate::{builtins, delete, tree};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Checks and completes a CRD before it is stored: default names, conditions, stored versions.
+pub fn admit(old: Option<&Value>, crd: &mut Value, core: &Core) -> ApiResult<()> {
+    let name = tree::meta_text(crd, "name").to_string();
+    let group = tree::text(crd, &["spec", "group"]).to_string();
+    let plural = tree::text(crd, &["spec", "names", "plural"]).to_string();
+    let kind = tree::text(crd, &["spec", "names", "kind"]).to_string();
+    let mut causes = Vec::new();
+    for (path, found) in [("spec.group", &group), ("spec.names.plural", &plural), ("spec.names.kind", &kind)]
+    {
+        if found.is_empty() {
+            causes.push(Cause::required(path, ""));
+        }
+    }
+    if name != format!("{plural}.{group}") {
+        let why = format!("must be spec.names.plural+\".\"+spec.group: \"{plural}.{group}\"");
+        causes.push(Cause::invalid("metadata.name", &json!(name), &why));
+    }
+    if !matches!(tree::text(crd, &["spec", "scope"]), "Namespaced" | "Cluster") {
+        let message = format!(
+            "Unsupported value: \"{}\": supported values: \"Cluster\", \"Namespaced\"",
+            tree::text(crd, &["spec", "scope"])
+        );
+        causes.push(Cause::new("FieldValueNotSupported", "spec.scope", message));
+    }
+    if builtins::all().iter().any(|r| r.group == group && r.plural == plural) {
+        causes.push(Cause::invalid("spec.group", &json!(group), "is a built-in group and kind"));
+    }
+    let mut stored = String::new();
+    let versions = tree::list(crd, &["spec", "versions"]);
+    for (i, v) in versions.iter().enumerate() {
+        if v.get("storage") == Some(&Value::Bool(true)) {
+            stored = tree::text(v, &["name"]).to_string();
+        }
+        if tree::at(v, &["schema", "openAPIV3Schema"]).is_none() {
+            causes.push(Cause::required(
+                format!("spec.versions[{i}].schema.openAPIV3Schema"),
+                "schemas are required",
+            ));
+        }
+        for (j, c) in tree::list(v, &["additionalPrinterColumns"]).iter().enumerate() {
+            if JsonPath::new(tree::text(c, &["jsonPath"])).is_none() {
+                let field = format!("spec.versions[{i}].additionalPrinterColumns[{j}].jsonPath");
+                causes.push(Cause::invalid(field, &c["jsonPath"], "is not a JSONPath this server supports"));
+            }
+        }
+    }
+    let count = versions.iter().filter(|v| v.get("storage") == Some(&Value::Bool(true))).count();
+    if count != 1 {
+        let versions = json!("versions");
+        causes.push(Cause::invalid(
+            "spec.versions",
+            &versions,
+            "must have exactly one version marked as storage version",
+        ));
+    }
+    if !causes.is_empty() {
+        return Err(ApiError::invalid("apiextensions.k8s.io", "CustomResourceDefinition", &name, causes));
+    }
+    let spec = tree::child(crd, "spec");
+    tree::default_to(spec, "conversion", json!({"strategy": "None"}));
+    let names = tree::object(spec.entry("names").or_insert_with(|| json!({})));
+    tree::default_to(names, "singular", kind.to_lowercase());
+    tree::default_to(names, "listKind", format!("{kind}List"));
+    let names = Value::Object(names.clone());
+    let now = core.clock.stamp();
+    if let Some(old) = old {
+        tree::put(tree::object(crd), "status", old.get("status").cloned());
+    }
+    let status = tree::child(crd, "status");
+    status.insert("acceptedNames".into(), names);
+    let versions = status.entry("storedVersions").or_insert_with(|| json!([]));
+    if let Value::Array(list) = versions {
+        if !list.iter().any(|v| *v == stored) {
+            list.push(stored.into());
+        }
+    }
+    if old.is_none() || tree::list(crd, &["status", "conditions"]).is_empty() {
+        condition(crd, "NamesAccepted", "True", "NoConflicts", &now);
+        condition(crd, "Established", "True", "InitialNamesAccepted", &now);
+    }
+    Ok(())
+}
+
+/// Sets a condition of a CRD.
+pub fn condition(crd: &mut Value, kind: &str, status: &str, reason: &str, now: &str) {
+    let message = match kind {
+        "NamesAccepted" => "no conflicts found",
+        "Established" => "the initial names have been accepted",
+        _ => "CustomResource deletion is in progress",
+    };
+    let conditions = tree::child(crd, "status").entry("conditions").or_insert_with(|| json!([]));
+    if let Value::Array(list) = conditions {
+        list.retain(|c| tree::text(c, &["type"]) != kind);
+        list.push(json!({"type": kind, "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": now}));
+    }
+}
+
+/// The resources a CRD serves, one for each served version.
+pub fn resources(crd: &Value) -> Vec<Resource> {
+    let text = |path: &[&str]| tree::text(crd, path).to_string();
+    let strings = |path: &[&str]| -> Vec<String> {
+        tree::list(crd, path).iter().filter_map(|v| v.as_str().map(str::to_string)).collect()
+    };
+    let group = text(&["spec", "group"]);
+    let versions = tree::list(crd, &["spec", "versions"]);
+    let storage = versions.iter().find(|v| v.get("storage") == Some(&Value::Bool(true)));
+    let stored_as = format!("{group}/{}", storage.map(|v| tree::text(v, &["name"])).unwrap_or_default());
+    let path = |v: &Value, key: &str| -> Vec<String> {
+        let text = tree::text(v, &["subresources", "scale", key]);
+        text.split('.').filter(|s| !s.is_empty()).map(str::to_string).collect()
+    };
+    versions
+        .iter()
+        .filter(|v| v.get("served") == Some(&Value::Bool(true)))
+        .map(|v| {
+            let openapi = tree::at(v, &["schema", "openAPIV3Schema"]).cloned().unwrap_or_default();
+            let version = tree::text(v, &["name"]).to_string();
+            let kind = text(&["spec", "names", "kind"]);
+            Resource {
+                list_kind: text(&["spec", "names", "listKind"]),
+                plural: text(&["spec", "names", "plural"]),
+                singular: text(&["spec", "names", "singular"]),
+                short_names: strings(&["spec", "names", "shortNames"]),
+                categories: strings(&["spec", "names", "categories"]),
+                namespaced: text(&["spec", "scope"]) == "Namespaced",
+                status: tree::at(v, &["subresources", "status"]).is_some(),
+                scale: tree::at(v, &["subresources", "scale"]).map(|_| ScalePaths {
+                    spec: path(v, "specReplicasPath"),
+                    status: path(v, "statusReplicasPath"),
+                    selector: path(v, "labelSelectorPath"),
+                }),
+                schema: Schema::compile_root(&openapi),
+                table: format!("{group}/{}", text(&["spec", "names", "plural"])),
+                stored_as: stored_as.clone(),
+                custom: true,
+                columns: columns(v),
+                selectable: tree::list(v, &["selectableFields"])
+                    .iter()
+                    .map(|f| tree::text(f, &["jsonPath"]).trim_start_matches('.').to_string())
+                    .collect(),
+                generation: true,
+                deprecation: (v.get("deprecated") == Some(&Value::Bool(true))).then(|| {
+                    let given = tree::text(v, &["deprecationWarning"]);
+                    if given.is_empty() {
+                        format!("{group}/{version} {kind} is deprecated")
+                    } else {
+                        given.into()
+                    }
+                }),
+                terminating: tree::at(crd, &["metadata", "deletionTimestamp"]).is_some(),
+                openapi: Some(openapi),
+                group: group.clone(),
+                version,
+                kind,
+                ..Resource::default()
+            }
+        })
+        .collect()
+}
+
+fn columns(version: &Value) -> Vec<Column> {
+    let list = tree::list(version, &["additionalPrinterColumns"]);
+    if list.is_empty() {
+        return vec![Column {
+            name: "Age".into(),
+            ty: "date".into(),
+            format: String::new(),
+            description: "Creation timestamp".into(),
+            priority: 0,
+            path: JsonPath::new(".metadata.creationTimestamp").unwrap_or_default(),
+        }];
+    }
+    list.iter()
+        .map(|c| {
+            let text = |k: &str| tree::text(c, &[k]).to_string();
+            let path = text("jsonPath");
+            Column {
+                name: text("name"),
+                ty: text("type"),
+                format: text("format"),
+                description: match text("description") {
+                    d if d.is_empty() => {
+                        format!("Custom resource definition column (in JSONPath format): {path}")
+                    }
+                    d => d,
+                },
+                priority: tree::number(c, &["priority"]),
+                path: JsonPath::new(&path).unwrap_or_default(),
+            }
+        })
+        .collect()
+}
+
+/// Rebuilds what is served from the CRDs in the store, keeping the compiled form of unchanged ones.
+pub fn refresh(core: &Core) {
+    let table = core.store.table("apiextensions.k8s.io/customresourcedefinitions");
+    let mut custom = Vec::new();
+    for event in table.objects() {
+        custom.extend(resources(&event.value).into_iter().map(Arc::new));
+    }
+    let revision = core.registry.load().revision + 1;
+    core.registry.store(Arc::new(Registry::new(&core.store, custom, revision)));
+}
+
+/// Deletes the custom resources of a CRD that is going away, then the CRD itself when nothing is left.
+pub async fn finish_delete(core: &Arc<Core>, name: &str) -> ApiResult<()> {
+    let crds = core.store.table("apiextensions.k8s.io/customresourcedefinitions");
+    let guard = core.crd_lock.lock().await;
+    refresh(core);
+    let Some(crd) = core.store.read(&crds, name).await? else { return Ok(()) };
+    if tree::at(&crd.value, &["metadata", "deletionTimestamp"]).is_none() {
+        return Ok(());
+    }
+    let entry: Option<Entry> = resources(&crd.value)
+        .into_iter()
+        .next()
+        .map(|r| Entry { table: core.store.table(&r.table), resource: Arc::new(r) });
+    if let Some(entry) = &entry {
+        let page = core.store.page(&entry.table, Range::default()).await?;
+        for obj in page.map(|p| p.items).unwrap_or_default() {
+            let o = delete::Options { propagation: "Background".into(), ..delete::Options::default() };
+            match delete::delete_object(core, &entry.resource, &entry.table, &obj.key, &o).await {
+                Err(e) if e.code() != 404 => return Err(e),
+                _ => {}
+            }
+        }
+        if !entry.table.is_empty() {
+            // Finalizers hold some back: the background worker finishes once they are gone.
+            return Ok(());
+        }
+    }
+    loop {
+        let Some(crd) = core.store.read(&crds, name).await? else { break };
+        let mut value = crd.value.clone();
+        let mut left = tree::list(&value, &["metadata", "finalizers"]).to_vec();
+        left.retain(|f| f != CLEANUP);
+        let write = if left.is_empty() {
+            Write::Delete { table: crds.clone(), prev: crd.clone(), value: None }
+        } else {
+            tree::meta(&mut value).insert("finalizers".into(), Value::Array(left));
+            Write::Update { table: crds.clone(), prev: crd.clone(), value }
+        };
+        match core.store.commit(vec![write]) {
+            Ok(objs) => {
+                core.store.wait(objs[0].rv).await?;
+                break;
+            }
+            Err(Refused::Changed(_)) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    refresh(core);
+    drop(guard);
+    Ok(())
+}
+
+/// Creates a CRD at start, or replaces it when its spec differs.
+pub fn ensure(core: &Arc<Core>, mut crd: Value) -> Result<(), String> {
+    let table = core.store.table("apiextensions.k8s.io/customresourcedefinitions");
+    let r = builtins::find("apiextensions.k8s.io", "customresourcedefinitions");
+    let name = tree::meta_text(&crd, "name").to_string();
+    tree::object(&mut crd).insert("kind".into(), "CustomResourceDefinition".into());
+    tree::object(&mut crd).insert("apiVersion".into(), "apiextensions.k8s.io/v1".into());
+    let mut report = crate::decode::Report::default();
+    crate::decode::builtin(&r.schema, &mut crd, &mut report);
+    let old = table.get(&name);
+    admit(old.as_ref().map(|o| &o.value), &mut crd, core).map_err(|e| e.message().to_string())?;
+    let now = core.clock.stamp();
+    let write = match old {
+        Some(old) if old.value.get("spec") == crd.get("spec") => return Ok(()),
+        Some(old) => {
+            let generation = tree::number(&old.value, &["metadata", "generation"]) + 1;
+            let mut value = old.value.clone();
+            tree::put(tree::object(&mut value), "spec", crd.get("spec").cloned());
+            tree::put(tree::object(&mut value), "status", crd.get("status").cloned());
+            tree::meta(&mut value).insert("generation".into(), generation.into());
+            Write::Update { table, prev: old, value }
+        }
+        None => {
+            let meta = tree::meta(&mut crd);
+            meta.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
+            meta.insert("creationTimestamp".into(), now.into());
+            meta.insert("generation".into(), 1.into());
+            Write::Create { table, key: name, value: crd }
+        }
+    };
+    core.store.commit(vec![write]).map(|_| ()).map_err(|e| format!("{e:?}"))
+}

@@ -1,0 +1,325 @@
+//! Deleting: preconditions, finalizers, grace, propagation, collections, evictions.
+//!
+//! Inputs: a resolved call and DeleteOptions. Absent on purpose: removing dependents (see `garbage`).
+
+use crate::error::{ApiError, ApiResult, Cause, success};
+use crate::http_io;
+use crate::read::{self, Filter};
+use crate::registry::Resource;
+use crate::server::{Call, Core};
+use crate::store::{Obj, Range, Refused, Table, Write};
+use crate::{crd, tree, write};
+use axum::body::Body;
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// What a delete asks for.
+#[derive(Debug, Default, Clone)]
+pub struct Options {
+    /// Seconds, when given.
+    pub grace: Option<i64>,
+    /// `Background`, `Foreground` or `Orphan`, or "" for the kind's default.
+    pub propagation: String,
+    /// Must be the object's uid.
+    pub uid: String,
+    /// Must be the object's resourceVersion.
+    pub version: String,
+    /// Nothing is removed.
+    pub dry_run: bool,
+}
+
+fn options(call: &Call, body: &[u8]) -> ApiResult<Options> {
+    let p = &call.params;
+    let mut o = Options {
+        grace: p.get("gracePeriodSeconds").parse().ok(),
+        propagation: p.get("propagationPolicy").to_string(),
+        dry_run: call.dry_run(),
+        ..Options::default()
+    };
+    let mut orphan = match p.get("orphanDependents") {
+        "" => None,
+        v => Some(v == "true"),
+    };
+    if !body.is_empty() {
+        let (v, _) = write::decode_body(call, body)?;
+        if !v.is_object() && !v.is_null() {
+            return Err(ApiError::bad_request("the body is not a DeleteOptions object"));
+        }
+        if let Some(g) = v.get("gracePeriodSeconds").and_then(Value::as_i64) {
+            o.grace = Some(g);
+        }
+        let text = |path: &[&str]| tree::text(&v, path).to_string();
+        if !text(&["propagationPolicy"]).is_empty() {
+            o.propagation = text(&["propagationPolicy"]);
+        }
+        o.uid = text(&["preconditions", "uid"]);
+        o.version = text(&["preconditions", "resourceVersion"]);
+        o.dry_run |= !tree::list(&v, &["dryRun"]).is_empty();
+        orphan = orphan.or(v.get("orphanDependents").and_then(Value::as_bool));
+    }
+    let mut causes = Vec::new();
+    if let Some(orphan) = orphan {
+        if o.propagation.is_empty() {
+            o.propagation = if orphan { "Orphan" } else { "Background" }.into();
+        } else {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            causes.push(Cause::invalid("propagationPolicy", &json!(o.propagation), why));
+        }
+    }
+    if !matches!(o.propagation.as_str(), "" | "Background" | "Foreground" | "Orphan") {
+        let message = format!(
+            "Unsupported value: {:?}: supported values: \"Foreground\", \"Background\", \"Orphan\"",
+            o.propagation
+        );
+        causes.push(Cause::new("FieldValueNotSupported", "propagationPolicy", message));
+    }
+    if p.all("dryRun").any(|v| v != "All") {
+        let message = format!("Unsupported value: {:?}: supported values: \"All\"", p.get("dryRun"));
+        causes.push(Cause::new("FieldValueNotSupported", "dryRun", message));
+    }
+    if causes.is_empty() { Ok(o) } else { Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", causes)) }
+}
+
+/// What a delete led to.
+pub enum Done {
+    /// The object is still there, with a deletionTimestamp.
+    Pending(Arc<Obj>),
+    /// The object is gone; this was its last state.
+    Gone(Arc<Obj>),
+}
+
+/// Deletes one object, by the rules of its kind.
+pub async fn delete_object(
+    core: &Arc<Core>,
+    r: &Resource,
+    table: &Arc<Table>,
+    key: &str,
+    o: &Options,
+) -> ApiResult<Done> {
+    let name = key.rsplit('/').next().unwrap_or(key);
+    loop {
+        let Some(old) = core.store.read(table, key).await? else { return Err(ApiError::not_found(r, name)) };
+        let uid = tree::meta_text(&old.value, "uid");
+        if !o.uid.is_empty() && o.uid != uid {
+            let why =
+                format!("Precondition failed: UID in precondition: {}, UID in object meta: {uid}", o.uid);
+            return Err(ApiError::conflict(r, name, &why));
+        }
+        if !o.version.is_empty() && o.version != old.rv.to_string() {
+            let why = format!(
+                "Precondition failed: ResourceVersion in precondition: {}, ResourceVersion in object meta: {}",
+                o.version, old.rv
+            );
+            return Err(ApiError::conflict(r, name, &why));
+        }
+        let write = match plan(core, r, &old, o) {
+            Plan::Nothing => return Ok(Done::Pending(old)),
+            Plan::Mark(value) => Write::Update { table: table.clone(), prev: old.clone(), value },
+            Plan::Remove => Write::Delete { table: table.clone(), prev: old.clone(), value: None },
+        };
+        if o.dry_run {
+            return Ok(match write {
+                Write::Update { value, .. } => Done::Pending(Arc::new(Obj::new(key, old.rv, value))),
+                _ => Done::Gone(old),
+            });
+        }
+        let removes = matches!(write, Write::Delete { .. });
+        match core.store.commit(vec![write]) {
+            Ok(objs) => {
+                let obj = objs[0].clone();
+                core.store.wait(obj.rv).await?;
+                return Ok(if removes { Done::Gone(obj) } else { Done::Pending(obj) });
+            }
+            Err(Refused::Changed(_)) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+enum Plan {
+    Nothing,
+    Mark(Value),
+    Remove,
+}
+
+fn plan(core: &Core, r: &Resource, old: &Arc<Obj>, o: &Options) -> Plan {
+    let meta = tree::at(&old.value, &["metadata"]).unwrap_or(&Value::Null);
+    let deleting = meta.get("deletionTimestamp").is_some();
+    let mut finalizers: Vec<Value> = tree::list(meta, &["finalizers"]).to_vec();
+    let before = finalizers.len();
+    let has = |list: &[Value], f: &str| list.iter().any(|x| x == f);
+    let (foreground, orphan) = ("foregroundDeletion", "orphan");
+    match o.propagation.as_str() {
+        "Foreground" if !has(&finalizers, foreground) => {
+            finalizers.retain(|f| f != orphan);
+            finalizers.push(foreground.into());
+        }
+        "Orphan" if !has(&finalizers, orphan) => {
+            finalizers.retain(|f| f != foreground);
+            finalizers.push(orphan.into());
+        }
+        "Background" => finalizers.retain(|f| f != orphan && f != foreground),
+        "" if orphans_by_default(r) && !deleting && !has(&finalizers, orphan) => {
+            finalizers.push(orphan.into())
+        }
+        _ => {}
+    }
+    let mut grace = 0;
+    if r.is("", "pods") {
+        let bound = !tree::text(&old.value, &["spec", "nodeName"]).is_empty();
+        let finished = matches!(tree::text(&old.value, &["status", "phase"]), "Succeeded" | "Failed");
+        if bound && !finished {
+            let own =
+                tree::at(&old.value, &["spec", "terminationGracePeriodSeconds"]).and_then(Value::as_i64);
+            grace = o.grace.or(own).unwrap_or(30).max(0);
+        }
+    }
+    let namespace = r.is("", "namespaces");
+    let is_crd = r.is("apiextensions.k8s.io", "customresourcedefinitions");
+    if deleting {
+        let left = tree::number(meta, &["deletionGracePeriodSeconds"]);
+        if grace < left {
+            if grace == 0 && finalizers.is_empty() {
+                return Plan::Remove;
+            }
+            return Plan::Mark(marked(core, r, old, grace, finalizers));
+        }
+        if finalizers.len() != before && !namespace {
+            if finalizers.is_empty() && left == 0 {
+                return Plan::Remove;
+            }
+            return Plan::Mark(marked(core, r, old, left, finalizers));
+        }
+        return Plan::Nothing;
+    }
+    if namespace {
+        let mut value = marked(core, r, old, 0, finalizers);
+        tree::meta(&mut value).remove("deletionGracePeriodSeconds");
+        tree::child(&mut value, "status").insert("phase".into(), "Terminating".into());
+        return Plan::Mark(value);
+    }
+    if is_crd {
+        let cleanup = "customresourcecleanup.apiextensions.k8s.io";
+        if !has(&finalizers, cleanup) {
+            finalizers.push(cleanup.into());
+        }
+        let mut value = marked(core, r, old, 0, finalizers);
+        crd::condition(&mut value, "Terminating", "True", "InstanceDeletionPending", &core.clock.stamp());
+        return Plan::Mark(value);
+    }
+    if grace == 0 && finalizers.is_empty() {
+        return Plan::Remove;
+    }
+    Plan::Mark(marked(core, r, old, grace, finalizers))
+}
+
+fn orphans_by_default(r: &Resource) -> bool {
+    r.is("batch", "jobs") || r.is("", "replicationcontrollers")
+}
+
+fn marked(core: &Core, r: &Resource, old: &Obj, grace: i64, finalizers: Vec<Value>) -> Value {
+    let mut value = old.value.clone();
+    let when = core.clock.now() + jiff::SignedDuration::from_secs(grace);
+    let fresh = tree::at(&old.value, &["metadata", "deletionTimestamp"]).is_none();
+    let generation = tree::number(&old.value, &["metadata", "generation"]);
+    let meta = tree::meta(&mut value);
+    if fresh || grace < tree::number(&old.value, &["metadata", "deletionGracePeriodSeconds"]) {
+        meta.insert("deletionTimestamp".into(), crate::stamp(when).into());
+        meta.insert("deletionGracePeriodSeconds".into(), grace.into());
+    }
+    if fresh && (r.generation || r.custom) {
+        meta.insert("generation".into(), (generation + 1).into());
+    }
+    if finalizers.is_empty() {
+        meta.remove("finalizers");
+    } else {
+        meta.insert("finalizers".into(), Value::Array(finalizers));
+    }
+    value
+}
+
+/// DELETE of one object.
+pub async fn delete(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
+    if !call.subresource.is_empty() {
+        return Err(ApiError::method_not_allowed());
+    }
+    let o = options(call, body)?;
+    let entry = call.entry.clone();
+    let r = &*entry.resource;
+    if r.is("", "namespaces") && crate::namespaces::PERMANENT.contains(&call.name.as_str()) {
+        return Err(ApiError::forbidden(r, &call.name, "this namespace may not be deleted"));
+    }
+    let done = delete_object(&call.core, r, &entry.table, &call.key(&call.name), &o).await?;
+    if r.is("apiextensions.k8s.io", "customresourcedefinitions") && !o.dry_run {
+        crd::finish_delete(&call.core, &call.name).await?;
+    }
+    match done {
+        Done::Pending(obj) => read::object_response(call, StatusCode::OK, &obj),
+        Done::Gone(obj) if r.is("", "pods") => read::object_response(call, StatusCode::OK, &obj),
+        Done::Gone(obj) => {
+            let status = success(r, &call.name, tree::meta_text(&obj.value, "uid"));
+            Ok(http_io::value_response(StatusCode::OK, &status))
+        }
+    }
+}
+
+/// DELETE of a collection.
+pub async fn collection(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
+    let o = options(call, body)?;
+    let entry = call.entry.clone();
+    let r = &*entry.resource;
+    let filter = Filter::of(call)?;
+    let range = Range { prefix: &filter.prefix, ..Range::default() };
+    let page = call.core.store.page(&entry.table, range).await?;
+    let mut items = Vec::new();
+    for obj in page.map(|p| p.items).unwrap_or_default() {
+        if !filter.covers(&obj.key) || !filter.selects(&obj.value) {
+            continue;
+        }
+        if r.is("", "namespaces") && crate::namespaces::PERMANENT.contains(&&*obj.key) {
+            continue;
+        }
+        match delete_object(&call.core, r, &entry.table, &obj.key, &o).await {
+            Ok(Done::Pending(obj) | Done::Gone(obj)) => items.push(obj),
+            Err(e) if e.code() == 404 => {}
+            Err(e) => return Err(e),
+        }
+    }
+    let meta = json!({"resourceVersion": call.core.store.durable().to_string()});
+    Ok(http_io::json_response(StatusCode::OK, read::list_bytes(r, &meta, &items)))
+}
+
+/// POST of an Eviction: a delete that asks the disruption budgets first.
+pub async fn evict(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
+    let (eviction, _) = write::decode_body(call, body)?;
+    let pod = read::current(call).await?;
+    let budgets = call.core.store.table("policy/poddisruptionbudgets");
+    let prefix = call.prefix();
+    let page = call.core.store.page(&budgets, Range { prefix: &prefix, ..Range::default() }).await?;
+    let finished = matches!(tree::text(&pod.value, &["status", "phase"]), "Succeeded" | "Failed" | "Pending");
+    for budget in page.map(|p| p.items).unwrap_or_default() {
+        let selector = tree::at(&budget.value, &["spec", "selector"]).cloned().unwrap_or_default();
+        let applies = !finished && crate::selectors::Labels::from_object(&selector).matches(&pod.value);
+        let allowed = tree::at(&budget.value, &["status", "disruptionsAllowed"]).and_then(Value::as_i64);
+        if applies && allowed.unwrap_or(0) <= 0 {
+            let name = tree::meta_text(&budget.value, "name");
+            let cause = Cause::new(
+                "DisruptionBudget",
+                "",
+                format!("The disruption budget {name} does not allow evicting pods currently"),
+            );
+            let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+            return Err(ApiError::too_many_requests(message, cause));
+        }
+    }
+    let o = Options {
+        grace: tree::at(&eviction, &["deleteOptions", "gracePeriodSeconds"]).and_then(Value::as_i64),
+        uid: tree::text(&eviction, &["deleteOptions", "preconditions", "uid"]).to_string(),
+        dry_run: call.dry_run() || !tree::list(&eviction, &["deleteOptions", "dryRun"]).is_empty(),
+        ..Options::default()
+    };
+    let entry = call.entry.clone();
+    delete_object(&call.core, &entry.resource, &entry.table, &call.key(&call.name), &o).await?;
+    Ok(write::bound(call, &pod))
+}

@@ -1,0 +1,95 @@
+//! Namespaces: what comes with a new one, and how one is emptied.
+//!
+//! Inputs: namespace objects. Absent on purpose: finalizers of others, which are only waited for.
+
+use crate::delete::{self, Options};
+use crate::error::ApiResult;
+use crate::server::Core;
+use crate::store::{Range, Refused, Write};
+use crate::tree;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Namespaces that exist from the start and stay.
+pub const PERMANENT: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+fn object(core: &Core, kind: &str, namespace: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace,
+        "uid": uuid::Uuid::new_v4().to_string(), "creationTimestamp": core.clock.stamp()}})
+}
+
+/// The default ServiceAccount and the root certificate of a new namespace, written in the same commit.
+pub fn companions(core: &Core, namespace: &str) -> Vec<Write> {
+    let mut out = Vec::new();
+    let accounts = core.store.table("/serviceaccounts");
+    let key = format!("{namespace}/default");
+    if accounts.get(&key).is_none() {
+        let value = object(core, "ServiceAccount", namespace, "default");
+        out.push(Write::Create { table: accounts, key, value });
+    }
+    let maps = core.store.table("/configmaps");
+    let key = format!("{namespace}/kube-root-ca.crt");
+    if maps.get(&key).is_none() {
+        let mut value = object(core, "ConfigMap", namespace, "kube-root-ca.crt");
+        value["data"] = json!({"ca.crt": core.ca_pem});
+        out.push(Write::Create { table: maps, key, value });
+    }
+    out
+}
+
+/// The writes that make a namespace at start.
+pub fn make(core: &Core, name: &str) -> Vec<Write> {
+    let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name,
+        "uid": uuid::Uuid::new_v4().to_string(), "creationTimestamp": core.clock.stamp(),
+        "labels": {"kubernetes.io/metadata.name": name}},
+        "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+    let mut out = vec![Write::Create { table: core.namespaces.clone(), key: name.into(), value }];
+    out.extend(companions(core, name));
+    out
+}
+
+/// Deletes the content of a terminating namespace; removes the namespace when nothing is left. True when done.
+pub async fn empty(core: &Arc<Core>, name: &str) -> ApiResult<bool> {
+    let prefix = format!("{name}/");
+    let registry = core.registry.load_full();
+    let mut left = 0;
+    for entry in registry.stored().filter(|e| e.resource.namespaced) {
+        let page = core.store.page(&entry.table, Range { prefix: &prefix, ..Range::default() }).await?;
+        for obj in page.map(|p| p.items).unwrap_or_default() {
+            let o = Options { propagation: "Background".into(), ..Options::default() };
+            match delete::delete_object(core, &entry.resource, &entry.table, &obj.key, &o).await {
+                Ok(delete::Done::Pending(_)) => left += 1,
+                Ok(delete::Done::Gone(_)) => {}
+                Err(e) if e.code() == 404 => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    if left > 0 {
+        return Ok(false);
+    }
+    loop {
+        let Some(ns) = core.store.read(&core.namespaces, name).await? else { return Ok(true) };
+        let mut finalizers = tree::list(&ns.value, &["spec", "finalizers"]).to_vec();
+        finalizers.retain(|f| f != "kubernetes");
+        let mut value = ns.value.clone();
+        let done = finalizers.is_empty() && tree::list(&ns.value, &["metadata", "finalizers"]).is_empty();
+        tree::child(&mut value, "spec").insert("finalizers".into(), Value::Array(finalizers));
+        if !done && value == ns.value {
+            return Ok(true);
+        }
+        let write = if done {
+            Write::Delete { table: core.namespaces.clone(), prev: ns.clone(), value: Some(value) }
+        } else {
+            Write::Update { table: core.namespaces.clone(), prev: ns.clone(), value }
+        };
+        match core.store.commit(vec![write]) {
+            Ok(objs) => {
+                core.store.wait(objs[0].rv).await?;
+                return Ok(true);
+            }
+            Err(Refused::Changed(_)) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}

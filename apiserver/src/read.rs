@@ -1,0 +1,372 @@
+//! GET of objects, lists, scales and logs, and the forms objects are answered in.
+//!
+//! Inputs: a resolved call. Absent on purpose: watches.
+
+use crate::error::{ApiError, ApiResult};
+use crate::http_io::{self, Form};
+use crate::registry::Resource;
+use crate::selectors::{Fields, Labels};
+use crate::server::Call;
+use crate::store::{Obj, Page, Range};
+use crate::{convert, printers, tree};
+use axum::body::Body;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The object as the resource serves it.
+pub fn served(resource: &Resource, obj: &Obj) -> Bytes {
+    if !resource.converts() {
+        return obj.bytes();
+    }
+    let mut value = obj.value.clone();
+    convert::to_served(resource, &mut value);
+    serde_json::to_vec(&value).unwrap_or_default().into()
+}
+
+/// Only the metadata of an object.
+pub fn partial(value: &Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+        "metadata": value.get("metadata").cloned().unwrap_or_default()})
+}
+
+/// One object in the form the client asked for.
+pub fn object_response(call: &Call, status: StatusCode, obj: &Obj) -> ApiResult<Response<Body>> {
+    match call.form {
+        Form::Json => Ok(http_io::json_response(status, served(call.resource(), obj))),
+        _ => {
+            let mut value = obj.value.clone();
+            convert::to_served(call.resource(), &mut value);
+            value_in_form(call, status, value)
+        }
+    }
+}
+
+/// One value of the resource in the form the client asked for.
+pub fn value_in_form(call: &Call, status: StatusCode, value: Value) -> ApiResult<Response<Body>> {
+    match call.form {
+        Form::Table => {
+            let include = printers::Include::parse(call.params.get("includeObject"))?;
+            let now = call.core.clock.now();
+            let rv = tree::meta_text(&value, "resourceVersion").to_string();
+            let rows = vec![printers::row(call.resource(), &value, include, now)];
+            Ok(http_io::value_response(
+                status,
+                &printers::table(call.resource(), rows, true, json!({"resourceVersion": rv})),
+            ))
+        }
+        Form::Partial => Ok(http_io::value_response(status, &partial(&value))),
+        Form::PartialList => Err(ApiError::not_acceptable()),
+        Form::Yaml => {
+            let text = serde_saphyr::to_string(&value).map_err(|e| ApiError::internal("", e.to_string()))?;
+            let mut r = http_io::text_response(status, text);
+            r.headers_mut()
+                .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/yaml"));
+            Ok(r)
+        }
+        _ => Ok(http_io::value_response(status, &value)),
+    }
+}
+
+/// The current object, or 404.
+pub async fn current(call: &Call) -> ApiResult<Arc<Obj>> {
+    let found = call.core.store.read(&call.entry.table, &call.key(&call.name)).await?;
+    found.ok_or_else(|| ApiError::not_found(call.resource(), &call.name))
+}
+
+/// GET of one object or of a subresource.
+pub async fn get(call: &mut Call) -> ApiResult<Response<Body>> {
+    let wanted = call.params.get("resourceVersion");
+    if !wanted.is_empty() {
+        let rv = wanted
+            .parse()
+            .map_err(|_| ApiError::bad_request(format!("resourceVersion: Invalid value: {wanted:?}")))?;
+        reached(call, rv).await?;
+    }
+    let obj = current(call).await?;
+    match call.subresource.as_str() {
+        "" | "status" | "ephemeralcontainers" | "resize" => object_response(call, StatusCode::OK, &obj),
+        "scale" => {
+            let scale = crate::scale::of(call.resource(), &obj.value)?;
+            Ok(http_io::value_response(StatusCode::OK, &scale))
+        }
+        "log" => {
+            if tree::text(&obj.value, &["spec", "nodeName"]).is_empty() {
+                let mut r = Response::new(Body::empty());
+                *r.status_mut() = StatusCode::NO_CONTENT;
+                return Ok(r);
+            }
+            let line = format!("pod {} is simulated and writes no log\n", call.name);
+            Ok(http_io::text_response(StatusCode::OK, line))
+        }
+        "exec" | "attach" | "portforward" => {
+            let text = format!("pod {} does not have a host assigned", call.name);
+            Err(ApiError::bad_request(text))
+        }
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+/// Fails when the server has not reached a revision.
+pub async fn reached(call: &Call, rv: u64) -> ApiResult<()> {
+    let have = call.core.store.durable();
+    if rv > have {
+        let wait = call.core.store.wait(rv);
+        // The real server also waits three seconds for a revision it has not seen.
+        if tokio::time::timeout(std::time::Duration::from_secs(3), wait).await.is_err() {
+            return Err(ApiError::future_version(rv, call.core.store.durable()));
+        }
+    }
+    Ok(())
+}
+
+/// What a list or watch is limited to.
+pub struct Filter {
+    /// Key prefix.
+    pub prefix: String,
+    /// The only key that can match.
+    pub key: Option<String>,
+    /// Labels.
+    pub labels: Labels,
+    /// Fields.
+    pub fields: Fields,
+}
+
+impl Filter {
+    /// Reads the selectors of a call.
+    pub fn of(call: &Call) -> ApiResult<Filter> {
+        let r = call.resource();
+        let labels = Labels::parse(call.params.get("labelSelector"))
+            .map_err(|e| ApiError::bad_request(format!("unable to parse requirement: {e}")))?;
+        let fields = Fields::parse(call.params.get("fieldSelector"), r)?;
+        let mut prefix = call.prefix();
+        if prefix.is_empty() && r.namespaced {
+            if let Some(ns) = fields.namespace().filter(|n| !n.is_empty()) {
+                prefix = format!("{ns}/");
+            }
+        }
+        let key = fields.name().and_then(|name| match (r.namespaced, prefix.is_empty()) {
+            (true, true) => None,
+            (true, false) => Some(format!("{prefix}{name}")),
+            (false, _) => Some(name.to_string()),
+        });
+        Ok(Filter { prefix, key, labels, fields })
+    }
+
+    /// True without selectors.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// True when the key is in the collection.
+    pub fn covers(&self, key: &str) -> bool {
+        match &self.key {
+            Some(k) => k == key,
+            None => key.starts_with(&self.prefix),
+        }
+    }
+
+    /// True when the object is selected; the key is known to be covered.
+    pub fn selects(&self, value: &Value) -> bool {
+        self.labels.matches(value) && self.fields.matches(value)
+    }
+}
+
+struct Continue {
+    rv: i64,
+    start: String,
+}
+
+fn continue_token(rv: i64, start: &str) -> String {
+    URL_SAFE_NO_PAD
+        .encode(json!({"v": "meta.k8s.io/v1", "rv": rv, "start": format!("{start}\0")}).to_string())
+}
+
+fn parse_continue(token: &str) -> ApiResult<Continue> {
+    let bad = || ApiError::bad_request("continue key is not valid: the token could not be decoded");
+    let raw = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|_| bad())?;
+    let v: Value = serde_json::from_slice(&raw).map_err(|_| bad())?;
+    if tree::text(&v, &["v"]) != "meta.k8s.io/v1" {
+        return Err(bad());
+    }
+    let start = tree::text(&v, &["start"]).trim_end_matches('\0').to_string();
+    Ok(Continue { rv: v.get("rv").and_then(Value::as_i64).ok_or_else(bad)?, start })
+}
+
+fn list_options_invalid(field: &str, why: &str) -> ApiError {
+    let cause = crate::error::Cause::forbidden(field, why);
+    ApiError::invalid("meta.k8s.io", "ListOptions", "", vec![cause])
+}
+
+async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)> {
+    let p = &call.params;
+    let limit: usize = p.get("limit").parse::<i64>().ok().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+    let (version, how, token) = (p.get("resourceVersion"), p.get("resourceVersionMatch"), p.get("continue"));
+    if p.has("sendInitialEvents") {
+        return Err(list_options_invalid("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    let asked: u64 = match version {
+        "" => 0,
+        v => v.parse().map_err(|_| {
+            ApiError::bad_request(format!(
+                "Invalid value: {v:?}: strconv.ParseUint: parsing {v:?}: invalid syntax"
+            ))
+        })?,
+    };
+    if !how.is_empty() {
+        if version.is_empty() {
+            return Err(list_options_invalid(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ));
+        }
+        if !matches!(how, "Exact" | "NotOlderThan") {
+            let cause = crate::error::Cause::new(
+                "FieldValueNotSupported",
+                "resourceVersionMatch",
+                format!("Unsupported value: {how:?}: supported values: \"Exact\", \"NotOlderThan\""),
+            );
+            return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", vec![cause]));
+        }
+        if how == "Exact" && asked == 0 {
+            return Err(list_options_invalid(
+                "resourceVersionMatch",
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            ));
+        }
+    }
+    let mut range = Range { prefix: &filter.prefix, limit, ..Range::default() };
+    let parsed;
+    if !token.is_empty() {
+        if !version.is_empty() && version != "0" {
+            return Err(ApiError::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        parsed = parse_continue(token)?;
+        range.after = Some(&parsed.start);
+        range.at = u64::try_from(parsed.rv).ok();
+    } else if version == "0" {
+        range.limit = 0;
+    } else if asked > 0 {
+        reached(call, asked).await?;
+        if how == "Exact" || (how.is_empty() && limit > 0) {
+            range.at = Some(asked);
+        }
+    }
+    let table = &call.entry.table;
+    if let (Some(key), None) = (&filter.key, range.at) {
+        let found = call.core.store.read(table, key).await?;
+        let items: Vec<Arc<Obj>> = found.into_iter().filter(|o| filter.selects(&o.value)).collect();
+        let rv = call.core.store.durable().max(items.first().map_or(0, |o| o.rv));
+        return Ok((Page { items: Vec::new(), next: None, remaining: 0, rv }, items));
+    }
+    let limit = range.limit;
+    if !filter.is_empty() {
+        // The page is cut after selecting.
+        range.limit = 0;
+    }
+    let Some(mut page) = call.core.store.page(table, range).await? else {
+        let fresh = range.after.map(|start| continue_token(-1, start)).unwrap_or_default();
+        let message = if fresh.is_empty() {
+            format!("too old resource version: {} ({})", range.at.unwrap_or(0), table.floor())
+        } else {
+            "The provided continue parameter is too old to display a consistent list result. You can start a new \
+             list without the continue parameter, or use the continue token in this response to retrieve the \
+             remainder of the results. Continuing with the provided token results in an inconsistent list - objects \
+             that were created, modified, or deleted between the time the first chunk was returned and now may show \
+             up in the list."
+                .to_string()
+        };
+        return Err(ApiError::expired(message, fresh));
+    };
+    let mut items = std::mem::take(&mut page.items);
+    if !filter.is_empty() {
+        items.retain(|o| filter.covers(&o.key) && filter.selects(&o.value));
+        if limit > 0 && items.len() > limit {
+            items.truncate(limit);
+            page.next = items.last().map(|o| o.key.clone());
+        }
+    }
+    Ok((page, items))
+}
+
+/// LIST.
+pub async fn list(call: &mut Call) -> ApiResult<Response<Body>> {
+    if call.form == Form::Partial {
+        return Err(ApiError::not_acceptable());
+    }
+    let filter = Filter::of(call)?;
+    let (page, items) = select(call, &filter).await?;
+    let r = call.resource();
+    let mut meta = json!({"resourceVersion": page.rv.to_string()});
+    if let Some(next) = &page.next {
+        meta["continue"] = json!(continue_token(page.rv as i64, next));
+        if filter.is_empty() {
+            meta["remainingItemCount"] = json!(page.remaining);
+        }
+    }
+    match call.form {
+        Form::Table => {
+            let include = printers::Include::parse(call.params.get("includeObject"))?;
+            let now = call.core.clock.now();
+            let rows = items
+                .iter()
+                .map(|o| {
+                    if r.converts() {
+                        let mut v = o.value.clone();
+                        convert::to_served(r, &mut v);
+                        printers::row(r, &v, include, now)
+                    } else {
+                        printers::row(r, &o.value, include, now)
+                    }
+                })
+                .collect();
+            Ok(http_io::value_response(StatusCode::OK, &printers::table(r, rows, true, meta)))
+        }
+        Form::PartialList => {
+            let items: Vec<Value> = items.iter().map(|o| partial(&o.value)).collect();
+            let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta,
+                "items": items});
+            Ok(http_io::value_response(StatusCode::OK, &list))
+        }
+        Form::Yaml => {
+            let items: Vec<Value> = items
+                .iter()
+                .map(|o| {
+                    let mut v = o.value.clone();
+                    convert::to_served(r, &mut v);
+                    v
+                })
+                .collect();
+            let list =
+                json!({"kind": r.list_kind, "apiVersion": r.api_version(), "metadata": meta, "items": items});
+            value_in_form(call, StatusCode::OK, list)
+        }
+        _ => Ok(http_io::json_response(StatusCode::OK, list_bytes(r, &meta, &items))),
+    }
+}
+
+/// A list document around objects that are already JSON.
+pub fn list_bytes(r: &Resource, meta: &Value, items: &[Arc<Obj>]) -> Bytes {
+    let parts: Vec<Bytes> = items.iter().map(|o| served(r, o)).collect();
+    let size: usize = parts.iter().map(|p| p.len() + 1).sum();
+    let mut out = BytesMut::with_capacity(size + 256);
+    let head = format!(
+        "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{meta},\"items\":[",
+        r.list_kind,
+        r.api_version()
+    );
+    out.put_slice(head.as_bytes());
+    for (i, part) in parts.iter().enumerate() {
+        if i > 0 {
+            out.put_u8(b',');
+        }
+        out.put_slice(part);
+    }
+    out.put_slice(b"]}");
+    out.freeze()
+}

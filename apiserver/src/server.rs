@@ -1,0 +1,420 @@
+//! The request door: path, identity, permission, then the handler of the verb.
+//!
+//! Inputs: HTTP requests from the in-process router or from the TLS listener.
+//! Absent on purpose: the handlers themselves (`read`, `write`, `watch`, `reviews`, `openapi`).
+
+use crate::auth::{Auth, Door, User};
+use crate::error::{ApiError, ApiResult};
+use crate::http_io::{self, Form, Params};
+use crate::registry::{Entry, Registry, Resource};
+use crate::store::{Refused, Store, Table};
+use crate::{Clock, openapi, read, reviews, watch, write};
+use arc_swap::ArcSwap;
+use axum::body::Body;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// State of one server.
+pub struct Core {
+    /// Objects.
+    pub store: Store,
+    /// What is served now.
+    pub registry: ArcSwap<Registry>,
+    /// Time of the objects.
+    pub clock: Clock,
+    /// Identities and permissions.
+    pub auth: Auth,
+    /// Set when the server goes down.
+    pub closing: CancellationToken,
+    /// Namespaces, needed by every create.
+    pub namespaces: Arc<Table>,
+    /// One change of the set of custom resources at a time.
+    pub crd_lock: tokio::sync::Mutex<()>,
+    /// gitVersion of /version.
+    pub git_version: String,
+    /// The server's certificate authority, for the ConfigMap of each namespace.
+    pub ca_pem: String,
+}
+
+impl From<Refused> for ApiError {
+    fn from(refused: Refused) -> ApiError {
+        match refused {
+            Refused::Closed(why) => ApiError::unavailable(why),
+            Refused::Exists(_) | Refused::Changed(_) => ApiError::internal("InternalError", "lost a race"),
+        }
+    }
+}
+
+/// One request for a resource.
+pub struct Call {
+    /// The server.
+    pub core: Arc<Core>,
+    /// The resource and its table.
+    pub entry: Entry,
+    /// Namespace of the URL, or "".
+    pub namespace: String,
+    /// Object name of the URL, or "".
+    pub name: String,
+    /// Subresource, or "".
+    pub subresource: String,
+    /// Query.
+    pub params: Params,
+    /// Form of the answer.
+    pub form: Form,
+    /// Who asks.
+    pub user: User,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// Texts for `Warning` headers.
+    pub warnings: Vec<String>,
+}
+
+impl Call {
+    /// The resource.
+    pub fn resource(&self) -> &Resource {
+        &self.entry.resource
+    }
+
+    /// Key of a named object in the table.
+    pub fn key(&self, name: &str) -> String {
+        if self.resource().namespaced { format!("{}/{name}", self.namespace) } else { name.to_string() }
+    }
+
+    /// Key prefix of the collection.
+    pub fn prefix(&self) -> String {
+        if self.namespace.is_empty() { String::new() } else { format!("{}/", self.namespace) }
+    }
+
+    /// Field manager: the parameter, else the User-Agent up to the first slash.
+    pub fn manager(&self) -> &str {
+        let given = self.params.get("fieldManager");
+        if !given.is_empty() {
+            return given;
+        }
+        let agent = self.headers.get(header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let name = agent.split('/').next().unwrap_or_default();
+        if name.is_empty() { "unknown" } else { name }
+    }
+
+    /// A dry run.
+    pub fn dry_run(&self) -> bool {
+        self.params.has("dryRun")
+    }
+}
+
+struct Target {
+    api_version: String,
+    plural: String,
+    namespace: String,
+    name: String,
+    subresource: String,
+    watch: bool,
+}
+
+enum Route {
+    Discovery(String),
+    Resource(Target),
+    Other,
+}
+
+fn route(path: &str) -> Route {
+    let parts: Vec<String> = path
+        .trim_matches('/')
+        .split('/')
+        .map(|p| percent_encoding::percent_decode_str(p).decode_utf8_lossy().into_owned())
+        .collect();
+    let (api_version, mut rest) = match parts[0].as_str() {
+        "api" if parts.len() >= 2 => (parts[1].clone(), &parts[2..]),
+        "apis" if parts.len() >= 3 => (format!("{}/{}", parts[1], parts[2]), &parts[3..]),
+        _ => return Route::Other,
+    };
+    if rest.is_empty() {
+        return Route::Discovery(api_version);
+    }
+    let watch = rest[0] == "watch" && rest.len() > 1;
+    if watch {
+        rest = &rest[1..];
+    }
+    let get = |i: usize| rest.get(i).cloned().unwrap_or_default();
+    let sub = |i: usize| rest.get(i..).map(|r| r.join("/")).unwrap_or_default();
+    let own = rest.len() == 3 && api_version == "v1" && matches!(rest[2].as_str(), "status" | "finalize");
+    let target = if rest[0] == "namespaces" && rest.len() >= 3 && !own {
+        Target { api_version, plural: get(2), namespace: get(1), name: get(3), subresource: sub(4), watch }
+    } else {
+        Target {
+            api_version,
+            plural: get(0),
+            namespace: String::new(),
+            name: get(1),
+            subresource: sub(2),
+            watch,
+        }
+    };
+    Route::Resource(target)
+}
+
+/// Answers one request.
+pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -> Response<Body> {
+    if core.closing.is_cancelled() {
+        return ApiError::unavailable("the server is shutting down").response();
+    }
+    match answer(core, door, request).await {
+        Ok(response) => response,
+        Err(e) => e.response(),
+    }
+}
+
+async fn answer(core: Arc<Core>, door: Door, request: http::Request<Body>) -> ApiResult<Response<Body>> {
+    let (parts, body) = request.into_parts();
+    let user = core.auth.authenticate(&core, door, &parts.headers)?;
+    let path = parts.uri.path();
+    let params = Params::parse(parts.uri.query());
+    match route(path) {
+        Route::Resource(target) => {
+            let mut call = resolve(&core, target, params, parts.headers, user)?;
+            resource(&mut call, &parts.method, body).await
+        }
+        Route::Discovery(api_version) => {
+            core.auth.allow_path(&core, &user, "get", path)?;
+            match core.registry.load().resource_list(&api_version) {
+                Some(list) => Ok(http_io::value_response(StatusCode::OK, &list)),
+                None => Ok(not_found()),
+            }
+        }
+        Route::Other => other(&core, &user, &parts.method, path, &params, &parts.headers),
+    }
+}
+
+fn not_found() -> Response<Body> {
+    http_io::text_response(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+fn resolve(
+    core: &Arc<Core>,
+    t: Target,
+    mut params: Params,
+    headers: HeaderMap,
+    user: User,
+) -> ApiResult<Call> {
+    let registry = core.registry.load();
+    let Some(entry) = registry.find(&t.api_version, &t.plural).cloned() else {
+        return Err(ApiError::no_such_resource());
+    };
+    let mut name = t.name;
+    if t.watch {
+        let mut query = String::from("watch=true");
+        if !name.is_empty() {
+            query.push_str(&format!("&fieldSelector=metadata.name%3D{name}"));
+            name.clear();
+        }
+        params = Params::parse(Some(&query));
+    }
+    if entry.resource.namespaced && t.namespace.is_empty() && !name.is_empty() {
+        return Err(ApiError::no_such_resource());
+    }
+    if !entry.resource.namespaced && !t.namespace.is_empty() {
+        return Err(ApiError::no_such_resource());
+    }
+    Ok(Call {
+        core: core.clone(),
+        entry,
+        namespace: t.namespace,
+        name,
+        subresource: t.subresource,
+        params,
+        form: Form::Json,
+        user,
+        headers,
+        warnings: Vec::new(),
+    })
+}
+
+async fn resource(call: &mut Call, method: &Method, body: Body) -> ApiResult<Response<Body>> {
+    let item = !call.name.is_empty();
+    let watching = !item && *method == Method::GET && call.params.flag("watch");
+    let verb = match (method, item) {
+        (&Method::GET, true) => "get",
+        (&Method::GET, false) if watching => "watch",
+        (&Method::GET, false) => "list",
+        (&Method::POST, _) => "create",
+        (&Method::PUT, true) => "update",
+        (&Method::PATCH, true) => "patch",
+        (&Method::DELETE, true) => "delete",
+        (&Method::DELETE, false) => "deletecollection",
+        _ => return Err(ApiError::method_not_allowed()),
+    };
+    call.core.auth.allow(&call.core, call, verb)?;
+    check_subresource(call)?;
+    call.form = http_io::negotiate(&call.headers)?;
+    if matches!(call.form, Form::DiscoveryV2 | Form::DiscoveryV2Beta1) {
+        return Err(ApiError::not_acceptable());
+    }
+    if call.resource().create_only {
+        if *method != Method::POST {
+            return Err(ApiError::method_not_allowed());
+        }
+        let body = http_io::read_body(body).await?;
+        return reviews::create(call, &body).await;
+    }
+    let mut response = match verb {
+        "get" => read::get(call).await?,
+        "list" => read::list(call).await?,
+        "watch" => return watch::watch(call).await,
+        _ => {
+            let body = http_io::read_body(body).await?;
+            match verb {
+                "create" if item => write::action(call, &body).await?,
+                "create" => write::create(call, &body).await?,
+                "update" => write::update(call, &body).await?,
+                "patch" => write::patch(call, &body).await?,
+                "delete" => crate::delete::delete(call, &body).await?,
+                _ => crate::delete::collection(call, &body).await?,
+            }
+        }
+    };
+    if let Some(text) = &call.entry.resource.deprecation {
+        call.warnings.push(text.clone());
+    }
+    http_io::add_warnings(&mut response, &call.warnings);
+    Ok(response)
+}
+
+fn check_subresource(call: &Call) -> ApiResult<()> {
+    let r = call.resource();
+    let known = match call.subresource.as_str() {
+        "" => true,
+        "status" => r.status,
+        "scale" => r.scale.is_some(),
+        other => {
+            r.actions.iter().any(|(n, _)| *n == other)
+                || (r.is("", "pods") && matches!(other, "exec" | "attach" | "portforward"))
+        }
+    };
+    if known { Ok(()) } else { Err(ApiError::no_such_resource()) }
+}
+
+fn other(
+    core: &Arc<Core>,
+    user: &User,
+    method: &Method,
+    path: &str,
+    params: &Params,
+    headers: &HeaderMap,
+) -> ApiResult<Response<Body>> {
+    core.auth.allow_path(core, user, "get", path)?;
+    if *method != Method::GET && *method != Method::HEAD {
+        return Err(ApiError::method_not_allowed());
+    }
+    let ok = |v: &Value| Ok(http_io::value_response(StatusCode::OK, v));
+    match path.trim_end_matches('/') {
+        "/version" => ok(&version(core)),
+        "/api" | "/apis" => discovery(core, path.trim_end_matches('/') == "/api", headers),
+        "/healthz" | "/livez" | "/readyz" | "/readyz/ping" | "/livez/ping" | "/healthz/ping" => {
+            if params.has("verbose") {
+                let text = "[+]ping ok\n[+]store ok\nreadyz check passed\n";
+                return Ok(http_io::text_response(StatusCode::OK, text));
+            }
+            Ok(http_io::text_response(StatusCode::OK, "ok"))
+        }
+        "/openapi/v3" => openapi::index(core),
+        "" => {
+            let mut paths = vec![
+                "/api".to_string(),
+                "/apis".into(),
+                "/healthz".into(),
+                "/openapi/v3".into(),
+                "/version".into(),
+            ];
+            paths.extend(
+                core.registry.load().api_versions().filter(|v| v.contains('/')).map(|v| format!("/apis/{v}")),
+            );
+            ok(&json!({"paths": paths}))
+        }
+        p => {
+            if let Some(rest) = p.strip_prefix("/openapi/v3/") {
+                return Ok(openapi::document(core, rest, headers).unwrap_or_else(not_found));
+            }
+            if let Some(group) = p.strip_prefix("/apis/") {
+                if let Some(v) = core.registry.load().group(group) {
+                    return ok(&v);
+                }
+            }
+            Ok(not_found())
+        }
+    }
+}
+
+fn version(core: &Core) -> Value {
+    json!({
+        "major": "1", "minor": "36", "gitVersion": core.git_version, "gitCommit": "0000000",
+        "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "rust",
+        "compiler": "rustc", "platform": "linux/amd64",
+    })
+}
+
+fn discovery(core: &Core, is_core: bool, headers: &HeaderMap) -> ApiResult<Response<Body>> {
+    let registry = core.registry.load();
+    let form = http_io::negotiate(headers).unwrap_or(Form::Json);
+    let (value, media) = match form {
+        Form::DiscoveryV2 => (
+            registry.aggregated(is_core, "v2"),
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        ),
+        Form::DiscoveryV2Beta1 => (
+            registry.aggregated(is_core, "v2beta1"),
+            "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+        ),
+        _ if is_core => (
+            json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs":
+                [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]}),
+            "application/json",
+        ),
+        _ => (registry.group_list(), "application/json"),
+    };
+    let mut response = etagged(serde_json::to_vec(&value).unwrap_or_default(), headers);
+    let h = response.headers_mut();
+    h.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    h.insert(header::VARY, HeaderValue::from_static("Accept"));
+    h.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    Ok(response)
+}
+
+/// A body with its ETag, or 304 when the client has it.
+pub fn etagged(body: Vec<u8>, headers: &HeaderMap) -> Response<Body> {
+    let tag = format!("\"{}\"", crate::auth::hex(&crate::auth::sha256(&body)).to_uppercase());
+    let known = headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(tag.as_str());
+    let mut response = if known {
+        let mut r = Response::new(Body::empty());
+        *r.status_mut() = StatusCode::NOT_MODIFIED;
+        r
+    } else {
+        http_io::json_response(StatusCode::OK, body.into())
+    };
+    if let Ok(value) = HeaderValue::from_str(&tag) {
+        response.headers_mut().insert(header::ETAG, value);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, want: &str) {
+        let Route::Resource(t) = route(path) else { panic!("{path} is not a resource") };
+        let found = format!("{} {} {} {} {}", t.api_version, t.namespace, t.plural, t.name, t.subresource);
+        assert_eq!(found, want, "{path}");
+    }
+
+    #[test]
+    fn paths() {
+        check("/api/v1/namespaces", "v1  namespaces  ");
+        check("/api/v1/namespaces/a", "v1  namespaces a ");
+        check("/api/v1/namespaces/a/status", "v1  namespaces a status");
+        check("/api/v1/namespaces/a/pods", "v1 a pods  ");
+        check("/apis/apps/v1/namespaces/a/deployments/d/scale", "apps/v1 a deployments d scale");
+        check("/apis/apps/v1/deployments", "apps/v1  deployments  ");
+    }
+}
