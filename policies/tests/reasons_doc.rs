@@ -1,0 +1,36 @@
+//! `docs/reasons.md` is made from the reasons of the code. `UPDATE_DOCS=1 cargo test -p fleet-policies --test
+//! reasons_doc` rewrites it.
+
+use std::path::Path;
+
+use fleet_policies::reason::Reason;
+
+const HEAD: &str = "\
+# Reasons
+
+Every reason Fleet gives, made from `policies/src/reason.rs`. The same word stands in conditions, in events, in `status.reason`
+of a QueueUnit and in what `fleet` prints; amounts, names and sentences travel beside it in the message.
+What to do about each stands in [operations.md](operations.md#troubleshooting).
+
+| reason | meaning |
+| --- | --- |
+";
+
+fn reference() -> String {
+    let rows = Reason::ALL.iter().map(|reason| format!("| `{reason}` | {} |\n", reason.describe()));
+    HEAD.to_string() + &rows.collect::<String>()
+}
+
+#[test]
+fn the_committed_reference_is_the_one_of_the_code() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reasons.md");
+    let made = reference();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &made).expect("the docs folder can be written");
+    }
+    let committed = std::fs::read_to_string(&path).expect("the reference is committed");
+    assert!(
+        committed == made,
+        "docs/reasons.md is not what the code says; run UPDATE_DOCS=1 cargo test -p fleet-policies --test reasons_doc"
+    );
+}
