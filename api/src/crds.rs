@@ -1,6 +1,7 @@
 //! The CustomResourceDefinitions of a hub and of a member, made from the types of this room.
 //!
-//! The YAML form is committed under `charts/fleet/crds/` and held there by a test.
+//! The YAML form is committed beside the charts (`charts/fleet/crds/hub.yaml`,
+//! `charts/member-agent/crds/member.yaml`) and held there by a test.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
