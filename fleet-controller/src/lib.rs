@@ -18,6 +18,7 @@ pub mod policy;
 mod process;
 pub mod room;
 pub mod schedule;
+pub mod spread;
 pub mod status;
 pub mod tree;
 pub mod world;

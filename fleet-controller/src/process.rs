@@ -36,6 +36,8 @@ const OBSERVATIONS: usize = 4096;
 const BATCH: usize = 512;
 /// Pause before something is looked at again after its write found the world changed.
 const STALE_PAUSE: Duration = Duration::from_millis(20);
+/// Rounds of looks before observations are taken in again.
+const LOOK_ROUNDS: usize = 8;
 /// Longest pause after writes that failed.
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
@@ -62,6 +64,7 @@ pub async fn run(hub: Client, options: Options, shutdown: CancellationToken) -> 
         timers: BTreeMap::new(),
         summary_due: None,
         deadlines: BTreeMap::new(),
+        listed: false,
     };
     for kind in kinds::jobs() {
         process.watch(kind);
@@ -108,6 +111,8 @@ struct Process {
     summary_due: Option<Instant>,
     /// When each cluster counts as lost.
     deadlines: BTreeMap<String, Instant>,
+    /// Every base kind has been listed once: plans may be made.
+    listed: bool,
 }
 
 impl Process {
@@ -146,6 +151,7 @@ impl Process {
                 self.world.observe(observation);
             }
             if missing == 0 {
+                self.listed = true;
                 self.look().await;
             }
             self.launch();
@@ -160,22 +166,17 @@ impl Process {
             self.clock.hear(&cluster, at);
         }
         self.ring(at);
-        let mut rounds = 0;
-        loop {
-            let marked = self.world.take_dirty();
-            if marked.is_empty() || rounds > 4 {
-                for dirty in marked {
-                    self.world.mark(dirty);
-                }
-                break;
-            }
-            rounds += 1;
-            for dirty in marked {
+        // Looks mark further looks; the bound keeps observations from waiting behind a long chain of them.
+        for _ in 0..LOOK_ROUNDS {
+            for dirty in self.world.take_dirty() {
                 self.look_at(dirty, at, now).await;
             }
-        }
-        if self.world.schedule {
-            self.pass(now, at);
+            if self.world.schedule {
+                self.pass(now, at);
+            }
+            if !self.world.is_marked() {
+                break;
+            }
         }
         self.summarise(at);
     }
@@ -249,7 +250,10 @@ impl Process {
         if self.busy.contains_key(&lane) {
             return;
         }
-        let writes = self.scheduler.answers(&self.world, &key, &self.options, now);
+        let mut writes = self.scheduler.answers(&self.world, &key, &self.options, now);
+        if writes.is_empty() {
+            writes.extend(self.scheduler.spread(&mut self.world, &key, now));
+        }
         self.send(lane, writes);
     }
 
@@ -327,7 +331,12 @@ impl Process {
         if let Some(pause) = pause {
             let dirty = match &lane {
                 Lane::Look(dirty) => Some(dirty.clone()),
-                Lane::Place(key) => Some(Dirty::Binding(key.clone())),
+                Lane::Place(key) => {
+                    let until = Timestamp::now() + jiff::SignedDuration::try_from(pause).unwrap_or_default();
+                    self.scheduler.hold(key, until);
+                    self.world.schedule = true;
+                    Some(Dirty::Binding(key.clone()))
+                }
                 Lane::Summaries | Lane::Tell => None,
             };
             if let Some(dirty) = dirty {
@@ -387,6 +396,9 @@ impl Process {
     }
 
     fn next_wake(&self) -> Instant {
+        if self.world.is_marked() && self.listed {
+            return Instant::now();
+        }
         let idle = Instant::now() + Duration::from_secs(60);
         let timer = self.timers.first_key_value().map(|((due, _), _)| *due);
         let deadline = self.deadlines.values().min().copied();

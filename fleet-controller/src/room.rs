@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::{convert, reservation::ReservationPhase};
 use fleet_placement::{
-    Gang, GangPlacement, NodeIndex, NodeShape, expand, fits_shapes_empty, fits_sum, place_gang,
+    Gang, GangPlacement, NodeIndex, NodeShape, expand, first_fit_counts, fits_shapes_empty, fits_sum,
+    place_gang,
 };
 use fleet_policies::affinity::ClusterFacts;
 use fleet_resources::Resources;
@@ -52,6 +53,12 @@ impl Room {
         })?;
         self.free.sub(&gang.total());
         Ok(())
+    }
+
+    /// How many whole sets of a gang would fit one after the other, at most `limit`.
+    pub fn sets_of(&self, gang: &Gang, limit: i64) -> i64 {
+        let nodes: Vec<_> = self.nodes.iter().cloned().collect();
+        first_fit_counts(&nodes, gang, limit)
     }
 
     fn apply(&mut self, placement: &GangPlacement, gang: &Gang) {

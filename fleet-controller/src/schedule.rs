@@ -31,6 +31,7 @@ use crate::{
     events,
     options::Options,
     room::Rooms,
+    spread,
     world::{Key, World},
     writes::{Target, Verb, Write},
 };
@@ -117,7 +118,8 @@ impl Scheduler {
     pub fn look(&mut self, world: &mut World, key: &Key, now: Timestamp) {
         let id = job_id(key);
         let stand = self.stand(world, key);
-        if stand != Stand::Waits {
+        let plain = world.bindings.get(key).is_some_and(|entry| !entry.is_gang());
+        if stand != Stand::Waits && !plain {
             self.queues.remove(&id);
             self.direct.remove(key);
             if self.verdicts.remove(key).is_some() {
@@ -272,7 +274,9 @@ impl Scheduler {
             let status = reservation.status.as_ref();
             let lost = world.clusters.get(cluster).is_none_or(|cluster| !crate::world::ready(cluster));
             match status.and_then(|status| status.phase) {
-                Some(ReservationPhase::Reserved) if current => return vec![bind(entry, cluster, now)],
+                Some(ReservationPhase::Reserved) if current => {
+                    return vec![bind(entry, whole(entry, cluster), now)];
+                }
                 None if current && !lost => {}
                 phase => {
                     if current && phase.is_some() {
@@ -301,14 +305,49 @@ impl Scheduler {
         self.look(world, key, now);
     }
 
+    /// The server did not take a job's reservation or binding: it is looked at again after a pause.
+    pub fn hold(&mut self, key: &Key, until: Timestamp) {
+        let refusals = self.refusals.entry(key.clone()).or_default();
+        refusals.until = Some(until);
+        if refusals.message.is_empty() {
+            refusals.message = "the hub did not take the request; it is made again".to_string();
+        }
+    }
+
+    /// Sends an object that may be on several clusters where it should be.
+    pub fn spread(&mut self, world: &mut World, key: &Key, now: Timestamp) -> Option<Write> {
+        self.count(world);
+        let entry = world.bindings.get(key).filter(|entry| !entry.is_gang())?;
+        world.bound_object(entry).filter(|object| !object.deleting)?;
+        if entry.object.spec.suspension.as_ref().is_some_and(|s| s.dispatching == Some(true)) {
+            self.tell(key, Reason::Suspended, "the policy suspends dispatching".to_string());
+            return None;
+        }
+        match spread::targets(&self.rooms, entry) {
+            Ok(targets) => {
+                self.verdicts.remove(key);
+                (targets != entry.object.spec.clusters).then(|| bind(entry, targets, now))
+            }
+            Err(waiting) => {
+                if !entry.is_bound() {
+                    self.tell(key, waiting.reason, waiting.message);
+                    world.schedule |= !self.told.is_empty();
+                }
+                None
+            }
+        }
+    }
+
+    fn count(&mut self, world: &mut World) {
+        let stale = std::mem::take(&mut world.recount);
+        let world = &*world;
+        let asking = &self.asking;
+        self.rooms.refresh(world, &stale, |name| gangs_asked(world, asking, name));
+    }
+
     /// One pass over everything that waits.
     pub fn pass(&mut self, world: &mut World, options: &Options, now: Timestamp) -> Pass {
-        let stale = std::mem::take(&mut world.recount);
-        {
-            let world = &*world;
-            let asking = &self.asking;
-            self.rooms.refresh(world, &stale, |name| gangs_asked(world, asking, name));
-        }
+        self.count(world);
         let mut pass = Pass::default();
         let mut placer = Placer {
             world,
@@ -430,7 +469,8 @@ impl Scheduler {
         self.told.remove(key);
         let Some(entry) = world.bindings.get(key) else { return };
         let reserves = self.rooms.get_mut(&cluster).is_none_or(|room| room.reserves);
-        let write = if reserves { ask(entry, &cluster, options) } else { bind(entry, &cluster, now) };
+        let write =
+            if reserves { ask(entry, &cluster, options) } else { bind(entry, whole(entry, &cluster), now) };
         self.asking.insert(key.clone(), cluster);
         pass.writes.push((key.clone(), write));
     }
@@ -635,28 +675,31 @@ fn ask(entry: &BindingEntry, cluster: &str, options: &Options) -> Write {
     Write::new(Target::Reservation, &namespace, &name, Verb::Create(body))
 }
 
-/// Sets the target and raises the epoch in one compare-and-swap on the epoch.
-fn bind(entry: &BindingEntry, cluster: &str, now: Timestamp) -> Write {
-    let spec = &entry.object.spec;
-    let target = TargetCluster {
+/// The target of a gang: one cluster with all components.
+fn whole(entry: &BindingEntry, cluster: &str) -> Vec<TargetCluster> {
+    let components = entry.object.spec.components.iter();
+    vec![TargetCluster {
         name: cluster.to_string(),
         replicas: 0,
-        components: spec
-            .components
-            .iter()
+        components: components
             .map(|c| TargetComponent { name: c.name.clone(), replicas: c.replicas })
             .collect(),
-    };
+    }]
+}
+
+/// Sets the targets and raises the epoch in one compare-and-swap on the epoch.
+fn bind(entry: &BindingEntry, targets: Vec<TargetCluster>, now: Timestamp) -> Write {
+    let spec = &entry.object.spec;
     let mut operations = vec![
         json!({"op": "test", "path": "/metadata/uid", "value": entry.uid()}),
         json!({"op": "test", "path": "/spec/epoch", "value": spec.epoch}),
         json!({"op": "replace", "path": "/spec/epoch", "value": spec.epoch + 1}),
-        json!({"op": "add", "path": "/spec/clusters", "value": [target]}),
+        json!({"op": "add", "path": "/spec/clusters", "value": targets}),
     ];
     if entry.is_suspended() {
         operations.push(json!({"op": "replace", "path": "/spec/suspension/scheduling", "value": false}));
     }
-    let message = events::bound_message(&[target]);
+    let message = events::bound_message(&targets);
     let told = [
         events::normal(&entry.subject(), entry.source(), Reason::ScheduleBindingSucceed, &message, now),
         events::normal(

@@ -244,6 +244,8 @@ impl World {
                 self.schedule = true;
             }
             Observation::Work(change) => {
+                // A name whose older run is gone may be placed again.
+                self.schedule |= !matches!(change, Change::Apply(_));
                 let mut bindings = BTreeSet::new();
                 observe_owned(&mut self.works, &mut self.works_of, change, &mut bindings, |w| {
                     (w.spec.binding.namespace.clone(), w.spec.binding.name.clone())
@@ -276,6 +278,11 @@ impl World {
     /// What must be looked at again, in a fixed order; the marks are taken away.
     pub fn take_dirty(&mut self) -> BTreeSet<Dirty> {
         std::mem::take(&mut self.dirty)
+    }
+
+    /// Whether anything waits to be looked at.
+    pub fn is_marked(&self) -> bool {
+        self.schedule || !self.dirty.is_empty()
     }
 
     pub fn mark(&mut self, dirty: Dirty) {

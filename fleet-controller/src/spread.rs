@@ -1,0 +1,119 @@
+//! Objects that may be on several clusters: every one of them (Duplicated), or their replicas divided.
+//!
+//! Such objects do not queue and reserve nothing; what is divided stays divided as it is until the number
+//! of replicas, the policy or the set of clusters asks for something else.
+
+use std::collections::BTreeMap;
+
+use fleet_api::binding::TargetCluster;
+use fleet_placement::{Gang, GangComponent};
+use fleet_policies::{
+    affinity::{self, ClusterFacts},
+    division::{self, TieOrder},
+    reason::Reason,
+    spec::{ReplicaDivisionPreference, ReplicaSchedulingType},
+};
+
+use crate::{
+    binding::BindingEntry,
+    dispatch::Waiting,
+    room::{Room, Rooms},
+};
+
+/// Replicas beyond which the room of one cluster is not counted.
+const COUNTED_REPLICAS: i64 = 100_000;
+
+/// The targets an object should have now.
+///
+/// # Errors
+/// Why it has none.
+pub fn targets(rooms: &Rooms, entry: &BindingEntry) -> Result<Vec<TargetCluster>, Waiting> {
+    let known: Vec<(&String, &Room)> = rooms.iter().collect();
+    let facts: Vec<ClusterFacts> = known.iter().map(|(_, room)| room.facts.clone()).collect();
+    let current: BTreeMap<String, i64> =
+        entry.object.spec.clusters.iter().map(|target| (target.name.clone(), target.replicas)).collect();
+    let held: Vec<String> = current.keys().cloned().collect();
+    let groups = affinity::admitted_groups(&entry.placement, &facts, &held);
+    // Groups are alternatives: the first one with a cluster serves.
+    let admitted =
+        groups.into_iter().map(|group| group.clusters).find(|names| !names.is_empty()).unwrap_or_default();
+    if admitted.is_empty() {
+        let message = format!("0 of {} clusters are open to the object", facts.len());
+        return Err(Waiting { reason: Reason::ClusterNotAdmitted, message });
+    }
+    let replicas = entry.object.spec.replicas;
+    let scheduling = entry.placement.replica_scheduling.clone().unwrap_or_default();
+    let divided = scheduling.replica_scheduling_type == ReplicaSchedulingType::Divided
+        && entry.placement.replica_scheduling.is_some()
+        && !entry.gang.components.is_empty();
+    let shares = if !divided {
+        division::duplicate(replicas, &admitted)
+    } else {
+        divide(rooms, entry, &admitted, &current, replicas, &facts)?
+    };
+    Ok(shares
+        .into_iter()
+        .map(|(name, replicas)| TargetCluster { name, replicas, components: Vec::new() })
+        .collect())
+}
+
+fn divide(
+    rooms: &Rooms,
+    entry: &BindingEntry,
+    admitted: &[String],
+    current: &BTreeMap<String, i64>,
+    replicas: i64,
+    facts: &[ClusterFacts],
+) -> Result<BTreeMap<String, i64>, Waiting> {
+    let tie = TieOrder::of_uid(entry.uid());
+    let current: BTreeMap<String, i64> = current
+        .iter()
+        .filter(|(name, _)| admitted.contains(name))
+        .map(|(name, n)| (name.clone(), *n))
+        .collect();
+    let scheduling = entry.placement.replica_scheduling.clone().unwrap_or_default();
+    let weights = scheduling.weight_preference.unwrap_or_default();
+    let room_for = |name: &String| {
+        let held = current.get(name).copied().unwrap_or(0);
+        let free =
+            rooms.iter().find(|(known, _)| *known == name).map_or(0, |(_, room)| replicas_in(room, entry));
+        (name.clone(), free.saturating_add(held))
+    };
+    if scheduling.replica_division_preference == Some(ReplicaDivisionPreference::Aggregated) {
+        let available: Vec<(String, i64)> = admitted.iter().map(room_for).collect();
+        return division::aggregate(replicas, &available, &current, tie)
+            .ok_or_else(|| short(replicas, &available));
+    }
+    if weights.dynamic_weight.is_some() {
+        let available: Vec<(String, i64)> = admitted.iter().map(room_for).collect();
+        if available.iter().map(|(_, n)| *n).sum::<i64>() < replicas {
+            return Err(short(replicas, &available));
+        }
+        return Ok(division::redivide(replicas, &available, &current, tie));
+    }
+    let of = |name: &String| {
+        let facts = facts.iter().find(|facts| facts.name == *name);
+        let matching = weights
+            .static_weight_list
+            .iter()
+            .filter(|rule| facts.is_some_and(|facts| affinity::cluster_matches(&rule.target_cluster, facts)));
+        (name.clone(), matching.map(|rule| rule.weight).max().unwrap_or(0))
+    };
+    let listed: Vec<(String, i64)> = admitted.iter().map(of).collect();
+    Ok(division::divide(replicas, &listed, tie))
+}
+
+/// How many more replicas a cluster has room for.
+fn replicas_in(room: &Room, entry: &BindingEntry) -> i64 {
+    let Some(component) = entry.gang.components.first() else { return 0 };
+    let one = Gang { components: vec![GangComponent::whole(&component.name, 1, component.shape.clone())] };
+    room.sets_of(&one, COUNTED_REPLICAS.min(entry.object.spec.replicas.max(1)))
+}
+
+fn short(replicas: i64, available: &[(String, i64)]) -> Waiting {
+    let rooms: Vec<String> = available.iter().map(|(name, n)| format!("{name}: {n}")).collect();
+    Waiting {
+        reason: Reason::NoClusterFit,
+        message: format!("{replicas} replicas are asked for and there is room for {}", rooms.join(", ")),
+    }
+}

@@ -1,0 +1,326 @@
+//! The controller against the embedded API server, with a scripted member in the agent's place: a queued
+//! PyTorchJob waits, is admitted, reserved, bound, dispatched, and its end is recorded.
+
+use std::{future::Future, time::Duration};
+
+use fleet_api::{Cluster, Queue, QueueUnit, Reservation, ResourceBinding, Work, crds};
+use fleet_apiserver::{Access, ApiServer, Config};
+use k8s_openapi::api::core::v1::{Event, Namespace};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, Patch, PatchParams, PostParams},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+struct Hub {
+    client: Client,
+    shutdown: CancellationToken,
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+    }
+}
+
+async fn hub() -> Hub {
+    let config =
+        Config { access: Access::AlwaysAllow, crds: crds::definitions(crds::Side::Hub), ..Config::default() };
+    let server = ApiServer::open(config).await.expect("in memory");
+    let client = Client::new(server.router(), "default");
+    let shutdown = CancellationToken::new();
+    let options =
+        fleet_controller::Options { summary_interval: Duration::from_millis(20), ..Default::default() };
+    tokio::spawn(fleet_controller::run(client.clone(), options, shutdown.clone()));
+    Hub { client, shutdown }
+}
+
+/// Polls until a value is there; names what was waited for when it never comes.
+async fn until<T, F, Fut>(what: &str, mut look: F) -> T
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Option<T>>,
+{
+    for _ in 0..500 {
+        if let Some(value) = look().await {
+            return value;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("waited in vain for {what}");
+}
+
+impl Hub {
+    fn jobs(&self) -> Api<DynamicObject> {
+        let gvk = GroupVersionKind::gvk("kubeflow.org", "v1", "PyTorchJob");
+        Api::namespaced_with(
+            self.client.clone(),
+            "default",
+            &ApiResource::from_gvk_with_plural(&gvk, "pytorchjobs"),
+        )
+    }
+
+    async fn apply(&self, file: &str) {
+        let text =
+            std::fs::read_to_string(format!("{}/../examples/walkthrough/{file}", env!("CARGO_MANIFEST_DIR")))
+                .expect("the walkthrough's manifests are in the repository");
+        let value: Value = fleet_api::yaml::read(&text).expect("YAML");
+        self.create(value).await;
+    }
+
+    async fn create(&self, value: Value) {
+        let text = |path: &str| value.pointer(path).and_then(Value::as_str).unwrap_or_default().to_string();
+        let (group, version) = text("/apiVersion").split_once('/').map_or_else(
+            || (String::new(), text("/apiVersion")),
+            |(group, version)| (group.to_string(), version.to_string()),
+        );
+        let kind = text("/kind");
+        let plural = match kind.as_str() {
+            "PropagationPolicy" => "propagationpolicies".to_string(),
+            other => format!("{}s", other.to_lowercase()),
+        };
+        let resource =
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(&group, &version, &kind), &plural);
+        let namespace =
+            Some(text("/metadata/namespace")).filter(|ns| !ns.is_empty()).unwrap_or("default".into());
+        let api: Api<DynamicObject> = match kind.as_str() {
+            "Cluster" => Api::all_with(self.client.clone(), &resource),
+            _ => Api::namespaced_with(self.client.clone(), &namespace, &resource),
+        };
+        let object: DynamicObject = serde_json::from_value(value).expect("an object");
+        api.create(&PostParams::default(), &object).await.expect("created");
+    }
+
+    /// A member with two nodes of 8 GPUs that reports and renews.
+    async fn member(&self, name: &str) {
+        self.create(json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster", "metadata": {"name": name}, "spec": {}}))
+            .await;
+        let namespace = format!("fleet-{name}");
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        until("the cluster's namespace", || async { namespaces.get_opt(&namespace).await.ok().flatten() })
+            .await;
+        let node = json!({"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "8", "pods": "110"});
+        let status = json!({"status": {"reportSequence": 1, "reservation": true,
+            "nodeShapes": [{"count": 2, "allocatable": node, "free": node}]}});
+        let clusters: Api<Cluster> = Api::all(self.client.clone());
+        clusters.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.expect("reported");
+        self.create(json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "member-agent", "namespace": namespace}, "spec": {"holderIdentity": "test"}}))
+            .await;
+    }
+
+    async fn state(&self, job: &str) -> String {
+        let Ok(job) = self.jobs().get(job).await else { return String::new() };
+        let conditions = job.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.last().and_then(|c| c["type"].as_str().map(str::to_string)).unwrap_or_default()
+    }
+
+    async fn until_state(&self, job: &str, state: &str) {
+        until(&format!("{job} to be {state}"), || async { (self.state(job).await == state).then_some(()) })
+            .await;
+    }
+
+    async fn reservation(&self, cluster: &str) -> Reservation {
+        let api: Api<Reservation> = Api::namespaced(self.client.clone(), &format!("fleet-{cluster}"));
+        until("a reservation", || async {
+            let list = api.list(&ListParams::default()).await.ok()?;
+            list.items.into_iter().find(|r| r.status.as_ref().is_none_or(|status| status.phase.is_none()))
+        })
+        .await
+    }
+
+    async fn answer(&self, reservation: &Reservation, status: Value) {
+        let api: Api<Reservation> =
+            Api::namespaced(self.client.clone(), &reservation.namespace().unwrap_or_default());
+        api.patch_status(
+            &reservation.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(json!({"status": status})),
+        )
+        .await
+        .expect("answered");
+    }
+
+    async fn work(&self, cluster: &str) -> Work {
+        let api: Api<Work> = Api::namespaced(self.client.clone(), &format!("fleet-{cluster}"));
+        until("a work", || async { api.list(&ListParams::default()).await.ok()?.items.into_iter().next() })
+            .await
+    }
+
+    /// The member reports a state of the job, as the training operator writes it.
+    async fn report(&self, work: &Work, conditions: Value) {
+        let api: Api<Work> = Api::namespaced(self.client.clone(), &work.namespace().unwrap_or_default());
+        let applied = json!({"type": "Applied", "status": "True", "reason": "Applied", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let status = json!({"status": {"observedEpoch": work.spec.epoch, "conditions": [applied], "manifestStatuses": [{
+            "identifier": {"ordinal": 0, "version": "v1", "kind": "PyTorchJob", "name": "pytorch-test"},
+            "status": {"conditions": conditions}}]}});
+        api.patch_status(&work.name_any(), &PatchParams::default(), &Patch::Merge(status))
+            .await
+            .expect("reported");
+    }
+
+    async fn binding(&self) -> ResourceBinding {
+        let api: Api<ResourceBinding> = Api::namespaced(self.client.clone(), "default");
+        api.get("pytorch-test-pytorchjob").await.expect("the job has a binding")
+    }
+}
+
+fn condition(kind: &str, status: &str) -> Value {
+    json!({"type": kind, "status": status, "reason": format!("PyTorchJob{kind}"), "message": ""})
+}
+
+#[tokio::test]
+async fn a_queued_job_goes_from_its_queue_to_one_cluster_and_back() {
+    let hub = hub().await;
+    hub.apply("elasticquotatree.yaml").await;
+    let queues: Api<Queue> = Api::namespaced(hub.client.clone(), "kube-queue");
+    let names = until("two queues", || async {
+        let list = queues.list(&ListParams::default()).await.ok()?;
+        (list.items.len() == 2).then(|| list.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>())
+    })
+    .await;
+    assert!(names.iter().any(|name| name.starts_with("root-child-2-")), "{names:?}");
+    hub.apply("propagationpolicy-gang-queued.yaml").await;
+    hub.apply("pytorchjob.yaml").await;
+    hub.until_state("pytorch-test", "Queuing").await;
+    let units: Api<QueueUnit> = Api::namespaced(hub.client.clone(), "default");
+    let unit = until("a unit", || async { units.list(&ListParams::default()).await.ok()?.items.pop() }).await;
+    assert_eq!(unit.spec.queue.as_deref(), Some("root/child-2"));
+
+    hub.member("east").await;
+    let reservation = hub.reservation("east").await;
+    assert_eq!(reservation.spec.epoch, 1);
+    hub.answer(
+        &reservation,
+        json!({"phase": "Reserved", "reportSequence": 2,
+        "nodes": {"master": ["node-0"], "worker": ["node-0", "node-0"]}}),
+    )
+    .await;
+    let work = hub.work("east").await;
+    assert_eq!(work.spec.epoch, 1);
+    assert_eq!(work.spec.reservation.as_deref(), Some(reservation.name_any().as_str()));
+    assert_eq!(work.spec.workload.manifests[0]["metadata"]["name"], "pytorch-test");
+    assert!(work.spec.workload.manifests[0].get("status").is_none());
+    let binding = hub.binding().await;
+    assert_eq!((binding.spec.epoch, binding.spec.clusters[0].name.as_str()), (1, "east"));
+    let events: Api<Event> = Api::namespaced(hub.client.clone(), "default");
+    let told = until("the events", || async {
+        let list = events.list(&ListParams::default()).await.ok()?;
+        let told: Vec<Event> = list
+            .items
+            .into_iter()
+            .filter(|e| e.reason.as_deref() == Some("ScheduleBindingSucceed"))
+            .collect();
+        (told.len() == 2).then_some(told)
+    })
+    .await;
+    for event in told {
+        let expected = "Binding has been scheduled successfully. Result: {east:0,[{master 1} {worker 2}]}";
+        assert_eq!(event.message.as_deref(), Some(expected));
+        assert_eq!(event.source.and_then(|s| s.component).as_deref(), Some("default-scheduler"));
+    }
+    hub.until_state("pytorch-test", "Created").await;
+
+    // One job of the leaf at a time: the second waits.
+    let mut second = hub.jobs().get("pytorch-test").await.expect("there");
+    second.metadata = kube::core::ObjectMeta { name: Some("second".into()), ..Default::default() };
+    second.data.as_object_mut().map(|data| data.remove("status"));
+    hub.jobs().create(&PostParams::default(), &second).await.expect("created");
+    hub.until_state("second", "Queuing").await;
+
+    hub.report(&work, json!([condition("Created", "True"), condition("Running", "True")])).await;
+    hub.until_state("pytorch-test", "Running").await;
+    hub.report(
+        &work,
+        json!([condition("Created", "True"), condition("Running", "False"), condition("Succeeded", "True")]),
+    )
+    .await;
+    hub.until_state("pytorch-test", "Succeeded").await;
+    until("the result", || async {
+        let result = hub.binding().await.status?.result?;
+        Some(assert_eq!((result.outcome.as_str(), result.cluster.as_str()), ("Succeeded", "east")))
+    })
+    .await;
+    let next = hub.reservation("east").await;
+    assert_eq!(next.spec.binding.name, "second-pytorchjob");
+}
+
+#[tokio::test]
+async fn a_refused_job_tries_the_next_cluster_and_keeps_its_place() {
+    let hub = hub().await;
+    hub.member("east").await;
+    hub.member("west").await;
+    hub.apply("propagationpolicy-gang.yaml").await;
+    hub.apply("pytorchjob.yaml").await;
+    let first = hub.reservation("east").await;
+    hub.answer(&first, json!({"phase": "Refused", "message": "worker: 1 of 2 fit"})).await;
+    let second = hub.reservation("west").await;
+    assert_eq!((second.spec.epoch, second.spec.binding.uid.clone()), (1, first.spec.binding.uid.clone()));
+    hub.answer(&second, json!({"phase": "Reserved", "reportSequence": 2})).await;
+    let work = hub.work("west").await;
+    assert_eq!(work.spec.binding.name, "pytorch-test-pytorchjob");
+    // Failed within its toleration of 30 s: not final, and not run again yet.
+    hub.report(&work, json!([condition("Created", "True"), condition("Failed", "True")])).await;
+    until("the first time it was seen failed", || async { hub.binding().await.status?.unhealthy_since })
+        .await;
+    assert!(hub.binding().await.status.is_none_or(|status| status.result.is_none()));
+}
+
+#[tokio::test]
+async fn what_no_cluster_could_ever_hold_says_so_and_holds_no_quota() {
+    let hub = hub().await;
+    hub.member("east").await;
+    hub.apply("elasticquotatree.yaml").await;
+    hub.apply("propagationpolicy-gang-queued.yaml").await;
+    let container = json!({"name": "c", "image": "i", "resources": {"requests": {"nvidia.com/gpu": 9}}});
+    hub.create(json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "wide"},
+        "spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 1, "template": {"spec": {"containers": [container]}}}}}}))
+        .await;
+    let units: Api<QueueUnit> = Api::namespaced(hub.client.clone(), "default");
+    until("the reason", || async {
+        let unit = units.list(&ListParams::default()).await.ok()?.items.pop()?;
+        (unit.status?.reason.as_deref() == Some("ExceedsEveryCluster")).then_some(())
+    })
+    .await;
+    let queues: Api<Queue> = Api::namespaced(hub.client.clone(), "kube-queue");
+    until("no job admitted, one waiting", || async {
+        let list = queues.list(&ListParams::default()).await.ok()?;
+        let status = list.items.iter().find(|q| q.name_any().starts_with("root-child-2"))?.status.clone()?;
+        (status.admitted == Some(0) && status.waiting == Some(1)).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_deleted_job_takes_everything_with_it() {
+    let hub = hub().await;
+    hub.member("east").await;
+    hub.apply("propagationpolicy-gang.yaml").await;
+    hub.apply("pytorchjob.yaml").await;
+    let reservation = hub.reservation("east").await;
+    hub.answer(&reservation, json!({"phase": "Reserved", "reportSequence": 2})).await;
+    let work = hub.work("east").await;
+    hub.jobs().delete("pytorch-test", &Default::default()).await.expect("deleted");
+    let works: Api<Work> = Api::namespaced(hub.client.clone(), "fleet-east");
+    until("the work to be deleted", || async {
+        let work = works.get(&work.name_any()).await.ok()?;
+        work.metadata.deletion_timestamp.map(|_| ())
+    })
+    .await;
+    let bindings: Api<ResourceBinding> = Api::namespaced(hub.client.clone(), "default");
+    // A job of the same name waits until the member has let go of the old one.
+    hub.apply("pytorchjob.yaml").await;
+    until("the new job to wait for the old one", || async {
+        let binding = bindings.get("pytorch-test-pytorchjob").await.ok()?;
+        let status = binding.status?;
+        status.conditions.iter().any(|c| c.message.contains("older run of this name")).then_some(())
+    })
+    .await;
+    let patch = json!({"metadata": {"finalizers": null}});
+    works.patch(&work.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.expect("let go");
+    let next = hub.reservation("east").await;
+    assert_ne!(next.spec.binding.uid, work.spec.binding.uid);
+}
