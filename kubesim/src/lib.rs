@@ -1,1 +1,11 @@
+//! Simulated members: hollow nodes whose pods run by the clock alone, and a whole fleet in one process.
+//!
+//! Inputs: Kubernetes clients (any conformant server) and small plain specs. Deliberately absent:
+//! scheduling, job controllers and quota; those are the production rooms, which this one only starts.
 
+pub mod hollow;
+pub mod local_fleet;
+pub mod run_plan;
+
+pub use local_fleet::{FleetSpec, Listen, LocalFleet, MemberSpec, StartError};
+pub use run_plan::RunTime;

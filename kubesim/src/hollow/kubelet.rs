@@ -1,0 +1,345 @@
+//! The kubelet loop of all hollow nodes of one member: one watch, one timer map, a bounded number of
+//! writes in flight, no task per pod.
+//!
+//! A pod goes Pending -> Running -> Succeeded | Failed; a pod with a deletion time is deleted with
+//! grace 0. What the loop remembers only saves work: the store alone says where a pod stands, and a
+//! Running pod found at the start ends when its start time plus its run time has passed.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use jiff::Timestamp;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    runtime::watcher,
+};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    FIELD_MANAGER, Options,
+    owners::Owners,
+    pod::{Phase, Pod, PodKey},
+    status,
+    timers::Timers,
+};
+use crate::run_plan::{RunPlan, RunTime, run_plan};
+
+/// First wait after a failed write or a broken watch; doubles up to [`LONGEST_RETRY`].
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+const LONGEST_RETRY: Duration = Duration::from_secs(5);
+
+/// What is done to a pod next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Write Running and learn the plan.
+    Start,
+    /// Learn the plan of a pod that was Running before this process.
+    Resume,
+    /// Write Succeeded or Failed.
+    Finish,
+    Delete,
+}
+
+struct Entry {
+    pod: Arc<Pod>,
+    /// The step that is waiting, in flight or done last; a pod never does the same step twice.
+    step: Option<Step>,
+    plan: Option<RunPlan>,
+    attempts: u32,
+}
+
+/// A step for the pod of this uid; ignored when that pod is gone by then.
+struct Due {
+    key: PodKey,
+    uid: String,
+    step: Step,
+}
+
+struct Done {
+    due: Due,
+    result: Result<Option<RunPlan>, kube::Error>,
+}
+
+struct Kubelets<'a> {
+    client: &'a Client,
+    options: &'a Options,
+    owners: Owners,
+    nodes: BTreeMap<String, usize>,
+    pods: BTreeMap<PodKey, Entry>,
+    timers: Timers<Due>,
+    waiting: VecDeque<Due>,
+    in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
+}
+
+/// Runs until `shutdown` is cancelled.
+pub async fn run(client: &Client, options: &Options, shutdown: &CancellationToken) {
+    let mut kubelets = Kubelets {
+        client,
+        options,
+        owners: Owners::default(),
+        nodes: (0..options.nodes.count).map(|index| (options.node_name(index), index)).collect(),
+        pods: BTreeMap::new(),
+        timers: Timers::default(),
+        waiting: VecDeque::new(),
+        in_flight: FuturesUnordered::new(),
+    };
+    let mut events = Box::pin(pod_events(client.clone()));
+    let mut listed = Vec::new();
+    loop {
+        kubelets.fill();
+        let next_due = kubelets.timers.next();
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return,
+            Some(done) = kubelets.in_flight.next() => kubelets.done(done),
+            () = sleep_until(next_due) => kubelets.take_due(),
+            Some(event) = events.next() => match event {
+                watcher::Event::Init => listed.clear(),
+                watcher::Event::InitApply(pod) => listed.push(pod),
+                watcher::Event::InitDone => kubelets.replace(std::mem::take(&mut listed)),
+                watcher::Event::Apply(pod) => kubelets.apply(pod),
+                watcher::Event::Delete(pod) => kubelets.forget(&pod),
+            },
+        }
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => futures::future::pending().await,
+    }
+}
+
+/// The watch, tried again after a wait that doubles and is the same in every run.
+fn pod_events(client: Client) -> impl Stream<Item = watcher::Event<Pod>> {
+    let source = Box::pin(watcher(Api::<Pod>::all(client), watcher::Config::default()));
+    futures::stream::unfold((source, FIRST_RETRY), |(mut source, mut wait)| async move {
+        loop {
+            match source.next().await? {
+                Ok(event) => return Some((event, (source, FIRST_RETRY))),
+                Err(error) => {
+                    tracing::debug!(%error, "pod watch broke");
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(LONGEST_RETRY);
+                }
+            }
+        }
+    })
+}
+
+impl Kubelets<'_> {
+    fn replace(&mut self, listed: Vec<Pod>) {
+        let standing: std::collections::BTreeSet<PodKey> = listed.iter().map(Pod::key).collect();
+        self.pods.retain(|key, _| standing.contains(key));
+        for pod in listed {
+            self.apply(pod);
+        }
+    }
+
+    fn forget(&mut self, pod: &Pod) {
+        let key = pod.key();
+        if self.pods.get(&key).is_some_and(|entry| entry.pod.uid() == pod.uid()) {
+            self.pods.remove(&key);
+        }
+    }
+
+    fn apply(&mut self, pod: Pod) {
+        let ours = pod.spec.node_name.as_ref().is_some_and(|node| self.nodes.contains_key(node));
+        if !ours {
+            return;
+        }
+        let key = pod.key();
+        let pod = Arc::new(pod);
+        let entry = self.pods.entry(key.clone()).or_insert_with(|| Entry {
+            pod: pod.clone(),
+            step: None,
+            plan: None,
+            attempts: 0,
+        });
+        if entry.pod.uid() != pod.uid() {
+            (entry.step, entry.plan, entry.attempts) = (None, None, 0);
+        }
+        entry.pod = pod;
+        let deleting = entry.pod.metadata.deletion_timestamp.is_some();
+        let step = match (deleting, entry.pod.phase(), entry.step) {
+            (true, _, Some(Step::Delete)) => None,
+            (true, ..) => Some(Step::Delete),
+            (false, Phase::Pending, None) => Some(Step::Start),
+            (false, Phase::Running, None) => Some(Step::Resume),
+            _ => None,
+        };
+        if let Some(step) = step {
+            self.begin(key, step);
+        }
+    }
+
+    fn begin(&mut self, key: PodKey, step: Step) {
+        let Some(entry) = self.pods.get_mut(&key) else {
+            return;
+        };
+        entry.step = Some(step);
+        entry.attempts = 0;
+        let uid = entry.pod.uid().to_string();
+        self.waiting.push_back(Due { key, uid, step });
+    }
+
+    fn take_due(&mut self) {
+        let now = Instant::now();
+        while let Some(mut due) = self.timers.pop_due(now) {
+            // The status was written and only the plan is missing: a second start would move its time.
+            if due.step == Step::Start
+                && self.live(&due).is_some_and(|entry| entry.pod.phase() == Phase::Running)
+            {
+                due.step = Step::Resume;
+            }
+            let live = self.live(&due).is_some_and(|entry| entry.step != Some(Step::Delete));
+            if live || due.step == Step::Delete {
+                if let Some(entry) = self.pods.get_mut(&due.key) {
+                    entry.step = Some(due.step);
+                }
+                self.waiting.push_back(due);
+            }
+        }
+    }
+
+    fn live(&self, due: &Due) -> Option<&Entry> {
+        self.pods.get(&due.key).filter(|entry| entry.pod.uid() == due.uid)
+    }
+
+    /// Keeps as many writes in flight as allowed.
+    fn fill(&mut self) {
+        while self.in_flight.len() < self.options.concurrency.max(1) {
+            let Some(due) = self.waiting.pop_front() else {
+                return;
+            };
+            let Some(entry) = self.live(&due) else {
+                continue;
+            };
+            let work = Work {
+                client: self.client.clone(),
+                owners: self.owners.clone(),
+                cluster: self.options.cluster.clone(),
+                default: self.options.default_run_time,
+                pod: entry.pod.clone(),
+                plan: entry.plan,
+                node_index: entry.pod.spec.node_name.as_ref().and_then(|node| self.nodes.get(node)).copied(),
+                now: self.options.clock.now(),
+            };
+            self.in_flight.push(
+                async move {
+                    let result = work.perform(due.step).await;
+                    Done { due, result }
+                }
+                .boxed(),
+            );
+        }
+    }
+
+    fn done(&mut self, done: Done) {
+        let Done { due, result } = done;
+        let now = self.options.clock.now();
+        let Some(entry) = self.pods.get_mut(&due.key).filter(|entry| entry.pod.uid() == due.uid) else {
+            return;
+        };
+        match result {
+            // Gone already; the watch will say so.
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => {
+                tracing::debug!(pod = %due.key.name, step = ?due.step, %error, "tried again later");
+                let wait = FIRST_RETRY.saturating_mul(1 << entry.attempts.min(6)).min(LONGEST_RETRY);
+                entry.attempts += 1;
+                self.timers.insert(Instant::now() + wait, due);
+            }
+            Ok(Some(plan)) => {
+                entry.plan = Some(plan);
+                let RunTime::For(run_time) = plan.run_time else {
+                    return;
+                };
+                let left = match due.step {
+                    Step::Resume => remaining(entry.pod.status.start_time.as_deref(), run_time, now),
+                    _ => run_time,
+                };
+                self.timers.insert(Instant::now() + left, Due { step: Step::Finish, ..due });
+            }
+            Ok(None) => {}
+        }
+    }
+}
+
+/// What is left of a run time that began at `start`; all of it when the start cannot be read.
+fn remaining(start: Option<&str>, run_time: Duration, now: Timestamp) -> Duration {
+    let Some(start) = start.and_then(|text| text.parse::<Timestamp>().ok()) else {
+        return run_time;
+    };
+    let passed = Duration::try_from(now.duration_since(start)).unwrap_or_default();
+    run_time.saturating_sub(passed)
+}
+
+/// One step with all it needs, so that it runs without the loop's state.
+struct Work {
+    client: Client,
+    owners: Owners,
+    cluster: String,
+    default: RunTime,
+    pod: Arc<Pod>,
+    plan: Option<RunPlan>,
+    node_index: Option<usize>,
+    now: Timestamp,
+}
+
+impl Work {
+    async fn perform(&self, step: Step) -> Result<Option<RunPlan>, kube::Error> {
+        let key = self.pod.key();
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
+        match step {
+            Step::Start => {
+                let patch = status::running(&self.pod, self.node_index.unwrap_or_default(), self.now);
+                let (written, plan) = tokio::join!(self.write(&api, &key, &patch), self.learn(&key));
+                written?;
+                plan.map(Some)
+            }
+            Step::Resume => self.learn(&key).await.map(Some),
+            Step::Finish => {
+                let plan = match self.plan {
+                    Some(plan) => plan,
+                    None => self.learn(&key).await?,
+                };
+                let patch = status::finished(&self.pod, plan.ending, self.now);
+                self.write(&api, &key, &patch).await.map(|()| None)
+            }
+            Step::Delete => {
+                let uid = Some(self.pod.uid().to_string());
+                let mut params = DeleteParams::default().grace_period(0);
+                params.preconditions = Some(Preconditions { uid, resource_version: None });
+                api.delete(&key.name, &params).await.map(|_| None)
+            }
+        }
+    }
+
+    async fn write(
+        &self,
+        api: &Api<Pod>,
+        key: &PodKey,
+        patch: &serde_json::Value,
+    ) -> Result<(), kube::Error> {
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_string()), ..PatchParams::default() };
+        api.patch_status(&key.name, &params, &Patch::Merge(patch)).await.map(|_| ())
+    }
+
+    async fn learn(&self, key: &PodKey) -> Result<RunPlan, kube::Error> {
+        let none = Default::default();
+        let own = self.pod.metadata.annotations.as_ref().unwrap_or(&none);
+        let owner = match self.pod.owner() {
+            Some(owner) => self.owners.annotations(&self.client, &key.namespace, owner).await?,
+            None => Arc::default(),
+        };
+        Ok(run_plan(own, &owner, self.pod.nature(), &self.cluster, self.default))
+    }
+}

@@ -1,0 +1,139 @@
+//! A pod as a hollow kubelet reads it: the fields it acts on and no others, so that a watch over
+//! thousands of pods decodes little.
+
+use std::borrow::Cow;
+
+use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::run_plan::Nature;
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Pod {
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: PodSpec,
+    #[serde(default)]
+    pub status: PodStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSpec {
+    #[serde(default)]
+    pub node_name: Option<String>,
+    #[serde(default)]
+    pub restart_policy: Option<String>,
+    #[serde(default)]
+    pub init_containers: Vec<Container>,
+    #[serde(default)]
+    pub containers: Vec<Container>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Container {
+    pub name: String,
+    #[serde(default)]
+    pub image: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodStatus {
+    #[serde(default)]
+    pub phase: Option<String>,
+    #[serde(default)]
+    pub start_time: Option<String>,
+    /// When a pod has conditions already (its scheduler's), they are kept.
+    #[serde(default)]
+    pub conditions: Vec<Value>,
+    #[serde(default, rename = "podIP")]
+    pub pod_ip: Option<String>,
+}
+
+impl kube::Resource for Pod {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind(_: &()) -> Cow<'_, str> {
+        "Pod".into()
+    }
+
+    fn group(_: &()) -> Cow<'_, str> {
+        "".into()
+    }
+
+    fn version(_: &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural(_: &()) -> Cow<'_, str> {
+        "pods".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// Which pod: namespace and name. The uid tells two pods of one name apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodKey {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// What the store says a pod is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Pending,
+    Running,
+    Finished,
+}
+
+impl Pod {
+    pub fn key(&self) -> PodKey {
+        PodKey {
+            namespace: self.metadata.namespace.clone().unwrap_or_default(),
+            name: self.metadata.name.clone().unwrap_or_default(),
+        }
+    }
+
+    pub fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    pub fn phase(&self) -> Phase {
+        match self.status.phase.as_deref() {
+            Some("Running") => Phase::Running,
+            Some("Succeeded" | "Failed") => Phase::Finished,
+            _ => Phase::Pending,
+        }
+    }
+
+    /// Pods of workloads that never end by themselves, and bare pods that would be restarted for ever,
+    /// are services.
+    pub fn nature(&self) -> Nature {
+        const SERVICES: [&str; 4] = ["ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"];
+        let always = !matches!(self.spec.restart_policy.as_deref(), Some("Never" | "OnFailure"));
+        match self.owner() {
+            Some(owner) if SERVICES.contains(&owner.kind.as_str()) || owner.kind == "Deployment" => {
+                Nature::Service
+            }
+            None if always => Nature::Service,
+            _ => Nature::Batch,
+        }
+    }
+
+    /// The object that made this pod.
+    pub fn owner(&self) -> Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference> {
+        let owners = self.metadata.owner_references.as_deref()?;
+        owners.iter().find(|owner| owner.controller == Some(true)).or_else(|| owners.first())
+    }
+}

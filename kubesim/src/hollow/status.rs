@@ -1,0 +1,180 @@
+//! The status patches a hollow kubelet writes, one per transition: pure functions of a pod and a time.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::pod::{Container, Pod};
+use crate::run_plan::Ending;
+
+/// Kubernetes times have whole seconds.
+pub fn time_text(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Pending to Running.
+pub fn running(pod: &Pod, node_index: usize, at: Timestamp) -> Value {
+    let now = time_text(at);
+    let host_ip = host_ip(node_index);
+    let pod_ip = pod_ip(pod.uid());
+    let mut patch = json!({
+        "metadata": {"uid": pod.uid()},
+        "status": {
+            "phase": "Running",
+            "conditions": conditions(pod, &now, true, None),
+            "hostIP": host_ip,
+            "hostIPs": [{"ip": host_ip}],
+            "podIP": pod_ip,
+            "podIPs": [{"ip": pod_ip}],
+            "startTime": now,
+            "containerStatuses": pod.spec.containers.iter().map(|container| {
+                container_status(pod, container, true, json!({"running": {"startedAt": now}}))
+            }).collect::<Vec<_>>(),
+        },
+    });
+    if !pod.spec.init_containers.is_empty() {
+        let completed = json!({"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now});
+        let statuses: Vec<Value> = pod
+            .spec
+            .init_containers
+            .iter()
+            .map(|container| container_status(pod, container, false, json!({"terminated": completed})))
+            .collect();
+        patch["status"]["initContainerStatuses"] = statuses.into();
+    }
+    patch
+}
+
+/// Running to Succeeded or Failed.
+pub fn finished(pod: &Pod, ending: Ending, at: Timestamp) -> Value {
+    let now = time_text(at);
+    let (phase, exit_code, reason) = match ending {
+        Ending::Succeeds => ("Succeeded", 0, "Completed"),
+        Ending::Fails => ("Failed", 1, "Error"),
+    };
+    let started = pod.status.start_time.clone().unwrap_or_else(|| now.clone());
+    json!({
+        "metadata": {"uid": pod.uid()},
+        "status": {
+            "phase": phase,
+            "conditions": conditions(pod, &now, false, Some(match ending {
+                Ending::Succeeds => "PodCompleted",
+                Ending::Fails => "PodFailed",
+            })),
+            "containerStatuses": pod.spec.containers.iter().map(|container| {
+                container_status(pod, container, false, json!({"terminated": {
+                    "exitCode": exit_code, "reason": reason, "startedAt": started, "finishedAt": now}}))
+            }).collect::<Vec<_>>(),
+        },
+    })
+}
+
+/// The four conditions of a kubelet. What the store has with the same status keeps its time.
+fn conditions(pod: &Pod, now: &str, ready: bool, reason: Option<&str>) -> Vec<Value> {
+    let wanted =
+        [("PodScheduled", true), ("Initialized", true), ("ContainersReady", ready), ("Ready", ready)];
+    let mut all: Vec<Value> = wanted
+        .into_iter()
+        .map(|(kind, is_true)| {
+            let status = if is_true { "True" } else { "False" };
+            let standing = pod.status.conditions.iter().find(|condition| condition["type"] == kind);
+            if let Some(standing) = standing.filter(|condition| condition["status"] == status) {
+                return standing.clone();
+            }
+            let mut condition = json!({
+                "type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": now});
+            if let (false, Some(reason)) = (is_true, reason) {
+                condition["reason"] = reason.into();
+            }
+            condition
+        })
+        .collect();
+    let others = pod
+        .status
+        .conditions
+        .iter()
+        .filter(|condition| !wanted.iter().any(|(kind, _)| condition["type"] == *kind));
+    all.extend(others.cloned());
+    all
+}
+
+fn container_status(pod: &Pod, container: &Container, ready: bool, state: Value) -> Value {
+    let id = format!("hollow://{}/{}", pod.uid(), container.name);
+    json!({
+        "name": container.name,
+        "image": container.image,
+        "imageID": container.image,
+        "containerID": id,
+        "ready": ready,
+        "started": ready,
+        "restartCount": 0,
+        "lastState": {},
+        "state": state,
+    })
+}
+
+pub fn host_ip(node_index: usize) -> String {
+    format!("192.168.{}.{}", (node_index / 250) % 256, node_index % 250 + 1)
+}
+
+/// An address in 10.0.0.0/8 that follows from the uid, so that a restart finds the same.
+fn pod_ip(uid: &str) -> String {
+    // FNV-1a: spreads well enough for addresses nobody routes to.
+    let hash =
+        uid.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let [_, a, b, c] = hash.to_be_bytes();
+    format!("10.{a}.{b}.{}", c.clamp(1, 254))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod() -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "default", "uid": "u-1"},
+            "spec": {"nodeName": "east-node-0", "containers": [{"name": "main", "image": "busybox"}]},
+            "status": {"phase": "Pending", "conditions": [
+                {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                {"type": "example.com/gate", "status": "True"}]},
+        }))
+        .expect("a pod")
+    }
+
+    #[test]
+    fn a_running_pod_keeps_what_its_scheduler_wrote() {
+        let at: Timestamp = "2026-01-01T00:00:05.7Z".parse().expect("a time");
+        let patch = running(&pod(), 1, at);
+        let status = &patch["status"];
+        assert_eq!(status["startTime"], "2026-01-01T00:00:05Z");
+        assert_eq!(status["hostIP"], "192.168.0.2");
+        let kinds: Vec<_> = status["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|condition| format!("{}={}", condition["type"], condition["status"]).replace('"', ""))
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                "PodScheduled=True",
+                "Initialized=True",
+                "ContainersReady=True",
+                "Ready=True",
+                "example.com/gate=True"
+            ]
+        );
+        assert_eq!(status["conditions"][0]["lastTransitionTime"], "2026-01-01T00:00:00Z");
+        assert_eq!(status["containerStatuses"][0]["ready"], true);
+    }
+
+    #[test]
+    fn endings_carry_exit_code_and_reason() {
+        let at: Timestamp = "2026-01-01T00:01:00Z".parse().expect("a time");
+        let terminated = |ending| {
+            finished(&pod(), ending, at)["status"]["containerStatuses"][0]["state"]["terminated"].clone()
+        };
+        assert_eq!(terminated(Ending::Succeeds)["reason"], "Completed");
+        assert_eq!(terminated(Ending::Fails)["exitCode"], 1);
+        assert_eq!(finished(&pod(), Ending::Fails, at)["status"]["phase"], "Failed");
+    }
+}

@@ -1,0 +1,331 @@
+//! A hub and its members in one process: API servers, controller, agents and hollow nodes.
+//!
+//! Inputs: a [`FleetSpec`]. The parts talk as they do in production, through API servers only; here
+//! their clients call the servers' routers without a socket. Deliberately absent: anything that only
+//! works because the parts share a process.
+
+mod home;
+mod ready;
+mod spec;
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use fleet_api::crds::{self, Side};
+use fleet_apiserver::{ApiServer, Config, ServeOptions, Server};
+use kube::Client;
+use member_agent::{JobController, MemberAccess};
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+pub use home::Home;
+pub use ready::NotReady;
+pub use spec::{FleetSpec, Listen, MemberSpec};
+
+use crate::hollow;
+
+/// How long the parts may take to end before they are left behind.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a fleet did not start. Each text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(
+        "data directory {}: in use by another process; stop that `fleet up` or choose another with --data-dir",
+        path.display()
+    )]
+    InUse { path: PathBuf },
+    #[error("data directory {}: {message}; give a directory you can write with --data-dir", path.display())]
+    Directory { path: PathBuf, message: String },
+    #[error(
+        "port {port} for {of} is taken ({message}); free it or choose another first port with --port \
+         (a fleet of {members} members needs {needed} ports in a row)"
+    )]
+    Port { port: u16, of: String, message: String, members: usize, needed: usize },
+    #[error("{of}: {message}")]
+    Server { of: String, message: String },
+    #[error("members: found none; allowed is 1 or more")]
+    NoMembers,
+}
+
+/// A running fleet. Call [`LocalFleet::shutdown`] to end it in order.
+pub struct LocalFleet {
+    hub: Part,
+    members: BTreeMap<String, Part>,
+    /// Order of the spec, in which tables and texts name the members.
+    names: Vec<String>,
+    /// Nodes each member is to have.
+    nodes: BTreeMap<String, i64>,
+    home: Option<Home>,
+    shutdown: CancellationToken,
+    tasks: JoinSet<()>,
+    /// The first task that ended with an error.
+    failure: watch::Receiver<Option<String>>,
+}
+
+/// One API server and how to reach it.
+struct Part {
+    server: ApiServer,
+    served: Option<Server>,
+    client: Client,
+}
+
+impl LocalFleet {
+    /// Opens the servers and starts every part. Returns before the fleet is ready: see [`Self::ready`].
+    ///
+    /// # Errors
+    /// The directory, a port or a server cannot be used; nothing is left running then.
+    pub async fn start(spec: FleetSpec) -> Result<Self, StartError> {
+        check_ports(&spec)?;
+        let home = spec.data_dir.as_deref().map(Home::open).transpose()?;
+        Self::start_in(spec, home).await
+    }
+
+    /// As [`Self::start`], in a directory this process holds already.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_in(spec: FleetSpec, home: Option<Home>) -> Result<Self, StartError> {
+        if spec.members.is_empty() {
+            return Err(StartError::NoMembers);
+        }
+        if let Some(home) = &home {
+            home.remember(&spec.members)?;
+        }
+        let hub_data = home.as_ref().map(Home::hub_data);
+        let opens = spec.members.iter().enumerate().map(|(index, member)| {
+            let data = home.as_ref().map(|home| home.member_data(&member.name));
+            Part::open(&member.name, data, Side::Member, listen_at(spec.listen, index + 1))
+        });
+        let (hub, members) = tokio::join!(
+            Part::open("hub", hub_data, Side::Hub, listen_at(spec.listen, 0)),
+            futures::future::try_join_all(opens),
+        );
+        let (hub, members) = (hub?, members?);
+        let names: Vec<String> = spec.members.iter().map(|member| member.name.clone()).collect();
+        let members: BTreeMap<String, Part> = names.iter().cloned().zip(members).collect();
+        if let Some(home) = &home {
+            write_kubeconfigs(home, &hub, &members)?;
+        }
+        let mut fleet = Self {
+            hub,
+            members,
+            names,
+            nodes: spec
+                .members
+                .iter()
+                .map(|member| (member.name.clone(), i64::try_from(member.nodes).unwrap_or(i64::MAX)))
+                .collect(),
+            home,
+            shutdown: CancellationToken::new(),
+            tasks: JoinSet::new(),
+            failure: watch::channel(None).1,
+        };
+        fleet.spawn_parts(&spec);
+        Ok(fleet)
+    }
+
+    fn spawn_parts(&mut self, spec: &FleetSpec) {
+        let (report, failure) = watch::channel(None);
+        self.failure = failure;
+        let hub = self.hub.client.clone();
+        let controller = fleet_controller::run(hub, Default::default(), self.shutdown.clone());
+        self.spawn("fleet-controller".to_string(), report.clone(), controller);
+        for member in &spec.members {
+            let Some(part) = self.members.get(&member.name) else {
+                continue;
+            };
+            let (hub, client) = (self.hub.client.clone(), part.client.clone());
+            let options = agent_options(member, part);
+            let nodes = hollow::NodeSpec {
+                count: member.nodes,
+                cpu: member.cpu.clone(),
+                memory: member.memory.clone(),
+                gpus: member.gpus,
+                labels: BTreeMap::from([
+                    ("topology.kubernetes.io/region".to_string(), member.region()),
+                    ("topology.kubernetes.io/zone".to_string(), member.zone()),
+                ]),
+            };
+            let hollow_options = hollow::Options::new(&member.name, nodes, spec.default_run_time);
+            let nodes = hollow::run(client.clone(), hollow_options, self.shutdown.clone());
+            let agent = member_agent::run(hub, client, options, self.shutdown.clone());
+            self.spawn(format!("hollow nodes of {}", member.name), report.clone(), nodes);
+            self.spawn(format!("member-agent of {}", member.name), report.clone(), agent);
+        }
+    }
+
+    fn spawn(
+        &mut self,
+        name: String,
+        report: watch::Sender<Option<String>>,
+        work: impl Future<Output = anyhow::Result<()>> + Send + 'static,
+    ) {
+        self.tasks.spawn(async move {
+            if let Err(error) = work.await {
+                tracing::error!(%name, "{error:#}");
+                report.send_if_modified(|first| {
+                    let is_first = first.is_none();
+                    first.get_or_insert(format!("{name}: {error:#}"));
+                    is_first
+                });
+            }
+        });
+    }
+
+    /// A client of the hub, in this process.
+    pub fn hub(&self) -> Client {
+        self.hub.client.clone()
+    }
+
+    /// A client of a member, in this process.
+    pub fn member(&self, name: &str) -> Option<Client> {
+        self.members.get(name).map(|part| part.client.clone())
+    }
+
+    /// Names of the members, in the order of the spec.
+    pub fn members(&self) -> &[String] {
+        &self.names
+    }
+
+    pub fn home(&self) -> Option<&Path> {
+        self.home.as_ref().map(Home::path)
+    }
+
+    /// A kubeconfig of the hub, when it is served.
+    pub fn kubeconfig(&self) -> Option<String> {
+        self.hub.served.as_ref().map(|served| served.kubeconfig("fleet"))
+    }
+
+    /// The first part that ended with an error, as a sentence; waits until there is one.
+    pub async fn failed(&self) -> String {
+        let mut failure = self.failure.clone();
+        match failure.wait_for(Option::is_some).await {
+            Ok(found) => found.clone().unwrap_or_default(),
+            // Every part ended without an error: nothing to report.
+            Err(_) => futures::future::pending().await,
+        }
+    }
+
+    /// Ends the parts, then the servers. State on disk is complete afterwards.
+    pub async fn shutdown(mut self) {
+        self.shutdown.cancel();
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, ended).await.is_err() {
+            tracing::warn!("some parts did not end in {SHUTDOWN_TIMEOUT:?}");
+            self.tasks.shutdown().await;
+        }
+        let parts = self.members.into_values().chain([self.hub]);
+        let closing = futures::future::join_all(parts.map(Part::close));
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, closing).await.is_err() {
+            tracing::warn!("some servers did not close in {SHUTDOWN_TIMEOUT:?}");
+        }
+    }
+}
+
+impl Part {
+    async fn open(
+        name: &str,
+        data_dir: Option<PathBuf>,
+        side: Side,
+        listen: Option<SocketAddr>,
+    ) -> Result<Self, StartError> {
+        let failed = |message: String| StartError::Server { of: name.to_string(), message };
+        let config = Config { data_dir, crds: crds::definitions(side), ..Config::default() };
+        let server = ApiServer::open(config).await.map_err(|error| failed(error.to_string()))?;
+        let client = Client::new(server.router(), "default");
+        let served = match listen {
+            Some(listen) => {
+                let options = ServeOptions { listen, ..ServeOptions::default() };
+                Some(server.serve(options).await.map_err(|error| failed(error.to_string()))?)
+            }
+            None => None,
+        };
+        Ok(Self { server, served, client })
+    }
+
+    async fn close(self) {
+        if let Some(served) = self.served {
+            served.shutdown().await;
+        }
+        self.server.shutdown().await;
+    }
+}
+
+fn agent_options(member: &MemberSpec, part: &Part) -> member_agent::Options {
+    let mut options = member_agent::Options::new(&member.name);
+    if let Some(served) = &part.served {
+        options.api_endpoint = Some(format!("https://{}", served.local_addr()));
+        options.access = Some(MemberAccess {
+            token: part.server.admin_token().to_string(),
+            ca_pem: served.ca_pem().to_string(),
+        });
+    }
+    options.provider = Some("fleet-up".to_string());
+    options.region = Some(member.region());
+    options.zones = vec![member.zone()];
+    options.scheduler_names =
+        ["fleet", "volcano", "default-scheduler"].into_iter().map(str::to_string).collect();
+    options.controllers = JobController::ALL.into_iter().collect();
+    options
+}
+
+fn write_kubeconfigs(home: &Home, hub: &Part, members: &BTreeMap<String, Part>) -> Result<(), StartError> {
+    if let Some(served) = &hub.served {
+        home.write_private(&home.hub_kubeconfig(), &served.kubeconfig("fleet"))?;
+    }
+    for (name, part) in members {
+        if let Some(served) = &part.served {
+            home.write_private(&home.member_kubeconfig(name), &served.kubeconfig(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn listen_at(listen: Listen, offset: usize) -> Option<SocketAddr> {
+    match listen {
+        Listen::InProcess => None,
+        Listen::Ephemeral => Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)),
+        Listen::From { host, first_port } => {
+            let offset = u16::try_from(offset).unwrap_or(u16::MAX);
+            Some(SocketAddr::new(host, first_port.saturating_add(offset)))
+        }
+    }
+}
+
+/// Says which port is taken before anything is opened or written.
+///
+/// # Errors
+/// The first port that cannot be listened on.
+pub fn check_ports(spec: &FleetSpec) -> Result<(), StartError> {
+    let Listen::From { first_port, .. } = spec.listen else {
+        return Ok(());
+    };
+    let needed = spec.members.len() + 1;
+    for offset in 0..needed {
+        let of = match offset.checked_sub(1).and_then(|index| spec.members.get(index)) {
+            Some(member) => format!("member {:?}", member.name),
+            None => "the hub".to_string(),
+        };
+        let error = |port: u16, message: String| StartError::Port {
+            port,
+            of: of.clone(),
+            message,
+            members: spec.members.len(),
+            needed,
+        };
+        if usize::from(first_port) + offset > usize::from(u16::MAX) {
+            return Err(error(u16::MAX, "the last port is 65535".to_string()));
+        }
+        if let Some(address) = listen_at(spec.listen, offset)
+            && let Err(found) = TcpListener::bind(address)
+        {
+            return Err(error(address.port(), found.to_string()));
+        }
+    }
+    Ok(())
+}

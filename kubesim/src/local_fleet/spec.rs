@@ -1,0 +1,89 @@
+//! What a local fleet is made of, and what its data directory remembers of that.
+
+use std::{net::IpAddr, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::run_plan::RunTime;
+
+/// A hub and its members in one process.
+#[derive(Clone, Debug)]
+pub struct FleetSpec {
+    /// At least one.
+    pub members: Vec<MemberSpec>,
+    /// Where everything is kept; `None` keeps it in memory.
+    pub data_dir: Option<PathBuf>,
+    pub listen: Listen,
+    /// Run time of a job's pod that no annotation speaks for.
+    pub default_run_time: RunTime,
+}
+
+/// One member: its name and its nodes, all alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberSpec {
+    pub name: String,
+    pub nodes: usize,
+    /// `nvidia.com/gpu` per node.
+    pub gpus: u32,
+    /// Kubernetes quantity per node.
+    pub cpu: String,
+    /// Kubernetes quantity per node.
+    pub memory: String,
+}
+
+/// How the API servers can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// In this process only, without a socket.
+    InProcess,
+    /// On ports the system chooses, on the loopback address.
+    Ephemeral,
+    /// The hub on `first_port`, the members on those after it.
+    From { host: IpAddr, first_port: u16 },
+}
+
+const FIRST_NAMES: [&str; 3] = ["east", "west", "north"];
+
+impl MemberSpec {
+    /// The name of member `index`, from 0: east, west, north, member-4 and so on.
+    pub fn default_name(index: usize) -> String {
+        match FIRST_NAMES.get(index) {
+            Some(name) => (*name).to_string(),
+            None => format!("member-{}", index + 1),
+        }
+    }
+
+    /// Members with the default names.
+    pub fn many(count: usize, nodes: usize, gpus: u32, cpu: &str, memory: &str) -> Vec<Self> {
+        (0..count)
+            .map(|index| Self {
+                name: Self::default_name(index),
+                nodes,
+                gpus,
+                cpu: cpu.to_string(),
+                memory: memory.to_string(),
+            })
+            .collect()
+    }
+
+    /// The region a member pretends to be in, so that policies with regions have something to match.
+    pub fn region(&self) -> String {
+        format!("cn-{}", self.name)
+    }
+
+    pub fn zone(&self) -> String {
+        format!("cn-{}-a", self.name)
+    }
+}
+
+impl Default for FleetSpec {
+    /// Three members of four nodes, in memory, without sockets; jobs run for three seconds.
+    fn default() -> Self {
+        Self {
+            members: MemberSpec::many(3, 4, 8, "64", "512Gi"),
+            data_dir: None,
+            listen: Listen::InProcess,
+            default_run_time: RunTime::For(std::time::Duration::from_secs(3)),
+        }
+    }
+}

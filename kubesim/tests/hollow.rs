@@ -1,0 +1,165 @@
+//! Hollow nodes and kubelets against an embedded server.
+
+use std::{future::Future, time::Duration};
+
+use fleet_apiserver::{ApiServer, Config};
+use fleet_kubesim::{
+    RunTime,
+    hollow::{self, NodeSpec},
+};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{Binding, Node, Pod},
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+const WITHIN: Duration = Duration::from_secs(20);
+
+async fn server() -> (ApiServer, Client) {
+    let server = ApiServer::open(Config::default()).await.expect("opens");
+    let client = Client::new(server.router(), "default");
+    (server, client)
+}
+
+fn options(default: RunTime) -> hollow::Options {
+    let nodes =
+        NodeSpec { count: 3, cpu: "64".into(), memory: "512Gi".into(), gpus: 8, labels: Default::default() };
+    hollow::Options::new("east", nodes, default)
+}
+
+struct Running {
+    shutdown: CancellationToken,
+    task: tokio::task::JoinHandle<anyhow::Result<()>>,
+}
+
+fn start(client: &Client, options: hollow::Options) -> Running {
+    let shutdown = CancellationToken::new();
+    let task = tokio::spawn(hollow::run(client.clone(), options, shutdown.clone()));
+    Running { shutdown, task }
+}
+
+impl Running {
+    async fn stop(self) {
+        self.shutdown.cancel();
+        self.task.await.expect("joins").expect("ends well");
+    }
+}
+
+async fn wait<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
+    let looking = async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(WITHIN, looking).await.unwrap_or_else(|_| panic!("waited for {what}"))
+}
+
+/// A pod bound to the first node, with these annotations.
+async fn bound_pod(client: &Client, name: &str, annotations: serde_json::Value, owner: Option<&Job>) {
+    let owners = owner.map(|job| {
+        json!([{"apiVersion": "batch/v1", "kind": "Job", "name": job.name_any(),
+            "uid": job.uid().unwrap_or_default(), "controller": true}])
+    });
+    let pod: Pod = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations, "ownerReferences": owners},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}}))
+    .expect("a pod");
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    pods.create(&PostParams::default(), &pod).await.expect("created");
+    let binding: Binding = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "east-node-0"}}))
+    .expect("a binding");
+    let _: serde_json::Value =
+        pods.create_subresource("binding", name, &PostParams::default(), &binding).await.expect("bound");
+}
+
+async fn phase(client: &Client, name: &str, phase: &str) -> Pod {
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    wait(&format!("{name} {phase}"), || async {
+        let pod = pods.get_opt(name).await.expect("readable")?;
+        let found = pod.status.as_ref().and_then(|status| status.phase.clone());
+        (found.as_deref() == Some(phase)).then_some(pod)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn nodes_are_ready_and_pods_run_and_end() {
+    let (_server, client) = server().await;
+    let running = start(&client, options(RunTime::For(Duration::from_millis(50))));
+    let nodes: Api<Node> = Api::all(client.clone());
+    wait("three nodes", || async {
+        let listed = nodes.list(&Default::default()).await.expect("listed").items;
+        (listed.len() == 3).then_some(())
+    })
+    .await;
+    let node = nodes.get("east-node-1").await.expect("there");
+    let status = serde_json::to_value(node.status).expect("a status");
+    assert_eq!(status["allocatable"]["nvidia.com/gpu"], "8");
+    assert_eq!(status["allocatable"]["pods"], "110");
+
+    let job: Job = serde_json::from_value(json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "owner", "annotations": {
+            "sim.fleet.dev/runtime": "20ms", "sim.fleet.dev/fail-on": "west,east"}},
+        "spec": {"template": {"spec": {"restartPolicy": "Never",
+            "containers": [{"name": "main", "image": "busybox"}]}}}}))
+    .expect("a job");
+    let jobs: Api<Job> = Api::default_namespaced(client.clone());
+    let job = jobs.create(&PostParams::default(), &job).await.expect("created");
+
+    bound_pod(&client, "plain", json!({}), None).await;
+    bound_pod(&client, "told-to-fail", json!({"sim.fleet.dev/result": "fail"}), None).await;
+    bound_pod(&client, "owned", json!({}), Some(&job)).await;
+    bound_pod(&client, "endless", json!({"sim.fleet.dev/runtime": "forever"}), None).await;
+
+    let ended = phase(&client, "plain", "Succeeded").await.status.expect("a status");
+    let container = &ended.container_statuses.expect("containers")[0];
+    let terminated =
+        container.state.as_ref().and_then(|state| state.terminated.as_ref()).expect("terminated");
+    assert_eq!((terminated.exit_code, terminated.reason.as_deref()), (0, Some("Completed")));
+    phase(&client, "told-to-fail", "Failed").await;
+    phase(&client, "owned", "Failed").await;
+    let runs = phase(&client, "endless", "Running").await.status.expect("a status");
+    assert!(runs.pod_ip.is_some() && runs.start_time.is_some());
+    assert!(runs.conditions.expect("conditions").iter().any(|is| is.type_ == "Ready" && is.status == "True"));
+
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    pods.delete("endless", &DeleteParams::default()).await.expect("deleted");
+    wait("the pod to go", || async {
+        pods.get_opt("endless").await.expect("readable").is_none().then_some(())
+    })
+    .await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_restart_goes_on_from_the_start_time_in_the_store() {
+    let (_server, client) = server().await;
+    let first = start(&client, options(RunTime::For(Duration::from_secs(3600))));
+    let nodes: Api<Node> = Api::all(client.clone());
+    wait("nodes", || async { nodes.get_opt("east-node-0").await.expect("readable").map(|_| ()) }).await;
+    bound_pod(&client, "long", json!({}), None).await;
+    bound_pod(&client, "fresh", json!({}), None).await;
+    phase(&client, "long", "Running").await;
+    phase(&client, "fresh", "Running").await;
+    first.stop().await;
+    // While nobody looked, the hour of one of them has passed.
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let earlier = json!({"status": {"startTime": "2026-01-01T00:00:00Z"}});
+    pods.patch_status("long", &PatchParams::default(), &Patch::Merge(&earlier)).await.expect("patched");
+    let second = start(&client, options(RunTime::For(Duration::from_secs(3600))));
+    phase(&client, "long", "Succeeded").await;
+    phase(&client, "fresh", "Running").await;
+    second.stop().await;
+}
