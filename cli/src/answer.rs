@@ -1,0 +1,51 @@
+//! What a command that asks and answers has to say: text for stdout, notes for stderr, and whether all
+//! went well.
+
+use std::{
+    io::{ErrorKind, Write},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+
+#[derive(Debug, Default)]
+pub struct Answer {
+    pub text: String,
+    /// Lines for stderr.
+    pub notes: Vec<String>,
+    /// Something asked for was not found or did not answer; the exit status is 1.
+    pub failed: bool,
+}
+
+impl Answer {
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    pub fn note(&mut self, line: impl Into<String>) {
+        self.notes.push(line.into());
+    }
+
+    pub fn fail(&mut self, line: impl Into<String>) {
+        self.note(line);
+        self.failed = true;
+    }
+
+    /// Writes the answer. A reader that went away (`| head`) is no error.
+    ///
+    /// # Errors
+    /// Stdout cannot be written.
+    pub fn print(&self) -> anyhow::Result<ExitCode> {
+        let mut out = std::io::stdout().lock();
+        match out.write_all(self.text.as_bytes()).and_then(|()| out.flush()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                return Err(error).context("stdout cannot be written");
+            }
+            _ => {}
+        }
+        for note in &self.notes {
+            eprintln!("{note}");
+        }
+        Ok(if self.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}

@@ -1,0 +1,284 @@
+//! The arguments of every command, as clap reads them.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use fleet_kubesim::RunTime;
+
+/// Run AI training jobs on many Kubernetes clusters.
+#[derive(Debug, Parser)]
+#[command(name = "fleet", version, disable_help_subcommand = false, max_term_width = 110)]
+pub struct Cli {
+    #[command(flatten)]
+    pub connect: Connect,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// How to reach the hub.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Connect {
+    /// Kubeconfig of the hub [default: $KUBECONFIG, ~/.kube/config, then that of `fleet up`]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
+    pub context: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a hub and member clusters in this process and keep them running
+    Up(UpArgs),
+    /// Show one job go through queue, gang placement, run and end, on a fleet in memory
+    Demo(DemoArgs),
+    /// List objects of the hub, or of member clusters with -M and -m
+    Get(GetArgs),
+    /// Show one object with its events; a job also with its queue, its cluster and why it waits
+    Describe(DescribeArgs),
+    /// Show the quota tree: used, min and max of each queue, jobs waiting and running
+    Queue(QueueArgs),
+    /// List the member clusters with their free and total resources
+    Clusters(ClustersArgs),
+    /// Add a cluster to the fleet
+    Join(JoinArgs),
+    /// Take a cluster out of the fleet
+    Unjoin(UnjoinArgs),
+    /// Send no new jobs to a cluster; what runs there goes on
+    Cordon(CordonArgs),
+    /// Send jobs to a cluster again
+    Uncordon(CordonArgs),
+    /// Print the CustomResourceDefinitions of a hub or of a member
+    Crds(CrdsArgs),
+    /// Print a completion script
+    Completion(CompletionArgs),
+    /// Make this program a kubectl plugin: `kubectl fleet` and `kubectl amc`
+    Plugins(PluginsArgs),
+    /// Measure a fleet in this process
+    Bench(BenchArgs),
+    /// Print the version
+    Version,
+}
+
+/// The namespace to look in.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Scope {
+    /// Namespace [default: that of the context]
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+}
+
+/// Which member clusters to ask.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Targets {
+    /// Ask all member clusters
+    #[arg(short = 'M', long, conflicts_with = "clusters")]
+    pub all_clusters: bool,
+    /// Ask these member clusters
+    #[arg(short = 'm', long = "cluster", value_name = "CLUSTER,..", value_delimiter = ',')]
+    pub clusters: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Wide,
+    Yaml,
+    Json,
+    Name,
+}
+
+/// Formats of commands that print a table of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DataFormat {
+    Wide,
+    Yaml,
+    Json,
+}
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct GetArgs {
+    /// KIND [NAME..], KIND/NAME.. or KIND,KIND; a kind by plural, singular, short name or KIND.GROUP
+    #[arg(required = true, value_name = "KIND [NAME]")]
+    pub what: Vec<String>,
+    #[command(flatten)]
+    pub scope: Scope,
+    /// All namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+    /// Label selector, such as app=train
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+    /// Field selector, such as status.phase=Running
+    #[arg(long, value_name = "SELECTOR")]
+    pub field_selector: Option<String>,
+    #[command(flatten)]
+    pub targets: Targets,
+    /// Print more columns, whole objects, or names
+    #[arg(short, long, value_enum)]
+    pub output: Option<Format>,
+    /// Print no headers
+    #[arg(long)]
+    pub no_headers: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct DescribeArgs {
+    /// KIND NAME or KIND/NAME
+    #[arg(required = true, value_name = "KIND NAME", num_args = 1..=2)]
+    pub what: Vec<String>,
+    #[command(flatten)]
+    pub scope: Scope,
+    #[command(flatten)]
+    pub targets: Targets,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct QueueArgs {
+    /// Print data instead of a table; wide adds each queue's namespaces
+    #[arg(short, long, value_enum)]
+    pub output: Option<DataFormat>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ClustersArgs {
+    /// Print data instead of a table; wide adds region, zones, provider and address
+    #[arg(short, long, value_enum)]
+    pub output: Option<DataFormat>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct JoinArgs {
+    /// Name of the cluster in the fleet
+    pub name: String,
+    /// Kubeconfig of the member cluster
+    #[arg(long, value_name = "FILE")]
+    pub member_kubeconfig: PathBuf,
+    /// Context of the member's kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    pub member_context: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct UnjoinArgs {
+    /// Name of the cluster in the fleet
+    pub name: String,
+    /// Also when jobs of the fleet are still on the cluster; they are left there
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct CordonArgs {
+    /// Name of the cluster in the fleet
+    pub cluster: String,
+}
+
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+pub struct CrdsArgs {
+    /// Those of a hub
+    #[arg(long)]
+    pub hub: bool,
+    /// Those of a member cluster
+    #[arg(long)]
+    pub member: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct CompletionArgs {
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct PluginsArgs {
+    /// Directory on your PATH in which kubectl-fleet and kubectl-amc are made
+    pub directory: PathBuf,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct UpArgs {
+    /// Member clusters: east, west, north, member-4 and so on [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=200))]
+    pub members: Option<u16>,
+    /// Nodes of each member [default: 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=10_000))]
+    pub nodes: Option<u16>,
+    /// nvidia.com/gpu of each node [default: 8]
+    #[arg(long, value_name = "N")]
+    pub gpus: Option<u32>,
+    /// cpu of each node [default: 64]
+    #[arg(long, value_name = "QUANTITY", value_parser = cpu)]
+    pub cpu: Option<String>,
+    /// memory of each node [default: 512Gi]
+    #[arg(long, value_name = "QUANTITY", value_parser = memory)]
+    pub memory: Option<String>,
+    /// Where the fleet is kept [default: $FLEET_HOME or ~/.fleet]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Port of the hub; the members take those after it
+    #[arg(long, value_name = "P", default_value_t = 6444, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: u16,
+    /// How long simulated jobs run that do not say it (annotation sim.fleet.dev/runtime): 60s, 5m, forever
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub runtime: RunTime,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct DemoArgs {
+    /// How long the demo's jobs run
+    #[arg(long, value_name = "TIME", default_value = "3s")]
+    pub runtime: RunTime,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Measure {
+    /// From submission to Running, one job at a time on an idle fleet
+    Latency,
+    /// A thousand jobs of three pods, from submission to all Running
+    Throughput,
+    /// Memory, start and size of the program
+    Size,
+    All,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct BenchArgs {
+    /// What to measure
+    #[arg(value_enum, default_value_t = Measure::All)]
+    pub what: Measure,
+    /// Print JSON instead of a table
+    #[arg(short, long, value_enum)]
+    pub output: Option<JsonFormat>,
+    /// Runs of the latency measure
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+    /// Jobs of the throughput measure
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub jobs: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum JsonFormat {
+    Json,
+}
+
+/// The command as a person calls it: `fleet`, or `kubectl NAME` for a plugin.
+pub fn command(called_as: &str) -> clap::Command {
+    Cli::command().bin_name(called_as)
+}
+
+fn cpu(text: &str) -> Result<String, String> {
+    quantity("cpu", text)
+}
+
+fn memory(text: &str) -> Result<String, String> {
+    quantity("memory", text)
+}
+
+fn quantity(name: &str, text: &str) -> Result<String, String> {
+    match fleet_resources::quantity::parse(name, text) {
+        Ok(amount) if amount > 0 => Ok(text.to_string()),
+        Ok(_) => Err("allowed is more than 0".to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}

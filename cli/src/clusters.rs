@@ -1,0 +1,139 @@
+//! `fleet clusters`: the members with what is free on them.
+
+use fleet_api::{Cluster, cluster::CORDON_TAINT};
+use fleet_resources::quantity;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    age,
+    answer::Answer,
+    args::{ClustersArgs, DataFormat},
+    connect::Hub,
+    members, output,
+    progress::Progress,
+    table::Table,
+};
+
+const GPU: &str = "nvidia.com/gpu";
+
+pub async fn run(hub: &Hub, args: &ClustersArgs) -> anyhow::Result<Answer> {
+    let _progress = Progress::start("asking the hub");
+    let clusters = members::clusters(hub).await?;
+    if matches!(args.output, Some(DataFormat::Json | DataFormat::Yaml)) {
+        let items: Vec<Value> = clusters.iter().map(with_kind).collect::<Result<_, _>>()?;
+        let value = output::list(items);
+        return Ok(Answer::text(output::data(args.output, &value)?.unwrap_or_default()));
+    }
+    if clusters.is_empty() {
+        let mut answer = Answer::default();
+        answer.note("No clusters have joined; `fleet join NAME --member-kubeconfig FILE` adds one.");
+        return Ok(answer);
+    }
+    Ok(Answer::text(print(&clusters, args.output == Some(DataFormat::Wide), Timestamp::now())))
+}
+
+fn with_kind(cluster: &Cluster) -> Result<Value, serde_json::Error> {
+    Ok(output::tidy(serde_json::to_value(cluster)?))
+}
+
+fn print(clusters: &[Cluster], wide: bool, now: Timestamp) -> String {
+    let mut headers = vec!["NAME", "VERSION", "READY", "NODES", "GPU", "CPU", "MEMORY", "AGE"];
+    if wide {
+        headers.extend(["REGION", "ZONES", "PROVIDER", "API-ENDPOINT"]);
+    }
+    let mut table = Table::new(&headers);
+    for cluster in clusters {
+        let status = cluster.status.clone().unwrap_or_default();
+        let nodes = match &status.node_summary {
+            Some(nodes) if nodes.ready_num == nodes.total_num => nodes.total_num.to_string(),
+            Some(nodes) => format!("{}/{}", nodes.ready_num, nodes.total_num),
+            None => "-".to_string(),
+        };
+        let metadata = json!({"metadata": {"creationTimestamp": cluster.metadata.creation_timestamp}});
+        let mut cells = vec![
+            cluster.metadata.name.clone().unwrap_or_default(),
+            status.kubernetes_version.clone().unwrap_or_else(|| "-".to_string()),
+            readiness(cluster),
+            nodes,
+            free_of_total(cluster, GPU),
+            free_of_total(cluster, "cpu"),
+            free_of_total(cluster, "memory"),
+            age::of(&metadata, now),
+        ];
+        if wide {
+            let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_string());
+            cells.push(or_dash(&cluster.spec.region));
+            cells.push(if cluster.spec.zones.is_empty() { "-".into() } else { cluster.spec.zones.join(",") });
+            cells.push(or_dash(&cluster.spec.provider));
+            cells.push(or_dash(&cluster.spec.api_endpoint));
+        }
+        table.rows.push(cells);
+    }
+    table.print()
+}
+
+fn readiness(cluster: &Cluster) -> String {
+    let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
+    let ready = ready.map_or("Unknown", |condition| condition.status.as_str());
+    let cordoned = cluster.spec.taints.iter().any(|taint| taint.key == CORDON_TAINT);
+    if cordoned { format!("{ready},SchedulingDisabled") } else { ready.to_string() }
+}
+
+/// `29/32`: what a job could still have, of what there is.
+fn free_of_total(cluster: &Cluster, resource: &str) -> String {
+    let summary = cluster.status.as_ref().and_then(|status| status.resource_summary.as_ref());
+    let Some(summary) = summary else {
+        return "-".to_string();
+    };
+    let amount = |all: &std::collections::BTreeMap<String, String>| {
+        all.get(resource).and_then(|text| quantity::parse(resource, text).ok())
+    };
+    let Some(total) = amount(&summary.allocatable) else {
+        return "-".to_string();
+    };
+    let free = total.saturating_sub(amount(&summary.allocated).unwrap_or_default());
+    format!("{}/{}", short(resource, free), short(resource, total))
+}
+
+/// Bytes as gibibytes when that is exact enough to read; other amounts as they are.
+pub fn short(resource: &str, amount: i64) -> String {
+    const GIB: i64 = 1 << 30;
+    if quantity::is_bytes(resource) && amount >= GIB {
+        return format!("{}Gi", amount / GIB);
+    }
+    // Tenths of a core are read more easily than millicores.
+    if resource == "cpu" && amount % 1000 != 0 && amount >= 1000 {
+        return format!("{}.{}", amount / 1000, amount % 1000 / 100);
+    }
+    quantity::format(resource, amount)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_and_total_stand_side_by_side() {
+        let clusters: Vec<Cluster> = serde_json::from_value(json!([
+            {"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster",
+             "metadata": {"name": "east", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {},
+             "status": {"kubernetesVersion": "v1.36.0", "nodeSummary": {"totalNum": 4, "readyNum": 4},
+                "conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                "resourceSummary": {"allocatable": {"cpu": "256", "memory": "2Ti", "nvidia.com/gpu": "32"},
+                    "allocated": {"cpu": "1500m", "memory": "6Gi", "nvidia.com/gpu": "3"}}}},
+            {"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster",
+             "metadata": {"name": "west", "creationTimestamp": "2026-01-01T00:00:00Z"},
+             "spec": {"taints": [{"key": CORDON_TAINT, "effect": "NoSchedule"}]}}
+        ]))
+        .expect("clusters");
+        let now = "2026-01-01T00:05:00Z".parse().expect("a time");
+        insta::assert_snapshot!(print(&clusters, false, now), @r"
+        NAME   VERSION   READY                        NODES   GPU     CPU         MEMORY          AGE
+        east   v1.36.0   True                         4       29/32   254.5/256   2042Gi/2048Gi   5m
+        west   -         Unknown,SchedulingDisabled   -       -       -           -               5m
+        ");
+    }
+}

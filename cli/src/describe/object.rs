@@ -1,0 +1,210 @@
+//! An object as readable text: the head, then every field with its words apart, then events. Pure.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{age, table::Table};
+
+/// Lines before the events, as kubectl describes what it does not know.
+pub fn describe(object: &Value) -> String {
+    let metadata = &object["metadata"];
+    let text = |value: &Value| value.as_str().unwrap_or("<none>").to_string();
+    let mut out = String::new();
+    let mut head = |key: &str, value: &str| out.push_str(&format!("{:<14}{value}\n", format!("{key}:")));
+    head("Name", &text(&metadata["name"]));
+    if metadata["namespace"].is_string() {
+        head("Namespace", &text(&metadata["namespace"]));
+    }
+    head("Labels", &pairs(&metadata["labels"]));
+    head("Annotations", &pairs(&metadata["annotations"]));
+    head("API Version", &text(&object["apiVersion"]));
+    head("Kind", &text(&object["kind"]));
+    head("Created", &text(&metadata["creationTimestamp"]));
+    if let Some(deleting) = metadata["deletionTimestamp"].as_str() {
+        head("Deleting", deleting);
+    }
+    for (key, value) in object.as_object().into_iter().flatten() {
+        if !["apiVersion", "kind", "metadata"].contains(&key.as_str()) {
+            field(&mut out, key, value, 0);
+        }
+    }
+    out
+}
+
+fn pairs(map: &Value) -> String {
+    let pairs: Vec<String> = map
+        .as_object()
+        .into_iter()
+        .flatten()
+        // What kubectl apply leaves for itself fills a screen and tells nothing new.
+        .filter(|(key, _)| *key != "kubectl.kubernetes.io/last-applied-configuration")
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    if pairs.is_empty() { "<none>".to_string() } else { pairs.join("\n              ") }
+}
+
+fn field(out: &mut String, key: &str, value: &Value, depth: usize) {
+    let indent = "  ".repeat(depth);
+    let title = title(key);
+    match value {
+        Value::Object(map) if map.is_empty() => {}
+        Value::Object(map) => {
+            out.push_str(&format!("{indent}{title}:\n"));
+            for (key, value) in map {
+                field(out, key, value, depth + 1);
+            }
+        }
+        Value::Array(items) if items.is_empty() => {}
+        Value::Array(items) if items.iter().all(|item| !item.is_object() && !item.is_array()) => {
+            let items: Vec<String> = items.iter().map(scalar).collect();
+            out.push_str(&format!("{indent}{title}:  {}\n", items.join(" ")));
+        }
+        Value::Array(items) => {
+            out.push_str(&format!("{indent}{title}:\n"));
+            for item in items {
+                list_item(out, item, depth + 1);
+            }
+        }
+        other => out.push_str(&format!("{indent}{title}:  {}\n", scalar(other))),
+    }
+}
+
+/// An item of a list: its first field behind a dash, the others below it.
+fn list_item(out: &mut String, item: &Value, depth: usize) {
+    let mut body = String::new();
+    match item {
+        Value::Object(map) => map.iter().for_each(|(key, value)| field(&mut body, key, value, depth + 1)),
+        other => body.push_str(&format!("{}{}\n", "  ".repeat(depth + 1), scalar(other))),
+    }
+    let dash = format!("{}- ", "  ".repeat(depth));
+    match body.get(dash.len()..) {
+        Some(rest) => {
+            out.push_str(&dash);
+            out.push_str(rest);
+        }
+        None => out.push_str(&body),
+    }
+}
+
+fn scalar(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "<nil>".to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// `pytorchReplicaSpecs` as `Pytorch Replica Specs`; names that are no identifiers stay as they are.
+fn title(key: &str) -> String {
+    if !key.chars().all(char::is_alphanumeric) {
+        return key.to_string();
+    }
+    let mut out = String::new();
+    let mut previous_lower = false;
+    for (index, letter) in key.chars().enumerate() {
+        if index == 0 {
+            out.extend(letter.to_uppercase());
+        } else {
+            if letter.is_uppercase() && previous_lower {
+                out.push(' ');
+            }
+            out.push(letter);
+        }
+        previous_lower = letter.is_lowercase() || letter.is_ascii_digit();
+    }
+    out
+}
+
+/// When an event was last seen.
+pub fn event_time(event: &Value) -> Option<&str> {
+    ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"]
+        .iter()
+        .find_map(|path| event.pointer(path).and_then(Value::as_str))
+}
+
+/// The events of an object, in order of time.
+pub fn events(events: &[Value], now: Timestamp) -> String {
+    if events.is_empty() {
+        return "Events:       <none>\n".to_string();
+    }
+    let mut table = Table { headers: Vec::new(), rows: Vec::new() };
+    let titles = ["Type", "Reason", "Age", "From", "Message"];
+    table.headers = titles.iter().map(|title| (*title).to_string()).collect();
+    table.row(["----", "------", "----", "----", "-------"]);
+    for event in events {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+        let from = match event["source"]["component"].as_str().filter(|from| !from.is_empty()) {
+            Some(component) => component.to_string(),
+            None => text(&event["reportingComponent"]),
+        };
+        let count = event["count"].as_i64().unwrap_or(1);
+        let mut seen = age::since(event_time(event), now);
+        if count > 1 {
+            seen.push_str(&format!(" (x{count})"));
+        }
+        table.row([text(&event["type"]), text(&event["reason"]), seen, from, text(&event["message"])]);
+    }
+    let mut out = String::from("Events:\n");
+    // Headers of events are not in capitals.
+    let printed = table.print();
+    let body = printed.split_once('\n').map(|(_, body)| body).unwrap_or_default();
+    let mut header = printed.lines().next().unwrap_or_default().to_string();
+    for title in titles {
+        header = header.replacen(&title.to_uppercase(), title, 1);
+    }
+    for line in std::iter::once(header.as_str()).chain(body.lines()) {
+        out.push_str(&format!("  {line}\n"));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn fields_read_as_words() {
+        let object = json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+            "metadata": {"name": "a", "namespace": "default", "labels": {"app": "x"},
+                "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": {"spec": {"containers": [
+                {"image": "i", "name": "n", "command": ["a", "b"], "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}}}}});
+        insta::assert_snapshot!(describe(&object), @r"
+        Name:         a
+        Namespace:    default
+        Labels:       app=x
+        Annotations:  <none>
+        API Version:  kubeflow.org/v1
+        Kind:         PyTorchJob
+        Created:      2026-01-01T00:00:00Z
+        Spec:
+          Pytorch Replica Specs:
+            Master:
+              Replicas:  1
+              Template:
+                Spec:
+                  Containers:
+                    - Command:  a b
+                      Image:  i
+                      Name:  n
+                      Resources:
+                        Limits:
+                          nvidia.com/gpu:  1
+        ");
+    }
+
+    #[test]
+    fn events_stand_in_columns() {
+        let event = json!({"type": "Normal", "reason": "ScheduleBindingSucceed", "count": 2,
+            "source": {"component": "default-scheduler"}, "lastTimestamp": "2026-01-01T00:00:00Z",
+            "message": "Binding has been scheduled successfully. Result: {east:0,[{master 1} {worker 2}]}"});
+        let now = "2026-01-01T00:04:59Z".parse().expect("a time");
+        insta::assert_snapshot!(events(&[event], now), @r"
+        Events:
+          Type     Reason                   Age          From                Message
+          ----     ------                   ----         ----                -------
+          Normal   ScheduleBindingSucceed   4m59s (x2)   default-scheduler   Binding has been scheduled successfully. Result: {east:0,[{master 1} {worker 2}]}
+        ");
+    }
+}

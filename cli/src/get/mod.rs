@@ -1,0 +1,270 @@
+//! `fleet get`: objects of the hub or of member clusters, as kubectl prints them.
+//!
+//! Members are asked at the same time; one that does not answer is reported and holds up nobody.
+
+mod tables;
+mod what;
+
+use anyhow::bail;
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+pub use what::{Query, parse};
+
+use crate::{
+    answer::Answer,
+    args::{Format, GetArgs},
+    connect::Hub,
+    discovery::{self, Kind},
+    members, output,
+    progress::Progress,
+    server::{AskError, Selectors, Server},
+};
+use tables::Part;
+
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+/// Annotation by which items of several clusters in one list say where they are.
+const CLUSTER_ANNOTATION: &str = "fleet.dev/cluster";
+
+/// What one server answered.
+struct Asked {
+    server: String,
+    /// One per query and kind, in that order.
+    found: Vec<Found>,
+    missing: Vec<Missing>,
+}
+
+struct Found {
+    kind: Kind,
+    answer: Value,
+    /// Asked for by name.
+    named: bool,
+}
+
+/// Something this server does not have, or did not say.
+struct Missing {
+    /// What was looked for: equal texts mean the same thing on several servers.
+    what: String,
+    message: String,
+    /// The server answered, and has it not.
+    absent: bool,
+}
+
+pub async fn run(hub: &Hub, args: &GetArgs) -> anyhow::Result<Answer> {
+    let queries = parse(&args.what)?;
+    if queries.iter().any(|query| !query.names.is_empty()) {
+        if args.all_namespaces {
+            bail!("a name is looked up in one namespace: found -A with a name, allowed is -n NAMESPACE");
+        }
+        if args.selector.is_some() || args.field_selector.is_some() {
+            bail!("found a name and a selector, allowed is one of them");
+        }
+    }
+    let to_members = args.targets.all_clusters || !args.targets.clusters.is_empty();
+    let _progress = Progress::start(if to_members { "asking the clusters" } else { "asking the hub" });
+    let mut answer = Answer::default();
+    let servers = if to_members {
+        let mut servers = Vec::new();
+        for reached in members::reach(hub, &args.targets).await? {
+            match reached {
+                Ok(server) => servers.push(server),
+                Err(unreached) => answer.fail(format!("cluster({}): {}", unreached.cluster, unreached.why)),
+            }
+        }
+        servers
+    } else {
+        vec![hub.server.clone()]
+    };
+    let namespace = args.scope.namespace.clone().unwrap_or_else(|| hub.namespace.clone());
+    let asked = join_all(servers.iter().map(|server| ask(server, &queries, args, &namespace))).await;
+    say_missing(&mut answer, &asked, args, to_members);
+    answer.text = match args.output {
+        None | Some(Format::Wide) => print_tables(&asked, args, to_members),
+        Some(Format::Name) => names(&asked),
+        Some(format) => print_objects(&asked, format, to_members)?,
+    };
+    if answer.text.is_empty() && !answer.failed {
+        let namespaced = asked.iter().flat_map(|asked| &asked.found).any(|found| found.kind.namespaced);
+        answer.note(if namespaced && !args.all_namespaces {
+            format!("No resources found in {namespace} namespace.")
+        } else {
+            "No resources found".to_string()
+        });
+    }
+    Ok(answer)
+}
+
+async fn ask(server: &Server, queries: &[Query], args: &GetArgs, namespace: &str) -> Asked {
+    let mut asked = Asked { server: server.name.clone(), found: Vec::new(), missing: Vec::new() };
+    let kinds = match discovery::kinds(server).await {
+        Ok(kinds) => kinds,
+        Err(error) => {
+            asked.missing.push(Missing { what: String::new(), message: error.to_string(), absent: false });
+            return asked;
+        }
+    };
+    let accept = match args.output {
+        None | Some(Format::Wide) => TABLE,
+        _ => "application/json",
+    };
+    let namespace = (!args.all_namespaces).then_some(namespace);
+    let selectors = Selectors { labels: args.selector.clone(), fields: args.field_selector.clone() };
+    for query in queries {
+        let chosen = discovery::resolve(&kinds, &query.kind);
+        if chosen.is_empty() {
+            let message = format!("the server doesn't have a resource type {:?}", query.kind);
+            asked.missing.push(Missing { what: query.kind.clone(), message, absent: true });
+        }
+        for kind in chosen {
+            let path = kind.path(namespace);
+            if query.names.is_empty() {
+                let answer = server.list(&path, &selectors, accept).await;
+                asked.take(kind, &query.kind, answer, false);
+            }
+            for name in &query.names {
+                let answer = server.get(&format!("{path}/{name}"), accept).await;
+                asked.take(kind, &format!("{}/{name}", kind.plural_group()), answer, true);
+            }
+        }
+    }
+    asked
+}
+
+impl Asked {
+    fn take(&mut self, kind: &Kind, what: &str, answer: Result<Value, AskError>, named: bool) {
+        match answer {
+            Ok(answer) => self.found.push(Found { kind: kind.clone(), answer, named }),
+            Err(error) => self.missing.push(Missing {
+                what: what.to_string(),
+                absent: error.is_not_found(),
+                message: error.to_string(),
+            }),
+        }
+    }
+}
+
+/// With -M, an object is missing only when no cluster has it: a job lives on one of them.
+fn say_missing(answer: &mut Answer, asked: &[Asked], args: &GetArgs, to_members: bool) {
+    for one in asked {
+        for missing in &one.missing {
+            let elsewhere = asked.iter().any(|other| {
+                !other.missing.iter().any(|also| also.what == missing.what || also.what.is_empty())
+            });
+            if args.targets.all_clusters && missing.absent && elsewhere {
+                continue;
+            }
+            answer.fail(match to_members {
+                true => format!("cluster({}): {}", one.server, missing.message),
+                false => format!("error: {}", missing.message),
+            });
+        }
+    }
+}
+
+/// The kinds found anywhere, in the order of the queries.
+fn kinds_found(asked: &[Asked]) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    for found in asked.iter().flat_map(|asked| &asked.found) {
+        if !kinds.iter().any(|kind| same(kind, &found.kind)) {
+            kinds.push(found.kind.clone());
+        }
+    }
+    kinds
+}
+
+fn same(a: &Kind, b: &Kind) -> bool {
+    a.group == b.group && a.plural == b.plural
+}
+
+fn print_tables(asked: &[Asked], args: &GetArgs, to_members: bool) -> String {
+    let kinds = kinds_found(asked);
+    let style = tables::Style {
+        clusters: to_members,
+        wide: args.output == Some(Format::Wide),
+        namespaces: args.all_namespaces,
+        headers: !args.no_headers,
+        prefixed: kinds.len() > 1,
+    };
+    let mut texts = Vec::new();
+    for kind in &kinds {
+        let mut parts = Vec::new();
+        for one in asked {
+            for found in one.found.iter().filter(|found| same(&found.kind, kind)) {
+                parts.push(Part { cluster: &one.server, answer: &found.answer });
+            }
+        }
+        let text = tables::merge(kind, &parts, &style, jiff::Timestamp::now());
+        if !text.is_empty() {
+            texts.push(text);
+        }
+    }
+    texts.join("\n")
+}
+
+/// The objects of one answer, whole.
+fn objects(found: &Found) -> Vec<Value> {
+    if found.named {
+        return vec![output::tidy(found.answer.clone())];
+    }
+    let api_version = found.answer["apiVersion"].clone();
+    let items = found.answer["items"].as_array().cloned().unwrap_or_default();
+    items
+        .into_iter()
+        .map(|mut item| {
+            // Items of a list leave out what the list says.
+            if item["kind"].is_null() {
+                item["kind"] = found.kind.kind.as_str().into();
+                item["apiVersion"] = api_version.clone();
+            }
+            output::tidy(item)
+        })
+        .collect()
+}
+
+fn print_objects(asked: &[Asked], format: Format, to_members: bool) -> anyhow::Result<String> {
+    let single = match asked {
+        [one] => match one.found.as_slice() {
+            [found] if found.named => Some(output::tidy(found.answer.clone())),
+            _ => None,
+        },
+        _ => None,
+    };
+    let value = match single {
+        Some(object) => object,
+        None => {
+            let mut items = Vec::new();
+            for one in asked {
+                for mut object in one.found.iter().flat_map(objects) {
+                    if to_members {
+                        mark(&mut object, &one.server);
+                    }
+                    items.push(object);
+                }
+            }
+            if items.is_empty() && asked.iter().any(|one| !one.missing.is_empty()) {
+                return Ok(String::new());
+            }
+            output::list(items)
+        }
+    };
+    if format == Format::Json { output::json(&value) } else { output::yaml(&value) }
+}
+
+fn mark(object: &mut Value, cluster: &str) {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        annotations[CLUSTER_ANNOTATION] = cluster.into();
+    }
+}
+
+fn names(asked: &[Asked]) -> String {
+    let mut text = String::new();
+    for found in asked.iter().flat_map(|asked| &asked.found) {
+        for object in objects(found) {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            text.push_str(&format!("{}/{name}\n", found.kind.singular_group()));
+        }
+    }
+    text
+}

@@ -1,0 +1,211 @@
+//! Tables of several servers made into one: the columns of the servers' own tables, with CLUSTER second
+//! and ADOPTION last. Pure.
+
+use fleet_api::names::MANAGED_LABEL;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{age, discovery::Kind, table::Table};
+
+/// What one server answered for one kind.
+pub struct Part<'a> {
+    pub cluster: &'a str,
+    /// A `meta.k8s.io/v1 Table`, or a plain object or list of a server that has none.
+    pub answer: &'a Value,
+}
+
+pub struct Style {
+    /// Objects of members: with CLUSTER, and ADOPTION where it says something.
+    pub clusters: bool,
+    /// Also columns of lower priority.
+    pub wide: bool,
+    pub namespaces: bool,
+    pub headers: bool,
+    /// Names as `kind/name`, when several kinds are printed.
+    pub prefixed: bool,
+}
+
+struct Column<'a> {
+    name: &'a str,
+    wide: bool,
+}
+
+/// The table, or nothing when no server has a row.
+pub fn merge(kind: &Kind, parts: &[Part<'_>], style: &Style, now: Timestamp) -> String {
+    // Pods belong to a job, which says whether the fleet made it.
+    let adoption = style.clusters && !(kind.group.is_empty() && kind.plural == "pods");
+    let columns: Vec<Column<'_>> = parts
+        .iter()
+        .map(|part| columns(part.answer))
+        .max_by_key(Vec::len)
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|column| style.wide || !column.wide)
+        .collect();
+    let mut table = Table::default();
+    if style.namespaces && kind.namespaced {
+        table.headers.push("NAMESPACE".to_string());
+    }
+    for (index, column) in columns.iter().enumerate() {
+        table.headers.push(column.name.to_uppercase());
+        if index == 0 && style.clusters {
+            table.headers.push("CLUSTER".to_string());
+        }
+    }
+    if adoption {
+        table.headers.push("ADOPTION".to_string());
+    }
+    for part in parts {
+        for row in rows(part.answer, now) {
+            let mut cells = Vec::new();
+            if style.namespaces && kind.namespaced {
+                cells.push(row.namespace.clone());
+            }
+            for (index, column) in columns.iter().enumerate() {
+                let cell =
+                    row.cells.iter().find(|(name, _)| *name == column.name).map(|(_, cell)| cell.clone());
+                let cell = cell.unwrap_or_default();
+                cells.push(match index {
+                    0 if style.prefixed => format!("{}/{cell}", kind.singular_group()),
+                    _ => cell,
+                });
+                if index == 0 && style.clusters {
+                    cells.push(part.cluster.to_string());
+                }
+            }
+            if adoption {
+                cells.push(if row.managed { "Y" } else { "N" }.to_string());
+            }
+            table.rows.push(cells);
+        }
+    }
+    if table.rows.is_empty() {
+        return String::new();
+    }
+    let text = table.print();
+    if style.headers {
+        text
+    } else {
+        text.split_once('\n').map(|(_, rows)| rows.to_string()).unwrap_or_default()
+    }
+}
+
+struct Row<'a> {
+    cells: Vec<(&'a str, String)>,
+    namespace: String,
+    managed: bool,
+}
+
+fn is_table(answer: &Value) -> bool {
+    answer["kind"] == "Table"
+}
+
+fn columns(answer: &Value) -> Vec<Column<'_>> {
+    if !is_table(answer) {
+        return vec![Column { name: "Name", wide: false }, Column { name: "Age", wide: false }];
+    }
+    let definitions = answer["columnDefinitions"].as_array().into_iter().flatten();
+    definitions
+        .map(|column| Column {
+            name: column["name"].as_str().unwrap_or_default(),
+            wide: column["priority"].as_i64().unwrap_or_default() > 0,
+        })
+        .collect()
+}
+
+fn rows(answer: &Value, now: Timestamp) -> Vec<Row<'_>> {
+    if !is_table(answer) {
+        let items: Vec<&Value> = match answer["items"].as_array() {
+            Some(items) => items.iter().collect(),
+            None => vec![answer],
+        };
+        return items
+            .into_iter()
+            .map(|item| {
+                let name = item["metadata"]["name"].as_str().unwrap_or_default().to_string();
+                row(vec![("Name", name), ("Age", age::of(item, now))], &item["metadata"])
+            })
+            .collect();
+    }
+    let names: Vec<&str> = columns(answer).into_iter().map(|column| column.name).collect();
+    let all = answer["rows"].as_array().into_iter().flatten();
+    all.map(|each| {
+        let cells = each["cells"].as_array().into_iter().flatten();
+        let cells = names.iter().copied().zip(cells.map(cell)).collect();
+        row(cells, &each["object"]["metadata"])
+    })
+    .collect()
+}
+
+fn row<'a>(cells: Vec<(&'a str, String)>, metadata: &Value) -> Row<'a> {
+    Row {
+        cells,
+        namespace: metadata["namespace"].as_str().unwrap_or_default().to_string(),
+        managed: metadata["labels"][MANAGED_LABEL] == "true",
+    }
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn kind(group: &str, plural: &str) -> Kind {
+        Kind { group: group.into(), plural: plural.into(), namespaced: true, ..Kind::default() }
+    }
+
+    fn style(clusters: bool) -> Style {
+        Style { clusters, wide: false, namespaces: false, headers: true, prefixed: false }
+    }
+
+    #[test]
+    fn jobs_of_members_have_cluster_and_adoption() {
+        let columns = json!([{"name": "Name", "priority": 0}, {"name": "State", "priority": 0},
+            {"name": "Age", "priority": 0}, {"name": "Extra", "priority": 1}]);
+        let east = json!({"kind": "Table", "columnDefinitions": columns, "rows": [
+            {"cells": ["pytorch-test", "Running", "6m23s", "x"],
+             "object": {"metadata": {"namespace": "default", "labels": {"fleet.dev/managed": "true"}}}}]});
+        let west = json!({"kind": "Table", "columnDefinitions": columns, "rows": [
+            {"cells": ["own", null, "1s", "x"], "object": {"metadata": {"namespace": "default"}}}]});
+        let parts = [Part { cluster: "east", answer: &east }, Part { cluster: "west", answer: &west }];
+        let text = merge(&kind("kubeflow.org", "pytorchjobs"), &parts, &style(true), Timestamp::UNIX_EPOCH);
+        insta::assert_snapshot!(text, @r"
+        NAME           CLUSTER   STATE     AGE     ADOPTION
+        pytorch-test   east      Running   6m23s   Y
+        own            west                1s      N
+        ");
+    }
+
+    #[test]
+    fn pods_of_members_have_no_adoption() {
+        let answer = json!({"kind": "Table", "columnDefinitions": [{"name": "Name"}, {"name": "Ready"}],
+            "rows": [{"cells": ["a-0", "1/1"], "object": {"metadata": {"namespace": "default"}}}]});
+        let parts = [Part { cluster: "east", answer: &answer }];
+        let with_namespaces = Style { namespaces: true, ..style(true) };
+        let text = merge(&kind("", "pods"), &parts, &with_namespaces, Timestamp::UNIX_EPOCH);
+        insta::assert_snapshot!(text, @r"
+        NAMESPACE   NAME   CLUSTER   READY
+        default     a-0    east      1/1
+        ");
+    }
+
+    #[test]
+    fn a_server_without_tables_still_gets_one() {
+        let answer = json!({"kind": "PodList", "items": [{"metadata": {"name": "a", "namespace": "default",
+            "creationTimestamp": "1970-01-01T00:00:00Z"}}]});
+        let now = "1970-01-01T00:00:09Z".parse().expect("a time");
+        let text = merge(&kind("", "pods"), &[Part { cluster: "hub", answer: &answer }], &style(false), now);
+        insta::assert_snapshot!(text, @r"
+        NAME   AGE
+        a      9s
+        ");
+    }
+}

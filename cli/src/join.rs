@@ -1,0 +1,238 @@
+//! `fleet join` and `fleet unjoin`: a cluster's place in the fleet.
+//!
+//! Join writes what an agent and the users of the hub need, in the member and on the hub; the agent itself
+//! is another process. Every write is an apply, so a join that was cut short is simply run again.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use fleet_api::{
+    crds::{self, Side},
+    names::{MEMBER_NAMESPACE, cluster_namespace},
+};
+use kube::config::Kubeconfig;
+use serde_json::{Value, json};
+
+use crate::{
+    answer::Answer,
+    apply,
+    args::{JoinArgs, UnjoinArgs},
+    connect::{self, Hub},
+    members::{self, cluster_path},
+    progress::Progress,
+    server::{Selectors, Server},
+};
+
+/// ServiceAccount in the member as which users of the hub read it.
+const READER: &str = "fleet-reader";
+/// Secret on the hub, in the cluster's namespace, with the reader's token.
+const ACCESS_SECRET: &str = "member-access";
+/// Account and roles of the agent on the hub.
+const AGENT: &str = "member-agent";
+
+/// How long the member may take to fill in a token, in steps.
+const TOKEN_TRIES: usize = 15;
+const TOKEN_STEP: Duration = Duration::from_millis(200);
+/// A year: for servers that only give tokens with an end.
+const TOKEN_SECONDS: i64 = 365 * 24 * 3600;
+/// A cluster's name becomes part of a namespace's.
+const LONGEST_NAME: usize = 57;
+
+pub async fn join(hub: &Hub, args: &JoinArgs) -> anyhow::Result<Answer> {
+    check_name(&args.name)?;
+    let _progress = Progress::start(format!("joining {}", args.name));
+    let origin = args.member_kubeconfig.display().to_string();
+    let kubeconfig = connect::read(&args.member_kubeconfig)?;
+    let context = args.member_context.as_deref();
+    let (mut member, _) = connect::server(&args.name, &origin, kubeconfig.clone(), context).await?;
+    member.name = args.name.clone();
+    let known = members::clusters(hub).await?;
+    if known.iter().any(|cluster| cluster.metadata.name.as_deref() == Some(&args.name)) {
+        bail!("cluster {:?} is in this fleet already; `fleet unjoin {}` takes it out", args.name, args.name);
+    }
+    let on_member = apply::apply_all(&member, MEMBER_NAMESPACE, &member_objects())
+        .await
+        .with_context(|| format!("cluster({})", args.name))?;
+    // The kinds are new to the member, so they are looked up anew.
+    let readers = apply::apply_all(&member, MEMBER_NAMESPACE, &reader_objects()).await?;
+    let token = token(&member).await?;
+    let ca = ca_bundle(&kubeconfig, context)?;
+    let on_hub =
+        apply::apply_all(&hub.server, "default", &hub_objects(&args.name, &member.url, &token, &ca)).await?;
+    let mut text = String::new();
+    for line in on_member.iter().chain(&readers) {
+        text.push_str(&format!("cluster({}): {line}\n", args.name));
+    }
+    for line in on_hub {
+        text.push_str(&format!("hub: {line}\n"));
+    }
+    text.push_str(&format!(
+        "\nNow run its agent, with a kubeconfig of the hub for service account {AGENT:?} of namespace {:?}:\n\n  \
+         member-agent --hub-kubeconfig HUB_KUBECONFIG --member-kubeconfig {origin} --cluster {}\n",
+        cluster_namespace(&args.name),
+        args.name
+    ));
+    Ok(Answer::text(text))
+}
+
+pub async fn unjoin(hub: &Hub, args: &UnjoinArgs) -> anyhow::Result<Answer> {
+    let namespace = cluster_namespace(&args.name);
+    hub.server.object(&cluster_path(&args.name)).await?;
+    let works = format!("/apis/fleet.dev/v1alpha1/namespaces/{namespace}/works");
+    let works = hub.server.list(&works, &Selectors::default(), "application/json").await?;
+    let works = works["items"].as_array().map_or(0, Vec::len);
+    if works > 0 && !args.force {
+        bail!(
+            "cluster {:?} still has {works} objects of the fleet; `fleet cordon {}` keeps new ones away, --force \
+             leaves these where they are",
+            args.name,
+            args.name
+        );
+    }
+    hub.server.delete(&cluster_path(&args.name)).await?;
+    let mut text = format!("cluster.fleet.dev/{} deleted\n", args.name);
+    let role = agent_role(&args.name);
+    for (kind, path) in [
+        ("clusterrolebinding", format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{role}")),
+        ("clusterrole", format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}")),
+        ("namespace", format!("/api/v1/namespaces/{namespace}")),
+    ] {
+        match hub.server.delete(&path).await {
+            Ok(_) => {
+                text.push_str(&format!("{kind}/{} deleted\n", path.rsplit('/').next().unwrap_or_default()))
+            }
+            // A cluster whose agent registered itself has no role of ours.
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Answer::text(text))
+}
+
+fn check_name(name: &str) -> anyhow::Result<()> {
+    let letters = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    let ends = name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.ends_with(|c: char| c.is_ascii_alphanumeric());
+    if !letters || !ends || name.len() > LONGEST_NAME {
+        bail!(
+            "cluster name: found {name:?}, allowed are at most {LONGEST_NAME} lower-case letters, digits and \"-\", \
+             with a letter or digit at both ends"
+        );
+    }
+    Ok(())
+}
+
+fn member_objects() -> Vec<Value> {
+    let mut objects =
+        vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MEMBER_NAMESPACE}})];
+    objects.extend(crds::definitions(Side::Member));
+    objects
+}
+
+/// Read access for users of the hub: what jobs are made of, without Secrets.
+fn reader_objects() -> Vec<Value> {
+    let read = json!(["get", "list", "watch"]);
+    let rule = |group: &str, resources: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": read});
+    vec![
+        json!({"apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": READER, "namespace": MEMBER_NAMESPACE}}),
+        json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+            "metadata": {"name": READER, "namespace": MEMBER_NAMESPACE,
+                "annotations": {"kubernetes.io/service-account.name": READER}}}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": READER},
+            "rules": [
+                rule("", &["pods", "pods/log", "services", "configmaps", "events", "namespaces", "nodes",
+                    "persistentvolumeclaims", "persistentvolumes", "serviceaccounts"]),
+                rule("apps", &["*"]), rule("batch", &["*"]), rule("kubeflow.org", &["*"]),
+                rule("batch.volcano.sh", &["*"]), rule("scheduling.volcano.sh", &["*"]), rule("fleet.dev", &["*"]),
+                rule("apiextensions.k8s.io", &["customresourcedefinitions"])]}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": READER},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": READER},
+            "subjects": [{"kind": "ServiceAccount", "name": READER, "namespace": MEMBER_NAMESPACE}]}),
+    ]
+}
+
+fn agent_role(cluster: &str) -> String {
+    format!("fleet-agent-{cluster}")
+}
+
+fn hub_objects(cluster: &str, url: &str, token: &str, ca: &str) -> Vec<Value> {
+    const RBAC: &str = "rbac.authorization.k8s.io";
+    let namespace = cluster_namespace(cluster);
+    let own = json!({"name": AGENT, "namespace": namespace});
+    let role = agent_role(cluster);
+    let subject = json!([{"kind": "ServiceAccount", "name": AGENT, "namespace": namespace}]);
+    vec![
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own}),
+        json!({"apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": own, "rules": [
+            {"apiGroups": ["fleet.dev"], "resources": ["works", "works/status", "works/finalizers", "reservations",
+                "reservations/status"], "verbs": ["get", "list", "watch", "update", "patch"]},
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+                "verbs": ["get", "list", "watch", "create", "update", "patch"]},
+            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "update", "patch"]},
+            {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}]}),
+        json!({"apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding", "metadata": own, "subjects": subject,
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": AGENT}}),
+        json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": role}, "rules": [
+            {"apiGroups": ["fleet.dev"], "resources": ["clusters", "clusters/status"], "resourceNames": [cluster],
+                "verbs": ["get", "update", "patch"]},
+            {"apiGroups": ["fleet.dev"], "resources": ["clusters"], "verbs": ["list", "watch", "create"]},
+            {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "create"]}]}),
+        json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": role},
+            "subjects": subject, "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role}}),
+        json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": {"name": ACCESS_SECRET, "namespace": namespace},
+            "data": {"token": STANDARD.encode(token), "caBundle": STANDARD.encode(ca)}}),
+        json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster", "metadata": {"name": cluster},
+            "spec": {"syncMode": "Pull", "apiEndpoint": url,
+                "secretRef": {"namespace": namespace, "name": ACCESS_SECRET}}}),
+    ]
+}
+
+/// A token of the reader: one without an end where the server fills in token Secrets, else one for a year.
+async fn token(member: &Server) -> anyhow::Result<String> {
+    let base = format!("/api/v1/namespaces/{MEMBER_NAMESPACE}");
+    for _ in 0..TOKEN_TRIES {
+        let secret = member.object(&format!("{base}/secrets/{READER}")).await?;
+        if let Some(encoded) = secret["data"]["token"].as_str() {
+            let bytes = STANDARD.decode(encoded).context("token of the member")?;
+            return String::from_utf8(bytes).context("token of the member");
+        }
+        tokio::time::sleep(TOKEN_STEP).await;
+    }
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+        "spec": {"expirationSeconds": TOKEN_SECONDS}});
+    let answer = member.create(&format!("{base}/serviceaccounts/{READER}/token"), &request).await?;
+    match answer["status"]["token"].as_str() {
+        Some(token) => Ok(token.to_string()),
+        None => {
+            bail!("cluster({}): gives no token for service account {MEMBER_NAMESPACE}/{READER}", member.name)
+        }
+    }
+}
+
+/// The PEM bundle by which the member's server is known; empty when the system's own roots serve.
+fn ca_bundle(kubeconfig: &Kubeconfig, context: Option<&str>) -> anyhow::Result<String> {
+    let chosen = context.or(kubeconfig.current_context.as_deref()).unwrap_or_default();
+    let cluster = kubeconfig
+        .contexts
+        .iter()
+        .find(|named| named.name == chosen)
+        .and_then(|named| named.context.as_ref())
+        .and_then(|context| kubeconfig.clusters.iter().find(|named| named.name == context.cluster))
+        .and_then(|named| named.cluster.as_ref());
+    let Some(cluster) = cluster else {
+        return Ok(String::new());
+    };
+    if let Some(data) = &cluster.certificate_authority_data {
+        let bytes = STANDARD.decode(data).context("certificate-authority-data of the member's kubeconfig")?;
+        return String::from_utf8(bytes).context("certificate-authority-data of the member's kubeconfig");
+    }
+    match &cluster.certificate_authority {
+        Some(file) => std::fs::read_to_string(file)
+            .with_context(|| format!("certificate-authority {file:?} cannot be read")),
+        None => Ok(String::new()),
+    }
+}

@@ -1,0 +1,107 @@
+//! The command line of Fleet, one module per command.
+//!
+//! Inputs: arguments, a kubeconfig of the hub, and for `up`, `demo` and `bench` a fleet in this process.
+//! Commands that ask and answer return an [`Answer`], so that the demo and tests run them too.
+//! Deliberately absent: decisions about jobs; this room only shows, starts and writes what users ask for.
+
+mod age;
+mod answer;
+mod apply;
+mod args;
+mod bench;
+mod clusters;
+mod connect;
+mod cordon;
+mod demo;
+mod describe;
+mod discovery;
+mod get;
+mod join;
+mod members;
+mod output;
+mod plugins;
+mod progress;
+mod queue;
+mod reference;
+mod server;
+mod table;
+mod up;
+
+use std::{ffi::OsString, path::Path, process::ExitCode};
+
+use anyhow::Context;
+use clap::{CommandFactory, FromArgMatches};
+
+pub use answer::Answer;
+pub use reference::reference;
+
+use args::{Cli, Command};
+
+/// Runs the program with these arguments, the first of which is its own name.
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
+    let matches = args::command(&called_as(&arguments)).get_matches_from(arguments);
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    match start(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// How a person calls this program: kubectl runs `kubectl-NAME` for `kubectl NAME`.
+fn called_as(arguments: &[OsString]) -> String {
+    let own = arguments.first().and_then(|own| Path::new(own).file_name()).and_then(|own| own.to_str());
+    match own.and_then(|own| own.strip_prefix("kubectl-")) {
+        Some(plugin) => format!("kubectl {plugin}"),
+        None => "fleet".to_string(),
+    }
+}
+
+fn start(cli: Cli) -> anyhow::Result<ExitCode> {
+    // The one provider of the workspace; every TLS client and server asks for the process default.
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        anyhow::bail!("a second TLS provider is installed in this process");
+    }
+    let filter = tracing_subscriber::EnvFilter::try_from_env("FLEET_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("the runtime does not start")?;
+    let outcome = runtime.block_on(run(cli));
+    // Tasks that wait for a server that is away must not hold up the end of the program.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let connect = &cli.connect;
+    let answer = match cli.command {
+        Command::Up(args) => return up::run(args).await,
+        Command::Demo(args) => return demo::run(args).await,
+        Command::Bench(args) => return bench::run(args).await,
+        Command::Get(args) => get::run(&connect.hub().await?, &args).await?,
+        Command::Describe(args) => describe::run(&connect.hub().await?, &args).await?,
+        Command::Queue(args) => queue::run(&connect.hub().await?, &args).await?,
+        Command::Clusters(args) => clusters::run(&connect.hub().await?, &args).await?,
+        Command::Join(args) => join::join(&connect.hub().await?, &args).await?,
+        Command::Unjoin(args) => join::unjoin(&connect.hub().await?, &args).await?,
+        Command::Cordon(args) => cordon::cordon(&connect.hub().await?, &args).await?,
+        Command::Uncordon(args) => cordon::uncordon(&connect.hub().await?, &args).await?,
+        Command::Crds(args) => output::definitions(&args)?,
+        Command::Plugins(args) => plugins::run(&args)?,
+        Command::Version => Answer::text(format!("fleet {}\n", env!("CARGO_PKG_VERSION"))),
+        Command::Completion(args) => {
+            let mut script = Vec::new();
+            clap_complete::generate(args.shell, &mut Cli::command(), "fleet", &mut script);
+            Answer::text(String::from_utf8(script).context("completion script")?)
+        }
+    };
+    answer.print()
+}

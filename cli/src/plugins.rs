@@ -1,0 +1,41 @@
+//! `fleet plugins`: symbolic links by which kubectl finds this program.
+
+use std::{fs, io::ErrorKind, os::unix::fs::symlink, path::Path};
+
+use anyhow::Context;
+
+use crate::{answer::Answer, args::PluginsArgs};
+
+/// Names under which this program also runs.
+pub const PLUGINS: [&str; 2] = ["kubectl-fleet", "kubectl-amc"];
+
+pub fn run(args: &PluginsArgs) -> anyhow::Result<Answer> {
+    let mut text = String::new();
+    for name in PLUGINS {
+        link(&args.directory, name)?;
+        text.push_str(&format!("{}\n", args.directory.join(name).display()));
+    }
+    Ok(Answer::text(text))
+}
+
+/// Makes `directory/name` a link to this program; replaces a link, never a file.
+///
+/// # Errors
+/// The link cannot be made.
+pub fn link(directory: &Path, name: &str) -> anyhow::Result<()> {
+    let own = std::env::current_exe().context("this program's own path is unknown")?;
+    fs::create_dir_all(directory).with_context(|| format!("directory {}", directory.display()))?;
+    let link = directory.join(name);
+    match fs::symlink_metadata(&link) {
+        Ok(found) if found.is_symlink() => {
+            if fs::read_link(&link).is_ok_and(|target| target == own) {
+                return Ok(());
+            }
+            fs::remove_file(&link).with_context(|| format!("link {}", link.display()))?;
+        }
+        Ok(_) => anyhow::bail!("{}: found a file that is no link; it is left alone", link.display()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(|| format!("link {}", link.display())),
+    }
+    symlink(&own, &link).with_context(|| format!("link {}", link.display()))
+}

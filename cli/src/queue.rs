@@ -1,0 +1,234 @@
+//! `fleet queue`: the quota tree with what is used, and the jobs waiting and running in each queue.
+//!
+//! Used amounts are the controller's own (status of the tree); waiting and running are counted from the
+//! QueueUnits. Deliberately absent: any rule of admission.
+
+use std::collections::BTreeMap;
+
+use fleet_api::{
+    ElasticQuotaTree, QueueUnit,
+    names::QUOTA_NAMESPACE,
+    quota_tree::{QuotaNode, QuotaNodeStatus},
+};
+use fleet_resources::quantity;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use crate::{
+    answer::Answer,
+    args::{DataFormat, QueueArgs},
+    clusters::short,
+    connect::Hub,
+    output,
+    progress::Progress,
+    server::Selectors,
+    table::Table,
+};
+
+const UNITS: &str = "/apis/scheduling.x-k8s.io/v1alpha1/queueunits";
+
+/// From here on a quantity means "no bound", as the quota rules have it.
+const UNLIMITED: i64 = i32::MAX as i64;
+
+/// One queue, as `-o json` prints it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct QueueRow {
+    /// Full path, `root/child-2`.
+    queue: String,
+    #[serde(skip)]
+    depth: usize,
+    #[serde(skip)]
+    name: String,
+    namespaces: Vec<String>,
+    used: BTreeMap<String, String>,
+    min: BTreeMap<String, String>,
+    max: BTreeMap<String, String>,
+    waiting: usize,
+    running: usize,
+}
+
+pub async fn run(hub: &Hub, args: &QueueArgs) -> anyhow::Result<Answer> {
+    let _progress = Progress::start("asking the hub");
+    let (trees, units) = tokio::try_join!(
+        list::<ElasticQuotaTree>(
+            hub,
+            format!("/apis/scheduling.sigs.k8s.io/v1beta1/namespaces/{QUOTA_NAMESPACE}/elasticquotatrees")
+        ),
+        list::<QueueUnit>(hub, UNITS.to_string()),
+    )?;
+    // One tree only: the oldest counts.
+    let tree = trees.into_iter().min_by_key(|tree| {
+        let created = tree.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (created, tree.metadata.name.clone())
+    });
+    let Some(tree) = tree else {
+        let mut answer = Answer::default();
+        answer.note(format!(
+            "No quota tree: apply an ElasticQuotaTree in namespace {QUOTA_NAMESPACE}; until then every job is \
+             admitted at once."
+        ));
+        return Ok(answer);
+    };
+    let used = tree.status.as_ref().and_then(|status| status.root.clone()).unwrap_or_default();
+    let mut rows = Vec::new();
+    add(&mut rows, &tree.spec.root, Some(&used), "", 0, &units);
+    let value = json!({"items": rows});
+    if let Some(text) = output::data(args.output, &value)? {
+        return Ok(Answer::text(text));
+    }
+    let mut answer = Answer::text(print(&rows, args.output == Some(DataFormat::Wide)));
+    for condition in tree.status.iter().flat_map(|status| &status.conditions) {
+        if condition.status == "False" {
+            answer.note(format!("note: {}", condition.message));
+        }
+    }
+    Ok(answer)
+}
+
+async fn list<T: DeserializeOwned>(hub: &Hub, path: String) -> anyhow::Result<Vec<T>> {
+    let listed = match hub.server.list(&path, &Selectors::default(), "application/json").await {
+        Ok(listed) => listed,
+        Err(error) if error.is_not_found() => {
+            anyhow::bail!("{} is no hub of Fleet; apply `fleet crds --hub` to it", hub.server.url)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let items = listed["items"].as_array().cloned().unwrap_or_default();
+    Ok(items.into_iter().map(serde_json::from_value).collect::<Result<_, _>>()?)
+}
+
+fn add(
+    rows: &mut Vec<QueueRow>,
+    node: &QuotaNode,
+    status: Option<&QuotaNodeStatus>,
+    parent: &str,
+    depth: usize,
+    units: &[QueueUnit],
+) {
+    let path = if parent.is_empty() { node.name.clone() } else { format!("{parent}/{}", node.name) };
+    let below = format!("{path}/");
+    let mut waiting = 0;
+    let mut running = 0;
+    for unit in units {
+        let queue = unit.spec.queue.as_deref().unwrap_or_default();
+        if queue != path && !queue.starts_with(&below) {
+            continue;
+        }
+        match unit.status.as_ref().and_then(|status| status.phase.as_deref()) {
+            None | Some("Enqueued" | "Reserved") => waiting += 1,
+            Some("Dequeued" | "Running") => running += 1,
+            Some(_) => {}
+        }
+    }
+    rows.push(QueueRow {
+        queue: path.clone(),
+        depth,
+        name: node.name.clone(),
+        namespaces: node.namespaces.clone(),
+        used: status.map(|status| status.used.clone()).unwrap_or_default(),
+        min: texts(&node.min),
+        max: texts(&node.max),
+        waiting,
+        running,
+    });
+    for child in &node.children {
+        let status = status.and_then(|status| status.children.iter().find(|found| found.name == child.name));
+        add(rows, child, status, &path, depth + 1, units);
+    }
+}
+
+fn texts(amounts: &BTreeMap<String, Value>) -> BTreeMap<String, String> {
+    amounts
+        .iter()
+        .map(|(name, amount)| {
+            let text = amount.as_str().map(str::to_string).unwrap_or_else(|| amount.to_string());
+            (name.clone(), text)
+        })
+        .collect()
+}
+
+fn print(rows: &[QueueRow], wide: bool) -> String {
+    let mut headers = vec!["QUEUE", "USED", "MIN", "MAX", "WAITING", "RUNNING"];
+    if wide {
+        headers.push("NAMESPACES");
+    }
+    let mut table = Table::new(&headers);
+    for row in rows {
+        let mut cells = vec![
+            format!("{}{}", "  ".repeat(row.depth), row.name),
+            amounts(&row.used),
+            amounts(&row.min),
+            amounts(&row.max),
+            row.waiting.to_string(),
+            row.running.to_string(),
+        ];
+        if wide {
+            cells.push(if row.namespaces.is_empty() { "-".into() } else { row.namespaces.join(",") });
+        }
+        table.rows.push(cells);
+    }
+    table.print()
+}
+
+/// `jobs=1 gpu=3 cpu=3 memory=6Gi`: what matters first, without amounts of 0 and without bounds that bind
+/// nothing; `-` when nothing is left.
+fn amounts(all: &BTreeMap<String, String>) -> String {
+    let label = |name: &str| match name {
+        "kube-queue/max-jobs" => "jobs".to_string(),
+        "nvidia.com/gpu" => "gpu".to_string(),
+        other => other.to_string(),
+    };
+    let rank = |name: &str| match name {
+        "kube-queue/max-jobs" => 0,
+        "nvidia.com/gpu" => 1,
+        "cpu" => 2,
+        "memory" => 3,
+        _ => 4,
+    };
+    let mut sorted: Vec<(&String, &String)> = all.iter().collect();
+    sorted.sort_by_key(|(name, _)| (rank(name), (*name).clone()));
+    let cells: Vec<String> = sorted
+        .into_iter()
+        .filter_map(|(name, text)| match quantity::parse(name, text) {
+            Ok(0) => None,
+            // Bytes have no such bound: 2 GiB is a small amount of memory.
+            Ok(amount) if amount >= UNLIMITED && !quantity::is_bytes(name) && name != "cpu" => None,
+            Ok(amount) => Some(format!("{}={}", label(name), short(name, amount))),
+            Err(_) => Some(format!("{}={text}", label(name))),
+        })
+        .collect();
+    if cells.is_empty() { "-".to_string() } else { cells.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_printed_with_its_jobs() {
+        let tree: Value =
+            fleet_api::yaml::read(include_str!("../../examples/walkthrough/elasticquotatree.yaml"))
+                .expect("a tree");
+        let root: QuotaNode = serde_json::from_value(tree["spec"]["root"].clone()).expect("a root");
+        let used = json!({"cpu": "3", "memory": "6Gi", "nvidia.com/gpu": "3", "kube-queue/max-jobs": "1"});
+        let status: QuotaNodeStatus = serde_json::from_value(json!({"name": "root", "used": used,
+            "children": [{"name": "child-2", "used": used}]}))
+        .expect("a status");
+        let unit = |name: &str, phase: &str| -> QueueUnit {
+            serde_json::from_value(json!({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "QueueUnit",
+                "metadata": {"name": name}, "status": {"phase": phase},
+                "spec": {"queue": "root/child-2", "consumerRef": {"apiVersion": "fleet.dev/v1alpha1",
+                    "kind": "ResourceBinding", "namespace": "default", "name": name}}}))
+            .expect("a unit")
+        };
+        let mut rows = Vec::new();
+        let units = [unit("a", "Running"), unit("b", "Enqueued"), unit("c", "Succeed")];
+        add(&mut rows, &root, Some(&status), "", 0, &units);
+        insta::assert_snapshot!(print(&rows, true), @r"
+        QUEUE       USED                            MIN                    MAX                                         WAITING   RUNNING   NAMESPACES
+        root        jobs=1 gpu=3 cpu=3 memory=6Gi   cpu=9999 memory=40Gi   gpu=100000 cpu=999900 memory=400000Gi       1         1         -
+          child-2   jobs=1 gpu=3 cpu=3 memory=6Gi   -                      jobs=1 gpu=10000 cpu=10000 memory=10000Gi   1         1         default
+        ");
+    }
+}

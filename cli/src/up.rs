@@ -1,0 +1,155 @@
+//! `fleet up`: a hub and member clusters in this process, kept in a data directory, until Ctrl-C or SIGTERM.
+
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    net::{IpAddr, Ipv4Addr},
+    path::{Path, absolute},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use fleet_kubesim::{FleetSpec, Listen, LocalFleet, MemberSpec, local_fleet::Home};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{args::UpArgs, connect::fleet_home, plugins, progress::Progress};
+
+/// A start that takes longer has gone wrong; usual is well under a second.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+const MEMBERS: u16 = 3;
+const NODES: u16 = 4;
+const GPUS: u32 = 8;
+const CPU: &str = "64";
+const MEMORY: &str = "512Gi";
+
+pub async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("signals cannot be received")?;
+    let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
+    let path = match &args.data_dir {
+        Some(path) => path.clone(),
+        None => fleet_home().context("no home directory: name a data directory with --data-dir")?,
+    };
+    let path = absolute(&path).with_context(|| format!("data directory {}", path.display()))?;
+    let home = Home::open(&path)?;
+    let spec = FleetSpec {
+        members: members(&args, &home)?,
+        data_dir: Some(path.clone()),
+        listen: Listen::From { host: IpAddr::V4(Ipv4Addr::LOCALHOST), first_port: args.port },
+        default_run_time: args.runtime,
+    };
+    fleet_kubesim::local_fleet::check_ports(&spec)?;
+    let bin = path.join("bin");
+    for name in ["fleet"].into_iter().chain(plugins::PLUGINS) {
+        plugins::link(&bin, name)?;
+    }
+    say(&introduction(&spec, &path, &args))?;
+    let progress = Progress::start("starting the hub and its members");
+    let fleet = tokio::select! {
+        biased;
+        _ = interrupt.recv() => return Ok(ExitCode::SUCCESS),
+        _ = terminate.recv() => return Ok(ExitCode::SUCCESS),
+        started = LocalFleet::start_in(spec, Some(home)) => started?,
+    };
+    let outcome = tokio::select! {
+        biased;
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+        ended = serve(&fleet, progress) => ended,
+    };
+    fleet.shutdown().await;
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// Says `ready` once all answers, then runs until a part of the fleet ends by itself.
+async fn serve(fleet: &LocalFleet, progress: Progress) -> anyhow::Result<()> {
+    fleet.ready(READY_WITHIN).await?;
+    drop(progress);
+    say("ready\n")?;
+    bail!("{}", fleet.failed().await)
+}
+
+/// What the directory holds already; else what the arguments say. Arguments that contradict the directory
+/// are refused: nodes with jobs on them do not change under them.
+fn members(args: &UpArgs, home: &Home) -> anyhow::Result<Vec<MemberSpec>> {
+    let Some(members) = home.members()? else {
+        return Ok(MemberSpec::many(
+            usize::from(args.members.unwrap_or(MEMBERS)),
+            usize::from(args.nodes.unwrap_or(NODES)),
+            args.gpus.unwrap_or(GPUS),
+            args.cpu.as_deref().unwrap_or(CPU),
+            args.memory.as_deref().unwrap_or(MEMORY),
+        ));
+    };
+    let contradiction = |flag: &str, found: String, allowed: String| {
+        anyhow::anyhow!(
+            "data directory {}: holds a fleet made with {flag} {allowed}: found {flag} {found}, allowed is \
+             {allowed}, or another --data-dir",
+            home.path().display()
+        )
+    };
+    if let Some(count) = args.members.map(usize::from).filter(|count| *count != members.len()) {
+        return Err(contradiction("--members", count.to_string(), members.len().to_string()));
+    }
+    for member in &members {
+        let checks = [
+            ("--nodes", args.nodes.map(|nodes| nodes.to_string()), member.nodes.to_string()),
+            ("--gpus", args.gpus.map(|gpus| gpus.to_string()), member.gpus.to_string()),
+            ("--cpu", args.cpu.clone(), member.cpu.clone()),
+            ("--memory", args.memory.clone(), member.memory.clone()),
+        ];
+        for (flag, found, allowed) in checks {
+            if let Some(found) = found.filter(|found| *found != allowed) {
+                return Err(contradiction(flag, found, allowed));
+            }
+        }
+    }
+    Ok(members)
+}
+
+fn introduction(spec: &FleetSpec, path: &Path, args: &UpArgs) -> String {
+    let mut text = String::new();
+    let names: Vec<&str> = spec.members.iter().map(|member| member.name.as_str()).collect();
+    let each = match spec.members.first() {
+        Some(member) => format!(
+            "{} nodes each ({} cpu, {} memory, {} GPUs a node)",
+            member.nodes, member.cpu, member.memory, member.gpus
+        ),
+        None => String::new(),
+    };
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "Fleet: a hub and {} member clusters: {}", names.len(), short_list(&names));
+    let _ = writeln!(text, "{each}; jobs run for {} unless they say otherwise.", args.runtime);
+    let _ = writeln!(
+        text,
+        "Everything is kept in {}; Ctrl-C ends it, the next `fleet up` goes on.",
+        path.display()
+    );
+    let _ = writeln!(text, "\nIn another terminal:\n");
+    let _ = writeln!(text, "export KUBECONFIG={}", quoted(&path.join("kubeconfig")));
+    let _ = writeln!(text, "export PATH={}:$PATH", quoted(&path.join("bin")));
+    let _ =
+        writeln!(text, "\nthen `kubectl get clusters`, `kubectl fleet queue`, `kubectl fleet get pod -M`.\n");
+    text
+}
+
+fn short_list(names: &[&str]) -> String {
+    const SHOWN: usize = 6;
+    match names.len() {
+        count if count > SHOWN => format!("{} and {} more", names[..SHOWN].join(", "), count - SHOWN),
+        _ => names.join(", "),
+    }
+}
+
+/// As a shell takes it: only paths with unusual characters need quotes.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c));
+    if plain { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+fn say(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("stdout cannot be written")
+}
