@@ -180,6 +180,7 @@ pub fn apply(
     };
     let mut change = fieldset::diff(Some(schema), &bare, &new);
     fieldset::strip(&mut change.set, "");
+    let (firm, excused) = excuse(schema, live, &change.set, w);
     let mut conflicts = Vec::new();
     for e in &mut entries {
         let mut with = format!("conflict with \"{}\"", tree::text(e, &["manager"]));
@@ -191,9 +192,10 @@ pub fn apply(
             with.push_str(&format!(" using {}", tree::text(e, &["apiVersion"])));
         }
         let set = fields(e);
-        fieldset::common(set, &change.set, &mut String::new(), &mut |path| {
+        fieldset::common(set, &firm, &mut String::new(), &mut |path| {
             conflicts.push(Cause::new("FieldManagerConflict", path, with.clone()));
         });
+        fieldset::subtract(set, &excused);
         if force {
             fieldset::subtract(set, &change.set);
         }
@@ -228,6 +230,27 @@ pub fn apply(
     entries.insert(place, mine);
     give(&mut new, entries);
     Ok(new)
+}
+
+/// Splits a change into what may conflict and what kubectl may take over: fields whose live value is the one it
+/// wrote itself by client-side apply, as its last-applied annotation shows.
+fn excuse(schema: &Schema, live: &Value, change: &Set, w: &Writer<'_>) -> (Set, Set) {
+    const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+    let text = tree::text(live, &["metadata", "annotations", LAST_APPLIED]);
+    if w.manager != "kubectl" || text.is_empty() {
+        return (change.clone(), Set::new());
+    }
+    let last: Value = serde_json::from_str(text).unwrap_or_default();
+    let mut same = fieldset::of(Some(schema), &last, true);
+    fieldset::subtract(&mut same, &fieldset::diff(Some(schema), live, &last).set);
+    // The annotation itself always belongs to kubectl.
+    let own = format!("f:{LAST_APPLIED}");
+    fieldset::union(&mut same, &Set::from_iter([("f:metadata".into(), json!({"f:annotations": {own: {}}}))]));
+    let mut firm = change.clone();
+    fieldset::subtract(&mut firm, &same);
+    let mut excused = change.clone();
+    fieldset::subtract(&mut excused, &firm);
+    (firm, excused)
 }
 
 fn merge(schema: Option<&Schema>, live: &mut Value, config: Value) {

@@ -14,6 +14,50 @@ use std::sync::OnceLock;
 /// Nesting allowed in a message.
 const MAX_DEPTH: usize = 64;
 
+/// Optional numbers and flags whose zero differs from their absence.
+const ZERO_COUNTS: [&str; 40] = [
+    "activeDeadlineSeconds",
+    "allocateLoadBalancerNodePorts",
+    "allowPrivilegeEscalation",
+    "automountServiceAccountToken",
+    "backoffLimit",
+    "blockOwnerDeletion",
+    "completions",
+    "controller",
+    "defaultMode",
+    "deletionGracePeriodSeconds",
+    "enableServiceLinks",
+    "expirationSeconds",
+    "failedJobsHistoryLimit",
+    "fsGroup",
+    "gracePeriodSeconds",
+    "immutable",
+    "leaseDurationSeconds",
+    "leaseTransitions",
+    "manualSelector",
+    "minReplicas",
+    "mode",
+    "optional",
+    "orphanDependents",
+    "parallelism",
+    "partition",
+    "privileged",
+    "progressDeadlineSeconds",
+    "readOnlyRootFilesystem",
+    "ready",
+    "replicas",
+    "revisionHistoryLimit",
+    "runAsGroup",
+    "runAsNonRoot",
+    "runAsUser",
+    "startingDeadlineSeconds",
+    "successfulJobsHistoryLimit",
+    "suspend",
+    "terminationGracePeriodSeconds",
+    "tolerationSeconds",
+    "ttlSecondsAfterFinished",
+];
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Card {
     One,
@@ -176,8 +220,14 @@ fn message(name: &str, bytes: &[u8], out: &mut Map<String, Value>, depth: usize)
             Card::One => {
                 let Some(v) = scalar(&field.kind, &wire, depth)? else { continue };
                 let required = schema.get().required.iter().any(|r| **r == *field.name);
-                // Empty strings are written for fields that JSON would leave out.
-                if v.as_str() == Some("") && !required {
+                // Zero values are written for fields that JSON would leave out.
+                let zero = match &v {
+                    Value::String(s) => s.is_empty(),
+                    Value::Bool(b) => !b,
+                    Value::Number(n) => n.as_f64() == Some(0.0),
+                    _ => false,
+                };
+                if zero && !required && !ZERO_COUNTS.contains(&&*field.name) {
                     continue;
                 }
                 out.insert(field.name.to_string(), v);
