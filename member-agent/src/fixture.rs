@@ -1,0 +1,179 @@
+//! A member and a hub on embedded API servers, for the tests of this room.
+
+use std::{sync::Arc, time::Duration};
+
+use fleet_api::crds::{Side, definitions};
+use fleet_apiserver::{ApiServer, Config};
+use kube::{
+    Api, Client,
+    api::{DynamicObject, Patch, PatchParams, PostParams},
+    discovery::ApiResource,
+    runtime::wait::await_condition,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Context, JobController, LeaseClock, Options, Reservations, reservations::HoldRequest};
+
+/// Longest wait for a condition before a test fails.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) struct Fixture {
+    pub hub: Client,
+    pub member: Client,
+    pub context: Arc<Context>,
+    pub holds: tokio::sync::mpsc::Receiver<HoldRequest>,
+    _servers: [ApiServer; 2],
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.context.shutdown.cancel();
+    }
+}
+
+async fn server(side: Side) -> (ApiServer, Client) {
+    let config = Config { crds: definitions(side), ..Config::default() };
+    let server = ApiServer::open(config).await.expect("a server in memory");
+    let client = Client::new(server.router(), "default");
+    (server, client)
+}
+
+impl Fixture {
+    /// Servers and a context; the hub has the cluster's namespace.
+    pub async fn new(controllers: &[JobController]) -> Self {
+        let (hub_server, hub) = server(Side::Hub).await;
+        let (member_server, member) = server(Side::Member).await;
+        let (context, holds) = context(&hub, &member, controllers);
+        let fixture = Self { hub, member, context, holds, _servers: [hub_server, member_server] };
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fleet-east"}});
+        fixture.create(&fixture.hub, "", "v1", "namespaces", namespace).await;
+        fixture
+    }
+
+    /// Another agent over the same servers, as after a restart.
+    pub fn restart(&mut self, controllers: &[JobController]) {
+        self.context.shutdown.cancel();
+        (self.context, self.holds) = context(&self.hub, &self.member, controllers);
+    }
+
+    pub fn api(
+        &self,
+        client: &Client,
+        group: &str,
+        version: &str,
+        plural: &str,
+        kind: &str,
+    ) -> Api<DynamicObject> {
+        let resource = crate::jobs::resource(group, version, kind, plural);
+        Api::namespaced_with(client.clone(), "default", &resource)
+    }
+
+    /// An API of the member in the namespace `default`, by plural.
+    pub fn of_member(&self, plural: &str) -> Api<DynamicObject> {
+        let (group, version, kind) = match plural {
+            "pods" => ("", "v1", "Pod"),
+            "services" => ("", "v1", "Service"),
+            "configmaps" => ("", "v1", "ConfigMap"),
+            "secrets" => ("", "v1", "Secret"),
+            "pytorchjobs" => ("kubeflow.org", "v1", "PyTorchJob"),
+            "tfjobs" => ("kubeflow.org", "v1", "TFJob"),
+            "mpijobs" => ("kubeflow.org", "v2beta1", "MPIJob"),
+            "jobs" => ("batch", "v1", "Job"),
+            "deployments" => ("apps", "v1", "Deployment"),
+            "replicasets" => ("apps", "v1", "ReplicaSet"),
+            other => panic!("unknown plural {other}"),
+        };
+        self.api(&self.member, group, version, plural, kind)
+    }
+
+    pub async fn create(
+        &self,
+        client: &Client,
+        group: &str,
+        version: &str,
+        plural: &str,
+        object: Value,
+    ) -> DynamicObject {
+        let kind = object["kind"].as_str().expect("kind").to_owned();
+        let resource: ApiResource = crate::jobs::resource(group, version, &kind, plural);
+        let api: Api<DynamicObject> = match object["metadata"]["namespace"].as_str() {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        api.create(&PostParams::default(), &object).await.expect("created")
+    }
+
+    /// Waits until the condition holds for the object (`None`: there is none).
+    pub async fn wait(
+        &self,
+        api: &Api<DynamicObject>,
+        name: &str,
+        what: &str,
+        condition: impl Fn(Option<&DynamicObject>) -> bool,
+    ) -> Option<DynamicObject> {
+        let waiting = await_condition(api.clone(), name, |object: Option<&DynamicObject>| condition(object));
+        match tokio::time::timeout(PATIENCE, waiting).await {
+            Ok(found) => found.expect("a watch"),
+            Err(_) => {
+                let found = api.get_opt(name).await;
+                panic!("{name}: never {what}; it is {found:#?}")
+            }
+        }
+    }
+
+    pub async fn wait_for(&self, plural: &str, name: &str) -> DynamicObject {
+        let api = self.of_member(plural);
+        self.wait(&api, name, "made", |object| object.is_some()).await.expect("waited for it")
+    }
+
+    pub async fn wait_gone(&self, plural: &str, name: &str) {
+        let api = self.of_member(plural);
+        self.wait(&api, name, "gone", |object| object.is_none()).await;
+    }
+
+    /// Plays the kubelet: all containers of the pod are in this phase.
+    pub async fn set_phase(&self, pod: &str, phase: &str, exit_code: i64) {
+        let mut status = json!({"phase": phase, "conditions": [
+            {"type": "Ready", "status": if phase == "Running" { "True" } else { "False" }}]});
+        if matches!(phase, "Succeeded" | "Failed") {
+            status["containerStatuses"] = json!([{"name": "c", "ready": false, "restartCount": 0, "image": "i",
+                "imageID": "i", "state": {"terminated": {"exitCode": exit_code}}}]);
+        }
+        let patch = Patch::Merge(json!({"status": status}));
+        let pods = self.of_member("pods");
+        match pods.patch_status(pod, &PatchParams::default(), &patch).await {
+            // Deleted meanwhile: nothing is left to play.
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            answer => drop(answer.expect("a pod's status")),
+        }
+    }
+
+    /// Waits until the last condition of a Kubeflow job is of that type.
+    pub async fn wait_state(&self, plural: &str, name: &str, state: &str) -> DynamicObject {
+        let api = self.of_member(plural);
+        let found = self.wait(&api, name, state, |object| {
+            object.is_some_and(|job| {
+                job.data["status"]["conditions"]
+                    .as_array()
+                    .and_then(|list| list.last())
+                    .is_some_and(|c| c["type"] == state)
+            })
+        });
+        found.await.expect("waited for it")
+    }
+}
+
+fn context(
+    hub: &Client,
+    member: &Client,
+    controllers: &[JobController],
+) -> (Arc<Context>, tokio::sync::mpsc::Receiver<HoldRequest>) {
+    let mut options = Options::new("east");
+    options.controllers = controllers.iter().copied().collect();
+    let (_, lease) = LeaseClock::new();
+    let (reservations, holds) = Reservations::new();
+    let shutdown = CancellationToken::new();
+    (Arc::new(Context::new(hub.clone(), member.clone(), options, shutdown, lease, reservations)), holds)
+}

@@ -1,0 +1,417 @@
+//! Carries out plans: watches jobs and pods, plans each job that changed, writes what the plan says.
+//!
+//! One task per job at a time. Answers to writes are taken into the state at once, so that the next plan
+//! does not wait for the watch to echo them. A status is written last, after the pods, and is made from
+//! what is known then: several changes that come together cost one write.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use kube::{Api, runtime::watcher};
+use serde_json::{Value, json};
+
+use super::{
+    Kind, Role,
+    objects::{Object, Pod, controller_of, resource},
+    plan::{self, Plan},
+    state::{Snapshot, State, Support},
+    writes,
+};
+use crate::{
+    CallError, Context,
+    clock::Clock,
+    patch::merge_diff,
+    reconcile::{Change, Next, Queue, follow},
+};
+
+/// Jobs that are worked on at a time.
+const JOBS_IN_FLIGHT: usize = 64;
+/// Requests of one job in flight.
+const CALLS_PER_JOB: usize = 16;
+/// Plans of one job in a row before others have their turn.
+const ROUNDS: usize = 4;
+
+pub(super) async fn run(context: Arc<Context>, kinds: Vec<Kind>) {
+    let driver = Arc::new(Driver {
+        client: context.member.clone(),
+        cluster: context.options.cluster.clone(),
+        kinds,
+        clock: Clock::start(),
+        state: Mutex::default(),
+        queue: Arc::new(Queue::new()),
+    });
+    let shutdown = context.shutdown.clone();
+    let mut watches = tokio::task::JoinSet::new();
+    let pods: Api<Pod> = Api::all_with(driver.client.clone(), &resource("", "v1", "Pod", "pods"));
+    let (name, on_change) = (driver.watch_name("pods"), driver.clone());
+    watches.spawn(follow(name, pods, watcher::Config::default(), shutdown.clone(), move |change| {
+        on_change.pod_changed(change);
+    }));
+    for (at, kind) in driver.kinds.iter().enumerate() {
+        let jobs: Api<Object> = Api::all_with(driver.client.clone(), &kind.resource);
+        let (name, on_change) = (driver.watch_name(&kind.resource.plural), driver.clone());
+        watches.spawn(follow(name, jobs, watcher::Config::default(), shutdown.clone(), move |change| {
+            on_change.job_changed(at, change);
+        }));
+    }
+    let worker = driver.clone();
+    driver
+        .queue
+        .clone()
+        .run(JOBS_IN_FLIGHT, shutdown, move |uid| {
+            let driver = worker.clone();
+            async move { driver.look_at(&uid).await }
+        })
+        .await;
+    while watches.join_next().await.is_some() {}
+}
+
+struct Driver {
+    client: kube::Client,
+    cluster: String,
+    kinds: Vec<Kind>,
+    clock: Clock,
+    state: Mutex<State>,
+    /// Uids of jobs, or of owners of pods that are no job known here.
+    queue: Arc<Queue<String>>,
+}
+
+impl Driver {
+    fn watch_name(&self, plural: &str) -> String {
+        format!("{}/jobs/{plural}", self.cluster)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code that can panic runs under the lock, so the state is whole even then.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pod_changed(&self, change: Change<Pod>) {
+        let uids: Vec<String> = {
+            let mut state = self.state();
+            match change {
+                Change::Applied(pod) => {
+                    let ours = pod.controller().is_some_and(|owner| self.kind_of(owner).is_some());
+                    if ours { state.put_pod(pod).into_iter().collect() } else { Vec::new() }
+                }
+                Change::Deleted(pod) => state.end_pod(&pod),
+                Change::Synced => {
+                    state.pods_synced = true;
+                    let mut uids = state.uids();
+                    uids.extend(state.owners_of_pods());
+                    uids
+                }
+            }
+        };
+        uids.into_iter().for_each(|uid| self.queue.add(uid));
+    }
+
+    fn job_changed(&self, kind: usize, change: Change<Object>) {
+        let mut uids = Vec::new();
+        {
+            let mut state = self.state();
+            match change {
+                Change::Applied(object) => {
+                    uids.push(object.uid().to_owned());
+                    uids.extend(state.put_job(kind, object, true));
+                }
+                Change::Deleted(object) => {
+                    uids.push(object.uid().to_owned());
+                    uids.extend(state.end_job(&object));
+                }
+                Change::Synced => {
+                    state.set_kind_synced(kind);
+                    uids = state.owners_of_pods();
+                }
+            }
+        }
+        uids.into_iter().for_each(|uid| self.queue.add(uid));
+    }
+
+    fn kind_of(
+        &self,
+        owner: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference,
+    ) -> Option<usize> {
+        let is =
+            |kind: &Kind| kind.resource.kind == owner.kind && kind.resource.api_version == owner.api_version;
+        self.kinds.iter().position(is)
+    }
+
+    async fn look_at(&self, uid: &str) -> Next {
+        match self.work_on(uid).await {
+            Ok(next) => next,
+            Err(error) => {
+                tracing::warn!(cluster = self.cluster, job = uid, %error, "a job's plan could not be carried out; trying again");
+                Next::Retry
+            }
+        }
+    }
+
+    async fn work_on(&self, uid: &str) -> Result<Next, CallError> {
+        for _ in 0..ROUNDS {
+            let snapshot = {
+                let state = self.state();
+                // Without all pods a plan would make pods that exist.
+                if !state.pods_synced {
+                    return Ok(Next::Wait);
+                }
+                state.snapshot(uid)
+            };
+            let Some(snapshot) = snapshot else { return self.clear_orphans(uid).await };
+            if snapshot.job.is_gone {
+                return self.clear(&snapshot).await;
+            }
+            let (plan, scale) = self.plan(&snapshot);
+            self.scale(&snapshot, &scale).await?;
+            let wrote = self.carry_out(&snapshot, &plan).await?;
+            if wrote {
+                continue;
+            }
+            self.write_status(&snapshot, &plan).await?;
+            if plan.delete_job {
+                let (resource, job) = (self.resource_of(&snapshot), &snapshot.job.object);
+                writes::delete(&self.client, resource, job.namespace(), job.name(), uid).await?;
+            }
+            return Ok(plan.look_again.map_or(Next::Wait, Next::After));
+        }
+        self.queue.add(uid.to_owned());
+        Ok(Next::Wait)
+    }
+
+    fn resource_of(&self, snapshot: &Snapshot) -> &kube::discovery::ApiResource {
+        &self.kinds[snapshot.job.kind].resource
+    }
+
+    fn plan(&self, snapshot: &Snapshot) -> (Plan, Vec<(String, i64)>) {
+        let kind = &self.kinds[snapshot.job.kind];
+        let (job, pods, now) = (&*snapshot.job.object, &snapshot.pods, self.clock.now());
+        match kind.role {
+            Role::Kubeflow(framework) => {
+                (plan::kubeflow(framework, &kind.resource, job, pods, now), Vec::new())
+            }
+            Role::Batch => (plan::batch(&kind.resource, job, pods, now), Vec::new()),
+            Role::ReplicaSet => (plan::plan_replica_set(&kind.resource, job, pods), Vec::new()),
+            Role::Deployment => plan::plan_deployment(&kind.resource, job, &snapshot.replica_sets, now),
+        }
+    }
+
+    /// Everything but the status. Returns whether it wrote something that changes the next plan.
+    async fn carry_out(&self, snapshot: &Snapshot, plan: &Plan) -> Result<bool, CallError> {
+        let job = &snapshot.job.object;
+        if !plan.annotations.is_empty() {
+            let patch = json!({"metadata": {"annotations": plan.annotations}});
+            let resource = self.resource_of(snapshot);
+            let answer = writes::patch(&self.client, resource, job, None, &patch).await?;
+            self.state().put_job(snapshot.job.kind, Arc::new(answer), false);
+        }
+        let support: &[Value] =
+            if plan.create.is_empty() || snapshot.job.support == Support::Made { &[] } else { &plan.support };
+        let mut creations = Vec::new();
+        for manifest in support.iter().chain(&plan.create) {
+            creations.push(self.create(snapshot, manifest).boxed());
+        }
+        all(creations).await?;
+        if !support.is_empty() {
+            self.state().set_support(job.uid(), Support::Made);
+        }
+        self.delete_children(snapshot, &plan.delete).await?;
+        if plan.delete_support {
+            self.delete_support(snapshot, plan).await?;
+        }
+        Ok(!plan.create.is_empty() || !plan.delete.is_empty() || !plan.annotations.is_empty())
+    }
+
+    /// Creates an object of a job; one that the job has already is fine.
+    async fn create(&self, snapshot: &Snapshot, manifest: &Value) -> Result<(), CallError> {
+        let job = &snapshot.job.object;
+        let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+        if manifest["kind"] == "Pod" {
+            let pod = match writes::create::<Pod>(&self.client, manifest).await {
+                Err(error) if error.is_conflict() => {
+                    let pods = writes::resource_of(manifest);
+                    let found: Option<Pod> = writes::get(&self.client, &pods, job.namespace(), name).await?;
+                    match found {
+                        Some(pod) if pod.controller().is_some_and(|owner| owner.uid == job.uid()) => pod,
+                        _ => {
+                            // The name is still taken by a pod of an older run, or of somebody else.
+                            let key = (job.namespace().to_owned(), name.to_owned());
+                            self.state().block(key, job.uid());
+                            return Err(error);
+                        }
+                    }
+                }
+                answer => answer?,
+            };
+            self.state().put_pod(Arc::new(pod));
+            return Ok(());
+        }
+        let made = match writes::create::<Object>(&self.client, manifest).await {
+            Err(error) if error.is_conflict() => {
+                let resource = writes::resource_of(manifest);
+                let found: Option<Object> =
+                    writes::get(&self.client, &resource, job.namespace(), name).await?;
+                let Some(found) = found else { return Err(error) };
+                match controller_of(&found.metadata) {
+                    Some(owner) if owner.uid == job.uid() => found,
+                    // Left by an older run of that name.
+                    Some(owner)
+                        if owner.name == job.name() && self.kind_of(owner) == Some(snapshot.job.kind) =>
+                    {
+                        writes::delete(&self.client, &resource, found.namespace(), name, found.uid()).await?;
+                        writes::create::<Object>(&self.client, manifest).await?
+                    }
+                    _ => {
+                        tracing::warn!(
+                            kind = resource.kind,
+                            namespace = found.namespace(),
+                            name,
+                            "the name is taken by an object that is not the job's; the job goes on without"
+                        );
+                        return Ok(());
+                    }
+                }
+            }
+            answer => answer?,
+        };
+        if manifest["kind"] == "ReplicaSet"
+            && let Some(kind) = self.kinds.iter().position(|kind| kind.role == Role::ReplicaSet)
+        {
+            self.state().put_job(kind, Arc::new(made), true);
+        }
+        Ok(())
+    }
+
+    /// Deletes pods of a job, or ReplicaSets of a Deployment, by name.
+    async fn delete_children(&self, snapshot: &Snapshot, names: &[String]) -> Result<(), CallError> {
+        let mut deletions = Vec::new();
+        for name in names {
+            deletions.push(self.delete_child(snapshot, name).boxed());
+        }
+        all(deletions).await
+    }
+
+    async fn delete_child(&self, snapshot: &Snapshot, name: &str) -> Result<(), CallError> {
+        if let Some(pod) = snapshot.pods.get(name) {
+            return self.delete_pod(pod).await;
+        }
+        let Some(set) = snapshot.replica_sets.iter().find(|set| set.name() == name) else { return Ok(()) };
+        let resource = resource("apps", "v1", "ReplicaSet", "replicasets");
+        writes::delete(&self.client, &resource, set.namespace(), set.name(), set.uid()).await?;
+        self.state().end_job(set);
+        self.queue.add(set.uid().to_owned());
+        Ok(())
+    }
+
+    async fn delete_pod(&self, pod: &Pod) -> Result<(), CallError> {
+        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+        let pods = resource("", "v1", "Pod", "pods");
+        writes::delete(&self.client, &pods, &namespace, pod.name(), pod.uid()).await?;
+        self.state().mark_deleting(&(namespace, pod.name().to_owned()), pod.uid());
+        Ok(())
+    }
+
+    /// Deletes what the pods needed beside them, once.
+    async fn delete_support(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
+        let job = &snapshot.job.object;
+        if snapshot.job.support == Support::Deleted {
+            return Ok(());
+        }
+        for manifest in &plan.support {
+            let resource = writes::resource_of(manifest);
+            let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+            let found: Option<Object> = writes::get(&self.client, &resource, job.namespace(), name).await?;
+            if let Some(found) = found
+                && controller_of(&found.metadata).is_some_and(|owner| owner.uid == job.uid())
+            {
+                writes::delete(&self.client, &resource, job.namespace(), name, found.uid()).await?;
+            }
+        }
+        self.state().set_support(job.uid(), Support::Deleted);
+        Ok(())
+    }
+
+    async fn scale(&self, snapshot: &Snapshot, sizes: &[(String, i64)]) -> Result<(), CallError> {
+        let resource = resource("apps", "v1", "ReplicaSet", "replicasets");
+        for (name, size) in sizes {
+            let Some(set) = snapshot.replica_sets.iter().find(|set| set.name() == name) else { continue };
+            let patch = json!({"spec": {"replicas": size}});
+            let answer = writes::patch(&self.client, &resource, set, None, &patch).await?;
+            if let Some(kind) = self.kinds.iter().position(|kind| kind.role == Role::ReplicaSet) {
+                self.state().put_job(kind, Arc::new(answer), false);
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_status(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
+        let job = &snapshot.job.object;
+        let Some(status) = &plan.status else { return Ok(()) };
+        let Some(change) = merge_diff(&job.status, status) else { return Ok(()) };
+        let patch = json!({"status": change});
+        let resource = self.resource_of(snapshot);
+        match writes::patch(&self.client, resource, job, Some("status"), &patch).await {
+            // Deleted meanwhile; the watch says so.
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+            Ok(answer) => {
+                self.state().put_job(snapshot.job.kind, Arc::new(answer), false);
+                // The end of a job has consequences of its own: clean-up, time to live.
+                self.queue.add(job.uid().to_owned());
+                Ok(())
+            }
+        }
+    }
+
+    /// The job is deleted: so is what it owned.
+    async fn clear(&self, snapshot: &Snapshot) -> Result<Next, CallError> {
+        let job = &snapshot.job.object;
+        let alive: Vec<_> = snapshot.pods.values().filter(|pod| !pod.is_deleting()).collect();
+        for pod in alive {
+            self.delete_pod(pod).await?;
+        }
+        for set in &snapshot.replica_sets {
+            let resource = resource("apps", "v1", "ReplicaSet", "replicasets");
+            writes::delete(&self.client, &resource, set.namespace(), set.name(), set.uid()).await?;
+        }
+        self.delete_support(snapshot, &self.plan(snapshot).0).await?;
+        let mut state = self.state();
+        if state.pods_of(job.uid()).is_empty() {
+            state.forget_job(job.uid());
+        }
+        Ok(Next::Wait)
+    }
+
+    /// Pods whose owner is unknown: of a job that was deleted while nobody looked, or of one whose watch
+    /// lags behind. The API server decides.
+    async fn clear_orphans(&self, uid: &str) -> Result<Next, CallError> {
+        let pods = self.state().pods_of(uid);
+        let Some(owner) = pods.values().next().and_then(|pod| pod.controller().cloned()) else {
+            return Ok(Next::Wait);
+        };
+        let Some(kind) = self.kind_of(&owner).filter(|kind| self.state().is_kind_synced(*kind)) else {
+            return Ok(Next::Wait);
+        };
+        let Some(namespace) = pods.values().next().and_then(|pod| pod.metadata.namespace.clone()) else {
+            return Ok(Next::Wait);
+        };
+        let found: Option<Object> =
+            writes::get(&self.client, &self.kinds[kind].resource, &namespace, &owner.name).await?;
+        if self.state().knows(uid) || found.is_some_and(|found| found.uid() == uid) {
+            return Ok(Next::Wait);
+        }
+        for pod in pods.values().filter(|pod| !pod.is_deleting()) {
+            self.delete_pod(pod).await?;
+        }
+        Ok(Next::Wait)
+    }
+}
+
+/// Runs all requests, a bounded number at a time; says the first failure after all have ended.
+async fn all(requests: Vec<BoxFuture<'_, Result<(), CallError>>>) -> Result<(), CallError> {
+    let mut answers = stream::iter(requests).buffer_unordered(CALLS_PER_JOB);
+    let mut failed = None;
+    while let Some(answer) = answers.next().await {
+        failed = failed.or(answer.err());
+    }
+    failed.map_or(Ok(()), Err)
+}

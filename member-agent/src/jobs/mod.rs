@@ -1,0 +1,77 @@
+//! Job controllers for members that have no operators of their own: PyTorchJob, TFJob, MPIJob, batch Job
+//! and Deployment; each runs only when the options name it.
+//!
+//! `plan` decides, as pure functions; `driver` watches, carries out and writes status. The controllers
+//! delete what a deleted job leaves themselves, because a member may have no garbage collector.
+//! Deliberately absent: placing pods (the scheduler's), running them (the kubelet's, real or hollow).
+
+mod driver;
+mod objects;
+mod plan;
+mod state;
+#[cfg(test)]
+mod tests;
+mod writes;
+
+use std::sync::Arc;
+
+use kube::discovery::ApiResource;
+
+pub(crate) use objects::{Object, Pod, controller_of, resource};
+
+use crate::{Context, JobController};
+use plan::Framework;
+
+/// Runs the enabled controllers until the agent stops.
+///
+/// # Errors
+/// None at present; what fails is tried again.
+pub async fn run(context: Arc<Context>) -> anyhow::Result<()> {
+    let kinds = kinds(&context.options.controllers);
+    if kinds.is_empty() {
+        return Ok(());
+    }
+    driver::run(context, kinds).await;
+    Ok(())
+}
+
+/// A kind of object that owns pods (a Deployment: that owns ReplicaSets).
+#[derive(Clone, Debug)]
+struct Kind {
+    role: Role,
+    resource: ApiResource,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Kubeflow(Framework),
+    Batch,
+    Deployment,
+    ReplicaSet,
+}
+
+fn kinds(enabled: &std::collections::BTreeSet<JobController>) -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    for controller in enabled {
+        let (role, resource) = match controller {
+            JobController::PyTorchJob => (
+                Role::Kubeflow(Framework::PyTorch),
+                resource("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs"),
+            ),
+            JobController::TFJob => {
+                (Role::Kubeflow(Framework::TensorFlow), resource("kubeflow.org", "v1", "TFJob", "tfjobs"))
+            }
+            JobController::MPIJob => {
+                (Role::Kubeflow(Framework::Mpi), resource("kubeflow.org", "v2beta1", "MPIJob", "mpijobs"))
+            }
+            JobController::BatchJob => (Role::Batch, resource("batch", "v1", "Job", "jobs")),
+            JobController::Deployment => {
+                let sets = resource("apps", "v1", "ReplicaSet", "replicasets");
+                kinds.push(Kind { role: Role::ReplicaSet, resource: sets });
+                (Role::Deployment, resource("apps", "v1", "Deployment", "deployments"))
+            }
+        };
+        kinds.push(Kind { role, resource });
+    }
+    kinds
+}

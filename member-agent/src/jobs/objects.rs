@@ -1,0 +1,193 @@
+//! What the controllers read of pods and jobs: only the fields that decide something, so that a watch
+//! over many pods stays cheap.
+
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::{Resource, core::DynamicResourceScope, discovery::ApiResource};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A job or another owner of pods. Spec and status stay JSON, because a custom resource keeps a quantity
+/// as it was written.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Object {
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: Value,
+    #[serde(default)]
+    pub status: Value,
+}
+
+/// A pod without its spec.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Pod {
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub status: PodStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodStatus {
+    pub phase: String,
+    pub conditions: Vec<PodCondition>,
+    pub container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PodCondition {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub status: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ContainerStatus {
+    pub restart_count: i64,
+    pub state: ContainerState,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ContainerState {
+    pub terminated: Option<Terminated>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Terminated {
+    pub exit_code: i64,
+    pub finished_at: Option<String>,
+}
+
+impl Object {
+    pub(crate) fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn annotation(&self, name: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(name).map(String::as_str)
+    }
+
+    pub(crate) fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+}
+
+impl Pod {
+    pub(crate) fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.status.phase == "Running"
+    }
+
+    pub(crate) fn is_succeeded(&self) -> bool {
+        self.status.phase == "Succeeded"
+    }
+
+    pub(crate) fn is_failed(&self) -> bool {
+        self.status.phase == "Failed"
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_succeeded() || self.is_failed()
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_running() && self.status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True")
+    }
+
+    /// Exit code of the container that ended worst, when any has ended.
+    pub(crate) fn exit_code(&self) -> Option<i64> {
+        self.terminated().map(|end| end.exit_code).max()
+    }
+
+    /// When its last container ended, as the kubelet wrote it.
+    pub(crate) fn finished_at(&self) -> Option<jiff::Timestamp> {
+        self.terminated().filter_map(|end| end.finished_at.as_deref()?.parse().ok()).max()
+    }
+
+    pub(crate) fn container_restarts(&self) -> i64 {
+        self.status.container_statuses.iter().map(|container| container.restart_count).sum()
+    }
+
+    /// The owner that controls it.
+    pub(crate) fn controller(&self) -> Option<&OwnerReference> {
+        controller_of(&self.metadata)
+    }
+
+    fn terminated(&self) -> impl Iterator<Item = &Terminated> {
+        self.status.container_statuses.iter().filter_map(|container| container.state.terminated.as_ref())
+    }
+}
+
+pub(crate) fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    metadata.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
+}
+
+macro_rules! dynamic_resource {
+    ($type:ty) => {
+        impl Resource for $type {
+            type DynamicType = ApiResource;
+            type Scope = DynamicResourceScope;
+
+            fn kind(dt: &ApiResource) -> Cow<'_, str> {
+                dt.kind.as_str().into()
+            }
+            fn group(dt: &ApiResource) -> Cow<'_, str> {
+                dt.group.as_str().into()
+            }
+            fn version(dt: &ApiResource) -> Cow<'_, str> {
+                dt.version.as_str().into()
+            }
+            fn api_version(dt: &ApiResource) -> Cow<'_, str> {
+                dt.api_version.as_str().into()
+            }
+            fn plural(dt: &ApiResource) -> Cow<'_, str> {
+                dt.plural.as_str().into()
+            }
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+dynamic_resource!(Object);
+dynamic_resource!(Pod);
+
+/// The resource of a kind whose plural is known.
+pub(crate) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version,
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}

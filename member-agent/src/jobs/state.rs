@@ -1,0 +1,189 @@
+//! What the driver knows of the member: the jobs of each kind and the pods by owner.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{
+    objects::{Object, Pod, controller_of},
+    plan::Pods,
+};
+use crate::reconcile::{ObjectKey, Stored, key_of};
+
+/// A job that is looked after.
+#[derive(Clone, Debug)]
+pub(super) struct Tracked {
+    /// Position of its kind in the driver's list.
+    pub kind: usize,
+    pub object: Arc<Object>,
+    /// Deleted; it is kept until nothing of it is left.
+    pub is_gone: bool,
+    pub support: Support,
+}
+
+/// What is known of the services and the like of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Support {
+    Unknown,
+    Made,
+    Deleted,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub pods_synced: bool,
+    jobs: HashMap<String, Tracked>,
+    pods: Stored<Pod>,
+    pods_by_owner: HashMap<String, Pods>,
+    /// Uids of the ReplicaSets of a Deployment, by its uid.
+    sets_by_owner: HashMap<String, HashSet<String>>,
+    /// Who waits for a pod name to become free.
+    blocked: HashMap<ObjectKey, String>,
+    kind_synced: HashSet<usize>,
+}
+
+/// Everything a plan is made from.
+pub(super) struct Snapshot {
+    pub job: Tracked,
+    pub pods: Pods,
+    pub replica_sets: Vec<Arc<Object>>,
+}
+
+impl State {
+    pub fn snapshot(&self, uid: &str) -> Option<Snapshot> {
+        let job = self.jobs.get(uid)?.clone();
+        let mut replica_sets: Vec<Arc<Object>> = self
+            .sets_by_owner
+            .get(uid)
+            .into_iter()
+            .flatten()
+            .filter_map(|set| self.jobs.get(set))
+            .filter(|set| !set.is_gone)
+            .map(|set| set.object.clone())
+            .collect();
+        replica_sets.sort_by(|a, b| a.name().cmp(b.name()));
+        Some(Snapshot { job, pods: self.pods_of(uid), replica_sets })
+    }
+
+    pub fn pods_of(&self, uid: &str) -> Pods {
+        self.pods_by_owner.get(uid).cloned().unwrap_or_default()
+    }
+
+    pub fn knows(&self, uid: &str) -> bool {
+        self.jobs.contains_key(uid)
+    }
+
+    pub fn uids(&self) -> Vec<String> {
+        self.jobs.keys().cloned().collect()
+    }
+
+    pub fn owners_of_pods(&self) -> Vec<String> {
+        self.pods_by_owner.keys().cloned().collect()
+    }
+
+    pub fn set_kind_synced(&mut self, kind: usize) {
+        self.kind_synced.insert(kind);
+    }
+
+    pub fn is_kind_synced(&self, kind: usize) -> bool {
+        self.kind_synced.contains(&kind)
+    }
+
+    /// Keeps a job unless a newer version is known. Returns the owner of a ReplicaSet, which has to
+    /// look, too.
+    pub fn put_job(&mut self, kind: usize, object: Arc<Object>, from_watch: bool) -> Option<String> {
+        let uid = object.uid().to_owned();
+        match self.jobs.get_mut(&uid) {
+            Some(tracked) => {
+                if !tracked.is_gone && version(&tracked.object) <= version(&object) {
+                    tracked.object = object.clone();
+                }
+            }
+            // An answer to a write never makes a job known: it may be older than the news of the end.
+            None if !from_watch => return None,
+            None => {
+                let tracked =
+                    Tracked { kind, object: object.clone(), is_gone: false, support: Support::Unknown };
+                self.jobs.insert(uid.clone(), tracked);
+            }
+        }
+        let owner = controller_of(&object.metadata)?.uid.clone();
+        self.sets_by_owner.entry(owner.clone()).or_default().insert(uid);
+        Some(owner)
+    }
+
+    /// Marks a job as gone. Returns the owner of a ReplicaSet.
+    pub fn end_job(&mut self, object: &Object) -> Option<String> {
+        if let Some(tracked) = self.jobs.get_mut(object.uid()) {
+            tracked.is_gone = true;
+        }
+        Some(controller_of(&object.metadata)?.uid.clone())
+    }
+
+    /// Forgets a job of which nothing is left.
+    pub fn forget_job(&mut self, uid: &str) {
+        if let Some(tracked) = self.jobs.remove(uid)
+            && let Some(owner) = controller_of(&tracked.object.metadata)
+            && let Some(sets) = self.sets_by_owner.get_mut(&owner.uid)
+        {
+            sets.remove(uid);
+            if sets.is_empty() {
+                self.sets_by_owner.remove(&owner.uid);
+            }
+        }
+    }
+
+    pub fn set_support(&mut self, uid: &str, support: Support) {
+        if let Some(tracked) = self.jobs.get_mut(uid) {
+            tracked.support = support;
+        }
+    }
+
+    /// Keeps a pod unless a newer version is known; returns its owner's uid.
+    pub fn put_pod(&mut self, pod: Arc<Pod>) -> Option<String> {
+        let owner = pod.controller()?.uid.clone();
+        if self.pods.put(pod.clone()) {
+            let pods = self.pods_by_owner.entry(owner.clone()).or_default();
+            pods.insert(pod.name().to_owned(), pod);
+        }
+        Some(owner)
+    }
+
+    /// Forgets a pod. Returns who has to look: its owner, and who waits for its name.
+    pub fn end_pod(&mut self, pod: &Pod) -> Vec<String> {
+        let mut uids: Vec<String> = self.blocked.remove(&key_of(pod)).into_iter().collect();
+        let Some(owner) = pod.controller().map(|owner| owner.uid.clone()) else { return uids };
+        self.pods.remove(pod);
+        if let Some(pods) = self.pods_by_owner.get_mut(&owner) {
+            if pods.get(pod.name()).is_some_and(|known| known.uid() == pod.uid()) {
+                pods.remove(pod.name());
+            }
+            if pods.is_empty() {
+                self.pods_by_owner.remove(&owner);
+            }
+        }
+        uids.push(owner);
+        uids
+    }
+
+    /// A pod whose deletion has been accepted counts as being deleted from now on.
+    pub fn mark_deleting(&mut self, key: &ObjectKey, uid: &str) {
+        let Some(pod) = self.pods.get(key).filter(|pod| pod.uid() == uid && !pod.is_deleting()) else {
+            return;
+        };
+        let mut pod = Pod::clone(pod);
+        pod.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+        self.put_pod(Arc::new(pod));
+    }
+
+    pub fn block(&mut self, key: ObjectKey, uid: &str) {
+        self.blocked.insert(key, uid.to_owned());
+    }
+}
+
+fn version(object: &Object) -> u64 {
+    object.metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,104 @@
+//! The few requests the controllers make, on plain JSON.
+
+use fleet_api::names::AGENT_MANAGER;
+use kube::{
+    Client, Error, Resource,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::Request,
+    discovery::ApiResource,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::objects::{Object, resource};
+use crate::{CallError, call};
+
+/// The resource of a manifest the planners make.
+pub(super) fn resource_of(manifest: &Value) -> ApiResource {
+    let plural = match manifest["kind"].as_str().unwrap_or_default() {
+        "Pod" => "pods",
+        "Service" => "services",
+        "ConfigMap" => "configmaps",
+        _ => "replicasets",
+    };
+    let api_version = manifest["apiVersion"].as_str().unwrap_or_default();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    resource(group, version, manifest["kind"].as_str().unwrap_or_default(), plural)
+}
+
+pub(super) async fn create<T: DeserializeOwned>(client: &Client, manifest: &Value) -> Result<T, CallError> {
+    let namespace = manifest["metadata"]["namespace"].as_str();
+    let request = request_to(&resource_of(manifest), namespace);
+    let params = PostParams { field_manager: Some(AGENT_MANAGER.to_owned()), ..PostParams::default() };
+    call(async {
+        let body = serde_json::to_vec(manifest).map_err(Error::SerdeError)?;
+        client.request(request.create(&params, body).map_err(Error::BuildRequest)?).await
+    })
+    .await
+}
+
+/// `None` when there is no such object.
+pub(super) async fn get<T: DeserializeOwned>(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<T>, CallError> {
+    let request = request_to(resource, Some(namespace));
+    let answer = call(async {
+        let request = request.get(name, &Default::default()).map_err(Error::BuildRequest)?;
+        client.request(request).await
+    })
+    .await;
+    match answer {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Deletes the object with that uid. One that is gone, or another one of that name, is fine.
+pub(super) async fn delete(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+) -> Result<(), CallError> {
+    let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    let params = DeleteParams::background().preconditions(preconditions);
+    let request = request_to(resource, Some(namespace));
+    let answer = call(async {
+        client.request_text(request.delete(name, &params).map_err(Error::BuildRequest)?).await.map(drop)
+    })
+    .await;
+    match answer {
+        Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+        answer => answer,
+    }
+}
+
+/// Merge patch of an object or, with `subresource`, of a part of it; the answer is the object.
+pub(super) async fn patch(
+    client: &Client,
+    resource: &ApiResource,
+    object: &Object,
+    subresource: Option<&str>,
+    patch: &Value,
+) -> Result<Object, CallError> {
+    let request = request_to(resource, Some(object.namespace()));
+    let params = PatchParams { field_manager: Some(AGENT_MANAGER.to_owned()), ..PatchParams::default() };
+    let patch = Patch::Merge(patch);
+    call(async {
+        let request = match subresource {
+            Some(part) => request.patch_subresource(part, object.name(), &params, &patch),
+            None => request.patch(object.name(), &params, &patch),
+        };
+        client.request(request.map_err(Error::BuildRequest)?).await
+    })
+    .await
+}
+
+fn request_to(resource: &ApiResource, namespace: Option<&str>) -> Request {
+    Request::new(Object::url_path(resource, namespace))
+}
