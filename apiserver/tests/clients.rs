@@ -1,0 +1,308 @@
+//! Real clients: kube over the router and over TLS, kubectl, and a store that outlives its process.
+
+use fleet_apiserver::{Access, ApiServer, Config, ServeOptions};
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::runtime::controller::{Action, Controller};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, Config as KubeConfig};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+async fn in_memory() -> (ApiServer, Client) {
+    let api = ApiServer::open(Config::default()).await.unwrap();
+    let client = Client::new(api.router(), "default");
+    (api, client)
+}
+
+fn config_map(name: &str, value: &str) -> ConfigMap {
+    serde_json::from_value(json!({"metadata": {"name": name}, "data": {"v": value}})).unwrap()
+}
+
+#[tokio::test]
+async fn kube_client_in_process() {
+    let (api, client) = in_memory().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    maps.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
+    let patch = json!({"data": {"v": "2"}});
+    let a = maps.patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    assert_eq!(a.data.unwrap()["v"], "2");
+    let apply =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}, "data": {"v": "x"}});
+    maps.patch("b", &PatchParams::apply("me"), &Patch::Apply(&apply)).await.unwrap();
+    assert_eq!(maps.list(&ListParams::default()).await.unwrap().items.len(), 3);
+    let mut events = maps.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+    assert!(matches!(events.try_next().await.unwrap(), Some(WatchEvent::Added(_))));
+    maps.delete("a", &DeleteParams::default()).await.unwrap();
+    let discovery = kube::discovery::Discovery::new(client.clone()).run().await.unwrap();
+    assert!(discovery.has_group("apps"));
+    drop(events);
+    api.shutdown().await;
+}
+
+#[tokio::test]
+async fn watchers_see_everything_in_both_modes() {
+    for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
+        let (_api, client) = in_memory().await;
+        let maps: Api<ConfigMap> = Api::default_namespaced(client);
+        let mut stream = watcher(maps.clone(), config).applied_objects().boxed();
+        const N: usize = 300;
+        let writer = tokio::spawn(async move {
+            for i in 0..N {
+                maps.create(&PostParams::default(), &config_map(&format!("m{i:04}"), "x")).await.unwrap();
+            }
+        });
+        let mut seen = BTreeMap::new();
+        while seen.len() < N + 1 {
+            let m = stream.try_next().await.unwrap().unwrap();
+            *seen.entry(m.metadata.name.unwrap()).or_insert(0) += 1;
+        }
+        assert!(seen.values().all(|n| *n == 1), "no event twice");
+        writer.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn controllers_converge() {
+    let (_api, client) = in_memory().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let runs = Arc::new(AtomicUsize::new(0));
+    let reconcile = |map: Arc<ConfigMap>, context: Arc<(Client, Arc<AtomicUsize>)>| async move {
+        context.1.fetch_add(1, Ordering::SeqCst);
+        let maps: Api<ConfigMap> = Api::default_namespaced(context.0.clone());
+        let patch = json!({"metadata": {"annotations": {"seen": "yes"}}});
+        maps.patch(map.metadata.name.as_deref().unwrap(), &PatchParams::default(), &Patch::Merge(&patch))
+            .await?;
+        Ok::<_, kube::Error>(Action::await_change())
+    };
+    let mut controller = Controller::new(maps.clone(), watcher::Config::default())
+        .run(reconcile, |_, _, _| Action::requeue(Duration::from_secs(5)), Arc::new((client, runs.clone())))
+        .boxed();
+    for i in 0..20 {
+        maps.create(&PostParams::default(), &config_map(&format!("c{i}"), "x")).await.unwrap();
+    }
+    let mut done = std::collections::BTreeSet::new();
+    while done.len() < 21 {
+        done.insert(controller.next().await.unwrap().unwrap().0.name);
+    }
+    // A no-op patch emits no event, so nothing keeps the controller busy.
+    let all = maps.list(&ListParams::default()).await.unwrap();
+    assert!(all.items.iter().all(|m| m.metadata.annotations.as_ref().unwrap()["seen"] == "yes"));
+}
+
+fn kube_config(server: &fleet_apiserver::Server, token: &str) -> KubeConfig {
+    let mut config = KubeConfig::new(format!("https://{}", server.local_addr()).parse().unwrap());
+    let pem = server.ca_pem();
+    let body: String = pem.lines().filter(|l| !l.starts_with("-----")).collect();
+    use base64::Engine;
+    config.root_cert = Some(vec![base64::engine::general_purpose::STANDARD.decode(body).unwrap()]);
+    config.auth_info.token = Some(token.to_string().into());
+    config
+}
+
+#[tokio::test]
+async fn kube_client_over_tls() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let api = ApiServer::open(Config { access: Access::Rbac, ..Config::default() }).await.unwrap();
+    let server = api.serve(ServeOptions::default()).await.unwrap();
+    let client = Client::try_from(kube_config(&server, &api.admin_token())).unwrap();
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    assert_eq!(namespaces.list(&ListParams::default()).await.unwrap().items.len(), 4);
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let mut stream = watcher(maps.clone(), watcher::Config::default()).applied_objects().boxed();
+    maps.create(&PostParams::default(), &config_map("tls", "1")).await.unwrap();
+    while stream.try_next().await.unwrap().unwrap().metadata.name.as_deref() != Some("tls") {}
+    let stranger = Client::try_from(kube_config(&server, "wrong")).unwrap();
+    let refused = Api::<Pod>::default_namespaced(stranger).list(&ListParams::default()).await.unwrap_err();
+    assert!(matches!(refused, kube::Error::Api(e) if e.code == 401));
+    let taken = api.serve(ServeOptions { listen: server.local_addr(), ..ServeOptions::default() }).await;
+    let text = taken.err().unwrap().to_string();
+    assert!(text.contains(&server.local_addr().to_string()), "{text}");
+    server.shutdown().await;
+    api.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_on_disk_survives() {
+    let dir = tempfile::tempdir().unwrap();
+    let config =
+        || Config { data_dir: Some(dir.path().join("data")), access: Access::Rbac, ..Config::default() };
+    let api = ApiServer::open(config()).await.unwrap();
+    api.add_token("t", "tess", &["dev"]);
+    let token = api.admin_token();
+    let maps: Api<ConfigMap> = Api::default_namespaced(Client::new(api.router(), "default"));
+    let writes: Vec<_> = (0..200)
+        .map(|i| {
+            let maps = maps.clone();
+            tokio::spawn(async move {
+                maps.create(&PostParams::default(), &config_map(&format!("k{i}"), "1")).await.unwrap();
+            })
+        })
+        .collect();
+    for w in writes {
+        w.await.unwrap();
+    }
+    let before = maps.list(&ListParams::default()).await.unwrap();
+    let busy = ApiServer::open(config()).await.err().unwrap().to_string();
+    assert!(busy.contains("in use"), "{busy}");
+    api.shutdown().await;
+    drop((api, maps));
+    let api = ApiServer::open(config()).await.unwrap();
+    assert_eq!(api.admin_token(), token);
+    let maps: Api<ConfigMap> = Api::default_namespaced(Client::new(api.router(), "default"));
+    let after = maps.list(&ListParams::default()).await.unwrap();
+    assert_eq!(after.items, before.items);
+    let version = |m: &kube::core::ListMeta| m.resource_version.clone().unwrap().parse::<u64>().unwrap();
+    assert!(version(&after.metadata) >= version(&before.metadata));
+    api.shutdown().await;
+    drop((api, maps));
+    std::fs::write(dir.path().join("data/store.redb"), b"this is not a store").unwrap();
+    let corrupt = ApiServer::open(config()).await.err().unwrap().to_string();
+    assert!(corrupt.contains("store.redb"), "{corrupt}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_events_go_on_the_tokio_clock() {
+    let start = jiff::Timestamp::from_second(1_800_000_000).unwrap();
+    let zero = tokio::time::Instant::now();
+    let clock = fleet_apiserver::Clock(Arc::new(move || {
+        start + jiff::SignedDuration::from_secs(zero.elapsed().as_secs() as i64)
+    }));
+    let api = ApiServer::open(Config { clock, ..Config::default() }).await.unwrap();
+    let events: Api<Event> = Api::default_namespaced(Client::new(api.router(), "default"));
+    let event = serde_json::from_value(json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod"}}))
+        .unwrap();
+    let made = events.create(&PostParams::default(), &event).await.unwrap();
+    assert_eq!(made.metadata.creation_timestamp.unwrap().0, start);
+    tokio::time::sleep(Duration::from_secs(3000)).await;
+    assert!(events.get_opt("e").await.unwrap().is_some());
+    tokio::time::sleep(Duration::from_secs(1200)).await;
+    assert!(events.get_opt("e").await.unwrap().is_none());
+}
+
+struct Kubectl {
+    config: std::path::PathBuf,
+}
+
+impl Kubectl {
+    fn run(&self, arguments: &str, input: &str) -> (bool, String) {
+        use std::io::Write;
+        let mut child = std::process::Command::new("timeout")
+            .arg("20")
+            .arg("kubectl")
+            .args(arguments.split_whitespace())
+            .env("KUBECONFIG", &self.config)
+            .env("KUBECACHEDIR", self.config.with_file_name("cache"))
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let out = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+        (out.status.success(), text)
+    }
+
+    fn ok(&self, arguments: &str, input: &str, want: &str) {
+        let (ok, text) = self.run(arguments, input);
+        assert!(ok && text.contains(want), "kubectl {arguments}: wanted {want:?}, got: {text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_works() {
+    if std::process::Command::new("kubectl").arg("version").arg("--client").output().is_err() {
+        eprintln!("skipped: kubectl is not on the PATH");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let api = ApiServer::open(Config { access: Access::Rbac, ..Config::default() }).await.unwrap();
+    let server = api.serve(ServeOptions::default()).await.unwrap();
+    let k = Kubectl { config: dir.path().join("config") };
+    std::fs::write(&k.config, server.kubeconfig("fleet")).unwrap();
+    let script = tokio::task::spawn_blocking(move || {
+        let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "queues.test.dev"}, "spec": {"group": "test.dev", "scope": "Namespaced",
+            "names": {"plural": "queues", "kind": "Queue", "shortNames": ["q"]},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object",
+                "properties": {"spec": {"type": "object", "properties": {"weight": {"type": "integer",
+                "description": "Share of the queue."}}}}}}}]}})
+        .to_string();
+        let queue = |w: i32| {
+            json!({"apiVersion": "test.dev/v1", "kind": "Queue", "metadata": {"name": "q1"}, "spec": {"weight": w}}).to_string()
+        };
+        let pod =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": "n1",
+            "containers": [{"name": "c", "image": "i"}]}})
+            .to_string();
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}).to_string();
+        k.ok("version", "", "Server Version: v1.36.0+fleet");
+        k.ok("get ns", "", "kube-system");
+        k.ok("create namespace team", "", "created");
+        k.ok("create configmap c --from-literal=a=b", "", "created");
+        k.ok("create secret generic s --from-literal=a=b", "", "created");
+        k.ok("create deployment d --image=nginx", "", "created");
+        k.ok("set image deployment/d nginx=nginx:2", "", "updated");
+        k.ok("scale deployment d --replicas=3", "", "scaled");
+        k.ok("rollout restart deployment d", "", "restarted");
+        k.ok(
+            "get deployment d -o jsonpath={.spec.replicas}/{.spec.template.spec.containers[0].image}",
+            "",
+            "3/nginx:2",
+        );
+        k.ok("get deployments -o wide", "", "CONTAINERS");
+        k.ok("apply -f -", &crd, "created");
+        k.ok("apply -f -", &queue(1), "created");
+        k.ok("apply -f -", &queue(2), "configured");
+        k.ok("apply -f -", &queue(2), "unchanged");
+        k.ok("apply --server-side -f -", &queue(3), "serverside-applied");
+        k.ok("diff -f -", &queue(3), "");
+        k.ok("get queue", "", "q1");
+        k.ok("get q -o yaml", "", "weight: 3");
+        k.ok("explain queue.spec", "", "Share of the queue.");
+        k.ok("explain pod.spec.containers", "", "image");
+        k.ok("api-resources", "", "queues");
+        k.ok("create -f -", &node, "created");
+        k.ok("create -f -", &pod, "created");
+        k.ok("get pods -o wide", "", "n1");
+        k.ok("describe pod p", "", "Events:");
+        k.ok("describe node n1", "", "Non-terminated Pods");
+        k.ok("logs p", "", "");
+        k.ok("cordon n1", "", "cordoned");
+        k.ok("get nodes", "", "SchedulingDisabled");
+        k.ok("taint node n1 a=b:NoSchedule", "", "tainted");
+        k.ok("label pod p x=y", "", "labeled");
+        k.ok("annotate pod p x=y", "", "annotated");
+        k.ok("get pods -l x=y", "", "p ");
+        k.ok("events", "", "");
+        k.ok("patch queue q1 --type=merge -p {\"spec\":{\"weight\":5}}", "", "patched");
+        k.ok("wait queue/q1 --for=jsonpath={.spec.weight}=5", "", "condition met");
+        k.ok("auth can-i create pods", "", "yes");
+        k.ok("auth can-i --list", "", "[*]");
+        k.ok("auth whoami", "", "system:admin");
+        k.ok("create token default", "", ".");
+        k.ok("create role r --verb=get --resource=pods", "", "created");
+        k.ok("create rolebinding b --role=r --user=bob", "", "created");
+        k.ok("auth can-i get pods --as=bob", "", "yes");
+        let (allowed, text) = k.run("get configmaps --as=bob", "");
+        assert!(!allowed && text.contains("User \"bob\" cannot list resource"), "{text}");
+        k.ok("create job j --image=busybox", "", "created");
+        k.ok("get jobs,events,leases,roles,rolebindings", "", "j ");
+        k.ok("delete pod p --grace-period=0 --force", "", "deleted");
+        k.ok("delete queue q1", "", "deleted");
+        k.ok("delete crd queues.test.dev", "", "deleted");
+        k.ok("delete namespace team", "", "deleted");
+        k.ok("delete deployment d --cascade=foreground", "", "deleted");
+        k.ok("get all", "", "");
+        let (found, text) = k.run("get configmap nope", "");
+        assert!(!found && text.contains("configmaps \"nope\" not found"), "{text}");
+    });
+    script.await.unwrap();
+    server.shutdown().await;
+    api.shutdown().await;
+}
