@@ -37,6 +37,10 @@ pub enum Change<T> {
 
 /// One change seen on the hub.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives in one bounded channel; a box would be an allocation an event"
+)]
 pub enum Observation {
     Object(KindRef, Change<DynamicObject>),
     Policy(Change<PropagationPolicy>),

@@ -250,7 +250,7 @@ impl Process {
         if self.busy.contains_key(&lane) {
             return;
         }
-        let mut writes = self.scheduler.answers(&self.world, &key, &self.options, now);
+        let mut writes = self.scheduler.answers(&self.world, &key, now);
         if writes.is_empty() {
             writes.extend(self.scheduler.spread(&mut self.world, &key, now));
         }

@@ -5,36 +5,32 @@
 //! holds the whole gang, and asks that member to reserve; the answer binds the job or sends it back to its
 //! place in line.
 
+mod place;
+mod requests;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use fleet_api::{
-    Reservation,
-    binding::{TargetCluster, TargetComponent},
-    reservation::ReservationPhase,
-};
-use fleet_placement::{Candidate, ClusterOrder, Gang, choose_cluster};
-use fleet_policies::{
-    affinity::{self, Unfit},
-    reason::Reason,
-};
+use fleet_api::{Reservation, reservation::ReservationPhase};
+use fleet_placement::Gang;
+use fleet_policies::reason::Reason;
 use fleet_quota::{
     AdmittedJob, JobId, Ledger, NodeId, Outcome, PREEMPTIBLE_LABEL, PlanLimits, Queues, QuotaTree,
     WaitReason, WaitingJob,
 };
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use crate::{
     binding::{BindingEntry, cluster_namespace},
     dispatch::Waiting,
-    events,
     options::Options,
     room::Rooms,
     spread,
     world::{Key, World},
     writes::{Target, Verb, Write},
 };
+use place::{Placer, Refusals};
+use requests::{ask, bind, whole};
 
 /// Jobs looked at in one pass; the rest follow in the next.
 const PASS_LIMITS: PlanLimits = PlanLimits { admissions: 256, probes: 4096 };
@@ -47,16 +43,6 @@ enum Stand {
     /// Holds quota: reserving or bound.
     Holds,
     Waits,
-}
-
-/// A job that was refused lately.
-#[derive(Clone, Debug, Default)]
-struct Refusals {
-    /// Clusters that refused it since it was last held back.
-    tried: BTreeSet<String>,
-    rounds: u32,
-    until: Option<Timestamp>,
-    message: String,
 }
 
 /// The scheduler's memory; all of it follows from the world, but for pauses and explanations.
@@ -255,7 +241,7 @@ impl Scheduler {
     }
 
     /// Answers of members to one binding's reservations: binds it, or lets it go on.
-    pub fn answers(&mut self, world: &World, key: &Key, options: &Options, now: Timestamp) -> Vec<Write> {
+    pub fn answers(&mut self, world: &World, key: &Key, now: Timestamp) -> Vec<Write> {
         let Some(entry) = world.bindings.get(key).filter(|entry| !entry.is_bound() && !entry.is_finished())
         else {
             return Vec::new();
@@ -281,7 +267,7 @@ impl Scheduler {
                 phase => {
                     if current && phase.is_some() {
                         let message = status.and_then(|status| status.message.clone()).unwrap_or_default();
-                        self.refused(key, cluster, &message, options);
+                        self.refused(key, cluster, &message);
                     }
                     let uid = reservation.metadata.uid.clone().unwrap_or_default();
                     writes.push(Write::new(Target::Reservation, &place.0, &place.1, Verb::Delete { uid }));
@@ -291,7 +277,7 @@ impl Scheduler {
         writes
     }
 
-    fn refused(&mut self, key: &Key, cluster: &str, message: &str, _options: &Options) {
+    fn refused(&mut self, key: &Key, cluster: &str, message: &str) {
         let refusals = self.refusals.entry(key.clone()).or_default();
         refusals.tried.insert(cluster.to_string());
         refusals.message = format!("{cluster}: {message}");
@@ -497,221 +483,6 @@ fn asked<'a>(world: &'a World, key: &Key, entry: &'a BindingEntry) -> impl Itera
             && reservation.metadata.deletion_timestamp.is_none()
             && matches!(phase, None | Some(ReservationPhase::Reserved))
     })
-}
-
-/// Finds a member for one gang and takes the room there.
-struct Placer<'a> {
-    world: &'a World,
-    rooms: &'a mut Rooms,
-    refusals: &'a mut BTreeMap<Key, Refusals>,
-    options: &'a Options,
-    now: Timestamp,
-    /// Why the jobs that were looked at found no place.
-    no_place: HashMap<Key, Waiting>,
-    placed: Vec<(Key, String)>,
-    wake: Option<Timestamp>,
-}
-
-impl Placer<'_> {
-    fn place(&mut self, key: &Key, entry: &BindingEntry) -> Result<(), Waiting> {
-        let found = self.find(key, entry);
-        match found {
-            Ok(cluster) => {
-                self.placed.push((key.clone(), cluster));
-                Ok(())
-            }
-            Err(waiting) => {
-                self.no_place.insert(key.clone(), waiting.clone());
-                Err(waiting)
-            }
-        }
-    }
-
-    fn find(&mut self, key: &Key, entry: &BindingEntry) -> Result<String, Waiting> {
-        let wait = |reason: Reason, message: String| Err(Waiting { reason, message });
-        if entry.object.spec.suspension.as_ref().is_some_and(|s| s.dispatching == Some(true)) {
-            return wait(Reason::Suspended, "the policy suspends dispatching".to_string());
-        }
-        if self.world.works_of(key).next().is_some() {
-            return wait(Reason::Backoff, "an older run of this name is still being cleaned up".to_string());
-        }
-        if let Some(until) = self.refusals.get(key).and_then(|refusals| refusals.until)
-            && self.now < until
-        {
-            self.wake = earliest(self.wake, Some(until));
-            let message = self.refusals.get(key).map(|refusals| refusals.message.clone()).unwrap_or_default();
-            return wait(Reason::ReservationRefused, message);
-        }
-        if self.rooms.is_empty() {
-            return wait(
-                Reason::ClusterNotReady,
-                "no member cluster has reported its capacity yet".to_string(),
-            );
-        }
-        let candidates = self.candidates(key, entry)?;
-        let mut short = Vec::new();
-        let mut tried = false;
-        for candidate in choose_cluster(&candidates, &entry.total, ClusterOrder::Spread) {
-            if self.refusals.get(key).is_some_and(|refusals| refusals.tried.contains(&candidate.name)) {
-                tried = true;
-                continue;
-            }
-            let Some(room) = self.rooms.get_mut(&candidate.name) else { continue };
-            match room.take(&entry.gang) {
-                Ok(()) => return Ok(candidate.name.clone()),
-                Err(sentence) => short.push(format!("{}: {sentence}", candidate.name)),
-            }
-        }
-        if tried {
-            return self.hold_back(key);
-        }
-        let ever = candidates.iter().any(|candidate| {
-            self.rooms.get_mut(&candidate.name).is_some_and(|room| room.holds_when_empty(&entry.gang))
-        });
-        if !ever {
-            let names: Vec<&str> = candidates.iter().map(|c| c.name.as_str()).collect();
-            let message = format!(
-                "asks for {} in {}; none of {} could hold it if nothing else ran there",
-                entry.total,
-                components_text(entry),
-                names.join(", ")
-            );
-            return wait(Reason::ExceedsEveryCluster, message);
-        }
-        wait(
-            Reason::NoClusterFit,
-            format!("0 of {} clusters can hold the whole job now: {}", candidates.len(), short.join("; ")),
-        )
-    }
-
-    /// Every candidate that seemed to have room refused: a pause, then all of them again.
-    fn hold_back(&mut self, key: &Key) -> Result<String, Waiting> {
-        let refusals = self.refusals.entry(key.clone()).or_default();
-        let factor = 1u32 << refusals.rounds.min(16);
-        let pause = (self.options.backoff_base * factor).min(self.options.backoff_max);
-        let until =
-            self.now + jiff::SignedDuration::try_from(pause).unwrap_or(jiff::SignedDuration::from_secs(1));
-        refusals.rounds += 1;
-        refusals.tried.clear();
-        refusals.until = Some(until);
-        self.wake = earliest(self.wake, Some(until));
-        Err(Waiting { reason: Reason::ReservationRefused, message: refusals.message.clone() })
-    }
-
-    fn candidates(&self, key: &Key, entry: &BindingEntry) -> Result<Vec<Candidate>, Waiting> {
-        let reference = &entry.object.spec.resource;
-        let facts: Vec<affinity::ClusterFacts> =
-            self.rooms.iter().map(|(_, room)| room.facts.clone()).collect();
-        let groups = affinity::admitted_groups(&entry.placement, &facts, &[]);
-        let failed: BTreeSet<&str> = entry
-            .object
-            .status
-            .iter()
-            .flat_map(|status| &status.attempts)
-            .map(|attempt| attempt.cluster.as_str())
-            .collect();
-        let mut candidates = Vec::new();
-        for (group, names) in groups.iter().enumerate() {
-            for name in &names.clusters {
-                let Some((_, room)) = self.rooms.iter().find(|(known, _)| *known == name) else { continue };
-                if !room.serves(&reference.api_version, &reference.kind) {
-                    continue;
-                }
-                candidates.push(Candidate {
-                    name: name.clone(),
-                    group,
-                    avoided: failed.contains(name.as_str()),
-                    current: false,
-                    allocatable: room.allocatable.clone(),
-                    free: room.free.clone(),
-                });
-            }
-        }
-        if candidates.is_empty() {
-            let why: Vec<String> = facts
-                .iter()
-                .map(|facts| {
-                    format!("{}: {}", facts.name, unfit_text(affinity::unfit(&entry.placement, facts)))
-                })
-                .collect();
-            let message = format!("no cluster is open to {}/{}: {}", key.0, reference.name, why.join("; "));
-            return Err(Waiting { reason: Reason::ClusterNotAdmitted, message });
-        }
-        Ok(candidates)
-    }
-}
-
-fn unfit_text(unfit: Option<Unfit>) -> String {
-    match unfit {
-        None => "does not serve the kind".to_string(),
-        Some(Unfit::NotReady) => "not ready".to_string(),
-        Some(Unfit::Cordoned) => "cordoned".to_string(),
-        Some(Unfit::Taint(taint)) => format!("taint {} is not tolerated", taint.key),
-        Some(Unfit::Affinity) => "kept off by the policy's affinity".to_string(),
-    }
-}
-
-/// `[{master 1} {worker 2}]`.
-fn components_text(entry: &BindingEntry) -> String {
-    let each: Vec<String> =
-        entry.object.spec.components.iter().map(|c| format!("{{{} {}}}", c.name, c.replicas)).collect();
-    format!("[{}]", each.join(" "))
-}
-
-fn ask(entry: &BindingEntry, cluster: &str, options: &Options) -> Write {
-    let namespace = cluster_namespace(cluster);
-    let name = entry.reservation_name();
-    let body = json!({
-        "apiVersion": crate::binding::API_VERSION,
-        "kind": "Reservation",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "binding": {"namespace": entry.namespace(), "name": entry.name(), "uid": entry.uid()},
-            "epoch": entry.object.spec.epoch + 1,
-            "components": entry.object.spec.components,
-            "ttlSeconds": options.reservation_ttl.as_secs(),
-        },
-    });
-    Write::new(Target::Reservation, &namespace, &name, Verb::Create(body))
-}
-
-/// The target of a gang: one cluster with all components.
-fn whole(entry: &BindingEntry, cluster: &str) -> Vec<TargetCluster> {
-    let components = entry.object.spec.components.iter();
-    vec![TargetCluster {
-        name: cluster.to_string(),
-        replicas: 0,
-        components: components
-            .map(|c| TargetComponent { name: c.name.clone(), replicas: c.replicas })
-            .collect(),
-    }]
-}
-
-/// Sets the targets and raises the epoch in one compare-and-swap on the epoch.
-fn bind(entry: &BindingEntry, targets: Vec<TargetCluster>, now: Timestamp) -> Write {
-    let spec = &entry.object.spec;
-    let mut operations = vec![
-        json!({"op": "test", "path": "/metadata/uid", "value": entry.uid()}),
-        json!({"op": "test", "path": "/spec/epoch", "value": spec.epoch}),
-        json!({"op": "replace", "path": "/spec/epoch", "value": spec.epoch + 1}),
-        json!({"op": "add", "path": "/spec/clusters", "value": targets}),
-    ];
-    if entry.is_suspended() {
-        operations.push(json!({"op": "replace", "path": "/spec/suspension/scheduling", "value": false}));
-    }
-    let message = events::bound_message(&targets);
-    let told = [
-        events::normal(&entry.subject(), entry.source(), Reason::ScheduleBindingSucceed, &message, now),
-        events::normal(
-            &entry.object_subject(),
-            entry.source(),
-            Reason::ScheduleBindingSucceed,
-            &message,
-            now,
-        ),
-    ];
-    let verb = Verb::Patch(Value::Array(operations));
-    Write::new(Target::Binding, entry.namespace(), entry.name(), verb).then(told)
 }
 
 /// The label says so; jobs may be preempted unless it does.

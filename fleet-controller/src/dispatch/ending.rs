@@ -1,0 +1,161 @@
+//! How a run ends: for good, or before its job, to be run again elsewhere.
+
+use fleet_policies::{
+    reason::Reason,
+    spec::PurgeMode,
+    workload::{self, Health, Outcome},
+};
+use jiff::Timestamp;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::{Step, delete, delete_work, report::Item, statuses::patch_binding_status};
+use crate::{
+    binding::BindingEntry,
+    events,
+    options::Options,
+    status::rfc3339,
+    world::{Key, World},
+    writes::{Target, Verb, Write},
+};
+
+pub(super) fn job_outcome(entry: &BindingEntry, items: &[Item]) -> Option<Outcome> {
+    if !entry.workload.is_job() || items.len() != entry.object.spec.clusters.len() {
+        return None;
+    }
+    let outcomes: Vec<Outcome> =
+        items.iter().map(|item| workload::outcome(entry.workload, item.status?)).collect::<Option<_>>()?;
+    let failed = outcomes.contains(&Outcome::Failed);
+    Some(if failed { Outcome::Failed } else { Outcome::Succeeded })
+}
+
+pub(super) enum Ending {
+    None,
+    /// Failed or unhealthy since then (RFC 3339), and still tolerated.
+    Watch {
+        since: String,
+    },
+    Result(Outcome),
+    Evict {
+        message: String,
+    },
+}
+
+/// A job that ended: for good, or to be run again elsewhere.
+pub(super) fn judge_end(
+    entry: &BindingEntry,
+    outcome: Outcome,
+    options: &Options,
+    now: Timestamp,
+    step: &mut Step,
+) -> Ending {
+    if outcome == Outcome::Succeeded || !entry.is_gang() {
+        return Ending::Result(outcome);
+    }
+    let Some(failover) = entry.failover.as_ref().and_then(|failover| failover.application.as_ref()) else {
+        return Ending::Result(outcome);
+    };
+    let attempts = entry.object.status.as_ref().map_or(0, |status| status.attempts.len());
+    if attempts + 1 >= attempts_limit(entry, options) || failover.purge_mode() == PurgeMode::Never {
+        return Ending::Result(outcome);
+    }
+    tolerate(entry, failover.toleration_s(), "the job failed", now, step)
+}
+
+pub(super) fn attempts_limit(entry: &BindingEntry, options: &Options) -> usize {
+    let asked = entry.object.spec.failover.as_ref().and_then(|f| f.application.as_ref()?.backoff_limit);
+    asked.and_then(|limit| usize::try_from(limit).ok()).map_or(options.attempts_limit, |limit| limit.max(1))
+}
+
+/// A job that runs on, perhaps unhealthy.
+pub(super) fn judge_health(entry: &BindingEntry, items: &[Item], now: Timestamp, step: &mut Step) -> Ending {
+    let Some(failover) = entry.failover.as_ref().and_then(|failover| failover.application.as_ref()) else {
+        return Ending::None;
+    };
+    let unhealthy = items
+        .iter()
+        .any(|item| item.status.is_some_and(|s| workload::health(entry.workload, s) == Health::Unhealthy));
+    if !unhealthy || !entry.is_gang() || failover.purge_mode() == PurgeMode::Never {
+        return Ending::None;
+    }
+    tolerate(entry, failover.toleration_s(), "the job was unhealthy", now, step)
+}
+
+/// The first time seen is kept in the binding, so that a restart neither forgets nor shortens it.
+pub(super) fn tolerate(
+    entry: &BindingEntry,
+    toleration_s: i64,
+    what: &str,
+    now: Timestamp,
+    step: &mut Step,
+) -> Ending {
+    let noted = entry.object.status.as_ref().and_then(|status| status.unhealthy_since.clone());
+    let since = noted.unwrap_or_else(|| rfc3339(now));
+    let first: Timestamp = since.parse().unwrap_or(now);
+    let until = first + jiff::SignedDuration::from_secs(toleration_s.max(0));
+    if now < until {
+        step.wake = Some(until);
+        return Ending::Watch { since };
+    }
+    Ending::Evict { message: format!("{what} and stayed so for {toleration_s} s") }
+}
+
+/// Ends a run before its job. The attempt is noted first, then the Work goes; when the member has let go
+/// of it, the target is cleared and the job is free to be placed again.
+pub(super) fn evict(
+    world: &World,
+    key: &Key,
+    entry: &BindingEntry,
+    message: &str,
+    known: &Value,
+    step: &mut Step,
+    now: Timestamp,
+) {
+    let spec = &entry.object.spec;
+    let cluster = &spec.clusters[0].name;
+    let noted = entry
+        .object
+        .status
+        .as_ref()
+        .is_some_and(|status| status.attempts.iter().any(|attempt| attempt.epoch == spec.epoch));
+    if !noted {
+        let mut desired = known.clone();
+        let mut attempts = known["attempts"].as_array().cloned().unwrap_or_default();
+        attempts.push(json!({
+            "cluster": cluster,
+            "epoch": spec.epoch,
+            "reason": Reason::ApplicationFailure.as_str(),
+            "message": message,
+            "endedAt": rfc3339(now),
+        }));
+        desired["attempts"] = Value::Array(attempts);
+        patch_binding_status(entry, known, &desired, step);
+        let subject = entry.object_subject();
+        let text = format!("taken back from {cluster}: {message}");
+        step.writes.push(events::warning(&subject, entry.source(), Reason::ApplicationFailure, &text, now));
+        return;
+    }
+    let mut left = false;
+    for (key, work) in world.works_of(key) {
+        left = true;
+        delete_work(key, work, step);
+    }
+    for (key, reservation) in world.reservations_of(key) {
+        delete(Target::Reservation, key, &reservation.metadata, step);
+    }
+    if left {
+        return;
+    }
+    let patch = json!({
+        "metadata": {"resourceVersion": entry.object.resource_version()},
+        "spec": {"clusters": null},
+    });
+    let forget = json!({"status": {"unhealthySince": null, "aggregatedStatus": null}});
+    let cleared = Write::new(Target::Binding, &key.0, &key.1, Verb::Merge(patch)).then([Write::new(
+        Target::Binding,
+        &key.0,
+        &key.1,
+        Verb::MergeStatus(forget),
+    )]);
+    step.writes.push(cleared);
+}

@@ -1,0 +1,72 @@
+//! Patches of statuses: only what differs is sent.
+
+use fleet_policies::{reason::Reason, workload::Health};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::Step;
+use crate::{
+    binding::BindingEntry,
+    status::{condition, find_condition, merge_patch},
+    world::Object,
+    writes::{Target, Verb, Write},
+};
+
+pub(super) fn binding_status(entry: &BindingEntry) -> Value {
+    match &entry.object.status {
+        Some(status) => serde_json::to_value(status).unwrap_or_default(),
+        None => json!({}),
+    }
+}
+
+pub(super) fn patch_binding_status(entry: &BindingEntry, known: &Value, desired: &Value, step: &mut Step) {
+    if let Some(patch) = merge_patch(known, desired) {
+        let verb = Verb::MergeStatus(json!({"status": patch}));
+        step.writes.push(Write::new(Target::Binding, entry.namespace(), entry.name(), verb));
+    }
+}
+
+pub(super) fn patch_object_status(entry: &BindingEntry, object: &Object, desired: &Value, step: &mut Step) {
+    if desired.is_null() {
+        return;
+    }
+    if let Some(patch) = merge_patch(&object.value["status"], desired) {
+        let reference = &entry.object.spec.resource;
+        let verb = Verb::MergeStatus(json!({"status": patch}));
+        step.writes.push(Write::new(
+            Target::Object(entry.kind.clone()),
+            &reference.namespace,
+            &reference.name,
+            verb,
+        ));
+    }
+}
+
+/// Sets conditions by type, keeping the others and the order of first appearance.
+pub(super) fn set_conditions(
+    entry: &BindingEntry,
+    status: &mut Value,
+    wanted: &[(&str, &str, Reason, &str)],
+    now: Timestamp,
+) {
+    let known = entry.object.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    if !status["conditions"].is_array() {
+        status["conditions"] = json!([]);
+    }
+    let Some(list) = status["conditions"].as_array_mut() else { return };
+    for (kind, value, reason, message) in wanted {
+        let fresh = condition(kind, value, *reason, message, find_condition(known, kind), now);
+        match list.iter_mut().find(|condition| condition["type"] == *kind) {
+            Some(place) => *place = fresh,
+            None => list.push(fresh),
+        }
+    }
+}
+
+pub(super) fn health_text(health: Health) -> &'static str {
+    match health {
+        Health::Healthy => "Healthy",
+        Health::Unhealthy => "Unhealthy",
+        Health::Unknown => "Unknown",
+    }
+}

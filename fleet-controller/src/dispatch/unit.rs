@@ -1,0 +1,124 @@
+//! The QueueUnit of a queued job, as its binding goes along.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Step, Waiting};
+use crate::{
+    binding::{API_VERSION, BindingEntry},
+    status::{merge_patch, rfc3339},
+    world::{Key, World},
+    writes::{Target, Verb, Write},
+};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnitPhase {
+    Enqueued,
+    Dequeued,
+    Running,
+    Succeed,
+    Failed,
+}
+
+impl UnitPhase {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Enqueued => "Enqueued",
+            Self::Dequeued => "Dequeued",
+            Self::Running => "Running",
+            Self::Succeed => "Succeed",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
+/// Keeps the QueueUnit of a queued job. One is made only while the job waits; a job that never queued has none.
+pub(super) fn unit(
+    world: &World,
+    key: &Key,
+    entry: &BindingEntry,
+    phase: UnitPhase,
+    waiting: Option<&Waiting>,
+    step: &mut Step,
+    now: Timestamp,
+) {
+    let unit_key = (key.0.clone(), entry.unit_name());
+    let Some(known) = world.units.get(&unit_key) else {
+        if phase == UnitPhase::Enqueued {
+            let body = new_unit(entry, &unit_key, world.leaves.get(key));
+            step.writes.push(Write::new(Target::Unit, &unit_key.0, &unit_key.1, Verb::Create(body)));
+        }
+        return;
+    };
+    let status = serde_json::to_value(&known.status).unwrap_or_default();
+    let mut desired = if status.is_object() { status.clone() } else { json!({}) };
+    desired["phase"] = json!(phase.as_str());
+    match waiting.filter(|_| phase == UnitPhase::Enqueued) {
+        Some(waiting) => {
+            desired["reason"] = json!(waiting.reason.as_str());
+            desired["message"] = json!(waiting.message);
+        }
+        None => {
+            if let Some(fields) = desired.as_object_mut() {
+                fields.remove("reason");
+                fields.remove("message");
+            }
+        }
+    }
+    if let Some(leaf) = world.leaves.get(key).filter(|leaf| known.spec.queue.as_ref() != Some(leaf)) {
+        let patch = json!({"spec": {"queue": leaf}});
+        step.writes.push(Write::new(Target::Unit, &unit_key.0, &unit_key.1, Verb::Merge(patch)));
+    }
+    if desired == status {
+        return;
+    }
+    desired["lastUpdateTime"] = json!(rfc3339(now));
+    if phase == UnitPhase::Dequeued && status["phase"] != "Dequeued" {
+        desired["lastAllocateTime"] = json!(rfc3339(now));
+    }
+    if let Some(patch) = merge_patch(&status, &desired) {
+        let verb = Verb::MergeStatus(json!({"status": patch}));
+        step.writes.push(Write::new(Target::Unit, &unit_key.0, &unit_key.1, verb));
+    }
+}
+
+pub(super) fn new_unit(entry: &BindingEntry, key: &Key, leaf: Option<&String>) -> Value {
+    let pods: Vec<Value> = entry
+        .object
+        .spec
+        .components
+        .iter()
+        .map(|component| json!({"name": component.name, "count": component.replicas}))
+        .collect();
+    let request = entry.total.to_quantities();
+    json!({
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "QueueUnit",
+        "metadata": {
+            "name": key.1,
+            "namespace": key.0,
+            "ownerReferences": [{
+                "apiVersion": API_VERSION,
+                "kind": "ResourceBinding",
+                "name": entry.name(),
+                "uid": entry.uid(),
+                "controller": true,
+                "blockOwnerDeletion": false,
+            }],
+        },
+        "spec": {
+            "consumerRef": {
+                "apiVersion": API_VERSION,
+                "kind": "ResourceBinding",
+                "namespace": key.0,
+                "name": entry.name(),
+            },
+            "priority": entry.object.spec.priority,
+            "queue": leaf,
+            "jobType": entry.kind.kind,
+            "resource": request,
+            "request": request,
+            "podSet": pods,
+        },
+    })
+}

@@ -1,0 +1,188 @@
+//! Finding a member whose room holds one gang, or saying why there is none.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use fleet_placement::{Candidate, ClusterOrder, choose_cluster};
+use fleet_policies::{
+    affinity::{self, Unfit},
+    reason::Reason,
+};
+use jiff::Timestamp;
+
+use super::earliest;
+use crate::{
+    binding::BindingEntry,
+    dispatch::Waiting,
+    options::Options,
+    room::Rooms,
+    world::{Key, World},
+};
+
+/// A job that was refused lately.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Refusals {
+    /// Clusters that refused it since it was last held back.
+    pub tried: BTreeSet<String>,
+    pub rounds: u32,
+    pub until: Option<Timestamp>,
+    pub message: String,
+}
+
+/// Finds a member for one gang and takes the room there.
+pub(super) struct Placer<'a> {
+    pub world: &'a World,
+    pub rooms: &'a mut Rooms,
+    pub refusals: &'a mut BTreeMap<Key, Refusals>,
+    pub options: &'a Options,
+    pub now: Timestamp,
+    /// Why the jobs that were looked at found no place.
+    pub no_place: HashMap<Key, Waiting>,
+    pub placed: Vec<(Key, String)>,
+    pub wake: Option<Timestamp>,
+}
+
+impl Placer<'_> {
+    pub fn place(&mut self, key: &Key, entry: &BindingEntry) -> Result<(), Waiting> {
+        let found = self.find(key, entry);
+        match found {
+            Ok(cluster) => {
+                self.placed.push((key.clone(), cluster));
+                Ok(())
+            }
+            Err(waiting) => {
+                self.no_place.insert(key.clone(), waiting.clone());
+                Err(waiting)
+            }
+        }
+    }
+
+    fn find(&mut self, key: &Key, entry: &BindingEntry) -> Result<String, Waiting> {
+        let wait = |reason: Reason, message: String| Err(Waiting { reason, message });
+        if entry.object.spec.suspension.as_ref().is_some_and(|s| s.dispatching == Some(true)) {
+            return wait(Reason::Suspended, "the policy suspends dispatching".to_string());
+        }
+        if self.world.works_of(key).next().is_some() {
+            return wait(Reason::Backoff, "an older run of this name is still being cleaned up".to_string());
+        }
+        if let Some(until) = self.refusals.get(key).and_then(|refusals| refusals.until)
+            && self.now < until
+        {
+            self.wake = earliest(self.wake, Some(until));
+            let message = self.refusals.get(key).map(|refusals| refusals.message.clone()).unwrap_or_default();
+            return wait(Reason::ReservationRefused, message);
+        }
+        if self.rooms.is_empty() {
+            return wait(
+                Reason::ClusterNotReady,
+                "no member cluster has reported its capacity yet".to_string(),
+            );
+        }
+        let candidates = self.candidates(key, entry)?;
+        let mut short = Vec::new();
+        let mut tried = false;
+        for candidate in choose_cluster(&candidates, &entry.total, ClusterOrder::Spread) {
+            if self.refusals.get(key).is_some_and(|refusals| refusals.tried.contains(&candidate.name)) {
+                tried = true;
+                continue;
+            }
+            let Some(room) = self.rooms.get_mut(&candidate.name) else { continue };
+            match room.take(&entry.gang) {
+                Ok(()) => return Ok(candidate.name.clone()),
+                Err(sentence) => short.push(format!("{}: {sentence}", candidate.name)),
+            }
+        }
+        if tried {
+            return self.hold_back(key);
+        }
+        let ever = candidates.iter().any(|candidate| {
+            self.rooms.get_mut(&candidate.name).is_some_and(|room| room.holds_when_empty(&entry.gang))
+        });
+        if !ever {
+            let names: Vec<&str> = candidates.iter().map(|c| c.name.as_str()).collect();
+            let message = format!(
+                "asks for {} in {}; none of {} could hold it if nothing else ran there",
+                entry.total,
+                components_text(entry),
+                names.join(", ")
+            );
+            return wait(Reason::ExceedsEveryCluster, message);
+        }
+        wait(
+            Reason::NoClusterFit,
+            format!("0 of {} clusters can hold the whole job now: {}", candidates.len(), short.join("; ")),
+        )
+    }
+
+    /// Every candidate that seemed to have room refused: a pause, then all of them again.
+    fn hold_back(&mut self, key: &Key) -> Result<String, Waiting> {
+        let refusals = self.refusals.entry(key.clone()).or_default();
+        let factor = 1u32 << refusals.rounds.min(16);
+        let pause = (self.options.backoff_base * factor).min(self.options.backoff_max);
+        let until =
+            self.now + jiff::SignedDuration::try_from(pause).unwrap_or(jiff::SignedDuration::from_secs(1));
+        refusals.rounds += 1;
+        refusals.tried.clear();
+        refusals.until = Some(until);
+        self.wake = earliest(self.wake, Some(until));
+        Err(Waiting { reason: Reason::ReservationRefused, message: refusals.message.clone() })
+    }
+
+    fn candidates(&self, key: &Key, entry: &BindingEntry) -> Result<Vec<Candidate>, Waiting> {
+        let reference = &entry.object.spec.resource;
+        let facts: Vec<affinity::ClusterFacts> =
+            self.rooms.iter().map(|(_, room)| room.facts.clone()).collect();
+        let groups = affinity::admitted_groups(&entry.placement, &facts, &[]);
+        let failed: BTreeSet<&str> = entry
+            .object
+            .status
+            .iter()
+            .flat_map(|status| &status.attempts)
+            .map(|attempt| attempt.cluster.as_str())
+            .collect();
+        let mut candidates = Vec::new();
+        for (group, names) in groups.iter().enumerate() {
+            for name in &names.clusters {
+                let Some((_, room)) = self.rooms.iter().find(|(known, _)| *known == name) else { continue };
+                if !room.serves(&reference.api_version, &reference.kind) {
+                    continue;
+                }
+                candidates.push(Candidate {
+                    name: name.clone(),
+                    group,
+                    avoided: failed.contains(name.as_str()),
+                    current: false,
+                    allocatable: room.allocatable.clone(),
+                    free: room.free.clone(),
+                });
+            }
+        }
+        if candidates.is_empty() {
+            let why: Vec<String> = facts
+                .iter()
+                .map(|facts| {
+                    format!("{}: {}", facts.name, unfit_text(affinity::unfit(&entry.placement, facts)))
+                })
+                .collect();
+            let message = format!("no cluster is open to {}/{}: {}", key.0, reference.name, why.join("; "));
+            return Err(Waiting { reason: Reason::ClusterNotAdmitted, message });
+        }
+        Ok(candidates)
+    }
+}
+
+pub(super) fn unfit_text(unfit: Option<Unfit>) -> String {
+    match unfit {
+        None => "does not serve the kind".to_string(),
+        Some(Unfit::NotReady) => "not ready".to_string(),
+        Some(Unfit::Cordoned) => "cordoned".to_string(),
+        Some(Unfit::Taint(taint)) => format!("taint {} is not tolerated", taint.key),
+        Some(Unfit::Affinity) => "kept off by the policy's affinity".to_string(),
+    }
+}
+
+/// `[{master 1} {worker 2}]`.
+pub(super) fn components_text(entry: &BindingEntry) -> String {
+    let each: Vec<String> =
+        entry.object.spec.components.iter().map(|c| format!("{{{} {}}}", c.name, c.replicas)).collect();
+    format!("[{}]", each.join(" "))
+}

@@ -1,0 +1,69 @@
+//! The writes of the scheduler: asking a member for places, and binding.
+
+use fleet_api::binding::{TargetCluster, TargetComponent};
+use fleet_policies::reason::Reason;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    binding::{BindingEntry, cluster_namespace},
+    events,
+    options::Options,
+    writes::{Target, Verb, Write},
+};
+
+pub(super) fn ask(entry: &BindingEntry, cluster: &str, options: &Options) -> Write {
+    let namespace = cluster_namespace(cluster);
+    let name = entry.reservation_name();
+    let body = json!({
+        "apiVersion": crate::binding::API_VERSION,
+        "kind": "Reservation",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "binding": {"namespace": entry.namespace(), "name": entry.name(), "uid": entry.uid()},
+            "epoch": entry.object.spec.epoch + 1,
+            "components": entry.object.spec.components,
+            "ttlSeconds": options.reservation_ttl.as_secs(),
+        },
+    });
+    Write::new(Target::Reservation, &namespace, &name, Verb::Create(body))
+}
+
+/// The target of a gang: one cluster with all components.
+pub(super) fn whole(entry: &BindingEntry, cluster: &str) -> Vec<TargetCluster> {
+    let components = entry.object.spec.components.iter();
+    vec![TargetCluster {
+        name: cluster.to_string(),
+        replicas: 0,
+        components: components
+            .map(|c| TargetComponent { name: c.name.clone(), replicas: c.replicas })
+            .collect(),
+    }]
+}
+
+/// Sets the targets and raises the epoch in one compare-and-swap on the epoch.
+pub(super) fn bind(entry: &BindingEntry, targets: Vec<TargetCluster>, now: Timestamp) -> Write {
+    let spec = &entry.object.spec;
+    let mut operations = vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": entry.uid()}),
+        json!({"op": "test", "path": "/spec/epoch", "value": spec.epoch}),
+        json!({"op": "replace", "path": "/spec/epoch", "value": spec.epoch + 1}),
+        json!({"op": "add", "path": "/spec/clusters", "value": targets}),
+    ];
+    if entry.is_suspended() {
+        operations.push(json!({"op": "replace", "path": "/spec/suspension/scheduling", "value": false}));
+    }
+    let message = events::bound_message(&targets);
+    let told = [
+        events::normal(&entry.subject(), entry.source(), Reason::ScheduleBindingSucceed, &message, now),
+        events::normal(
+            &entry.object_subject(),
+            entry.source(),
+            Reason::ScheduleBindingSucceed,
+            &message,
+            now,
+        ),
+    ];
+    let verb = Verb::Patch(Value::Array(operations));
+    Write::new(Target::Binding, entry.namespace(), entry.name(), verb).then(told)
+}
