@@ -241,10 +241,10 @@ impl Auth {
     pub fn rules(&self, core: &Core, user: &User) -> Rules {
         let state: u64 = RBAC_TABLES.iter().map(|t| core.store.table(t).last()).max().unwrap_or(0);
         let key = format!("{}\0{}\0{}", user.name, user.groups.join("\0"), user.uid);
-        if let Some(hit) = self.cache.get(&key) {
-            if hit.0 == state {
-                return hit.1.clone();
-            }
+        if let Some(hit) = self.cache.get(&key)
+            && hit.0 == state
+        {
+            return hit.1.clone();
         }
         let mut out: Vec<(Option<String>, Value)> = builtin_rules(user);
         let role = |kind: &str, ns: &str, name: &str| {

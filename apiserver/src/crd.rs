@@ -86,10 +86,10 @@ pub fn admit(old: Option<&Value>, crd: &mut Value, core: &Core) -> ApiResult<()>
     let status = tree::child(crd, "status");
     status.insert("acceptedNames".into(), names);
     let versions = status.entry("storedVersions").or_insert_with(|| json!([]));
-    if let Value::Array(list) = versions {
-        if !list.iter().any(|v| *v == stored) {
-            list.push(stored.into());
-        }
+    if let Value::Array(list) = versions
+        && !list.iter().any(|v| *v == stored)
+    {
+        list.push(stored.into());
     }
     if old.is_none() || tree::list(crd, &["status", "conditions"]).is_empty() {
         condition(crd, "NamesAccepted", "True", "NoConflicts", &now);

@@ -345,14 +345,14 @@ pub fn check(resource: &Resource, old: Option<&Value>, value: &Value, causes: &m
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "pods") => {
             check_containers(value, &["spec"], causes);
-            if let Some(old) = old {
-                if frozen(old) != frozen(value) {
-                    let why = "pod updates may not change fields other than `spec.containers[*].image`, \
+            if let Some(old) = old
+                && frozen(old) != frozen(value)
+            {
+                let why = "pod updates may not change fields other than `spec.containers[*].image`, \
                         `spec.initContainers[*].image`, `spec.activeDeadlineSeconds`, `spec.tolerations` (only \
                         additions to existing tolerations), `spec.terminationGracePeriodSeconds` (allow it to be set \
                         to 1 if it was previously negative)";
-                    causes.push(Cause::forbidden("spec", why));
-                }
+                causes.push(Cause::forbidden("spec", why));
             }
         }
         ("apps", _) | ("", "replicationcontrollers") if tree::at(value, &["spec"]).is_some() => {

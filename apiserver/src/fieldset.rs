@@ -20,10 +20,11 @@ fn owned(set: &Set) -> bool {
 }
 
 fn tidy(v: &mut Value) {
-    if let Value::Object(m) = v {
-        if m.len() == 1 && m.contains_key(".") {
-            m.clear();
-        }
+    if let Value::Object(m) = v
+        && m.len() == 1
+        && m.contains_key(".")
+    {
+        m.clear();
     }
 }
 
@@ -337,10 +338,10 @@ pub fn strip(set: &mut Set, subresource: &str) {
         }
     }
     for key in ["f:spec", "f:status"] {
-        if let Some(Value::Object(m)) = set.get_mut(key) {
-            if m.len() > 1 {
-                m.remove(".");
-            }
+        if let Some(Value::Object(m)) = set.get_mut(key)
+            && m.len() > 1
+        {
+            m.remove(".");
         }
     }
     if subresource == "status" {

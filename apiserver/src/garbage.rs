@@ -147,10 +147,10 @@ impl Worker {
         // A blocking dependent went away: its owners may be able to go now.
         for owner in owners(&event.obj) {
             let namespace = event.obj.key.split_once('/').map(|(ns, _)| ns);
-            if let Some((table, obj)) = find_owner(core, owner, namespace) {
-                if finalizer(&obj, "foregroundDeletion") {
-                    self.foreground(core, &table, &obj).await;
-                }
+            if let Some((table, obj)) = find_owner(core, owner, namespace)
+                && finalizer(&obj, "foregroundDeletion")
+            {
+                self.foreground(core, &table, &obj).await;
             }
         }
         self.content_gone(core, table, &event.obj).await;
@@ -158,22 +158,23 @@ impl Worker {
 
     /// Finishes a namespace or CRD whose last object may just have gone.
     async fn content_gone(&mut self, core: &Arc<Core>, table: &Table, obj: &Obj) {
-        if let Some((ns, _)) = obj.key.split_once('/') {
-            if self.draining.contains(ns) {
-                let ns = ns.to_string();
-                self.drain(core, &ns).await;
-            }
+        if let Some((ns, _)) = obj.key.split_once('/')
+            && self.draining.contains(ns)
+        {
+            let ns = ns.to_string();
+            self.drain(core, &ns).await;
         }
-        if table.is_empty() && table.name.contains('.') {
-            if let Some((group, plural)) = table.name.split_once('/') {
-                let name = format!("{plural}.{group}");
-                let crds = core.store.table("apiextensions.k8s.io/customresourcedefinitions");
-                let going = crds
-                    .get(&name)
-                    .is_some_and(|c| tree::at(&c.value, &["metadata", "deletionTimestamp"]).is_some());
-                if going {
-                    log(crd::finish_delete(core, &name).await);
-                }
+        if table.is_empty()
+            && table.name.contains('.')
+            && let Some((group, plural)) = table.name.split_once('/')
+        {
+            let name = format!("{plural}.{group}");
+            let crds = core.store.table("apiextensions.k8s.io/customresourcedefinitions");
+            let going = crds
+                .get(&name)
+                .is_some_and(|c| tree::at(&c.value, &["metadata", "deletionTimestamp"]).is_some());
+            if going {
+                log(crd::finish_delete(core, &name).await);
             }
         }
     }

@@ -217,13 +217,12 @@ pub fn apply(
         ));
     }
     let mut mine = entry(w, "Apply", set);
-    if let Some(p) = previous {
-        if p.get("fieldsV1") == mine.get("fieldsV1")
-            && p.get("apiVersion") == mine.get("apiVersion")
-            && change.is_empty()
-        {
-            mine = p;
-        }
+    if let Some(p) = previous
+        && p.get("fieldsV1") == mine.get("fieldsV1")
+        && p.get("apiVersion") == mine.get("apiVersion")
+        && change.is_empty()
+    {
+        mine = p;
     }
     let place =
         entries.iter().position(|e| tree::text(e, &["operation"]) != "Apply").unwrap_or(entries.len());
@@ -346,10 +345,10 @@ fn prune(schema: Option<&Schema>, value: &mut Value, last: &Set, now: &Set, othe
             } else if let Some(v) = list.iter_mut().find(|v| fieldset::item_key(keys, items, v) == *element) {
                 prune(items, v, inner, applied, foreign);
             }
-        } else if let Some(text) = element.strip_prefix("v:") {
-            if let (true, Value::Array(list)) = (whole, &mut *value) {
-                list.retain(|v| v.to_string() != text);
-            }
+        } else if let Some(text) = element.strip_prefix("v:")
+            && let (true, Value::Array(list)) = (whole, &mut *value)
+        {
+            list.retain(|v| *v != text);
         }
     }
 }

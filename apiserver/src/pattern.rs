@@ -269,10 +269,8 @@ impl Parser<'_> {
             '^' => Node::One(Inst::Start),
             '$' => Node::One(Inst::End),
             '(' => {
-                if self.eat('?') {
-                    if !self.eat(':') {
-                        return None;
-                    }
+                if self.eat('?') && !self.eat(':') {
+                    return None;
                 }
                 let inner = self.alternation()?;
                 if !self.eat(')') {

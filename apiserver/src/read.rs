@@ -143,10 +143,11 @@ impl Filter {
             .map_err(|e| ApiError::bad_request(format!("unable to parse requirement: {e}")))?;
         let fields = Fields::parse(call.params.get("fieldSelector"), r)?;
         let mut prefix = call.prefix();
-        if prefix.is_empty() && r.namespaced {
-            if let Some(ns) = fields.namespace().filter(|n| !n.is_empty()) {
-                prefix = format!("{ns}/");
-            }
+        if prefix.is_empty()
+            && r.namespaced
+            && let Some(ns) = fields.namespace().filter(|n| !n.is_empty())
+        {
+            prefix = format!("{ns}/");
         }
         let key = fields.name().and_then(|name| match (r.namespaced, prefix.is_empty()) {
             (true, true) => None,

@@ -205,7 +205,7 @@ impl Fields {
                     _ => want.is_empty(),
                 },
                 Some(Value::String(s)) => s == want,
-                Some(v) => v.to_string() == *want,
+                Some(v) => serde_json::to_string(v).is_ok_and(|t| t == *want),
             };
             same == *equal
         })

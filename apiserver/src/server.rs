@@ -336,10 +336,10 @@ fn other(
             if let Some(rest) = p.strip_prefix("/openapi/v3/") {
                 return Ok(openapi::document(core, rest, headers).unwrap_or_else(not_found));
             }
-            if let Some(group) = p.strip_prefix("/apis/") {
-                if let Some(v) = core.registry.load().group(group) {
-                    return ok(&v);
-                }
+            if let Some(group) = p.strip_prefix("/apis/")
+                && let Some(v) = core.registry.load().group(group)
+            {
+                return ok(&v);
             }
             Ok(not_found())
         }

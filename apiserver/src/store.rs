@@ -391,10 +391,10 @@ impl Store {
                     state.objects.insert(event.obj.key.clone(), event.obj.clone());
                 }
                 state.last = rv;
-                if state.ring.len() >= RING_EVENTS {
-                    if let Some(old) = state.ring.pop_front() {
-                        state.floor = old.rv;
-                    }
+                if state.ring.len() >= RING_EVENTS
+                    && let Some(old) = state.ring.pop_front()
+                {
+                    state.floor = old.rv;
                 }
                 state.ring.push_back(event.clone());
             }

@@ -115,23 +115,21 @@ fn check_rules(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>
     let mut invalid =
         |why: String| causes.push(Cause::invalid(path, value, &format!("{path} in body {why}")));
     if let Some(n) = value.as_f64() {
-        if let Some((min, exclusive)) = rules.minimum {
-            if n < min || (exclusive && n <= min) {
-                invalid(format!(
-                    "should be greater than {}{min}",
-                    if exclusive { "" } else { "or equal to " }
-                ));
-            }
+        if let Some((min, exclusive)) = rules.minimum
+            && (n < min || (exclusive && n <= min))
+        {
+            invalid(format!("should be greater than {}{min}", if exclusive { "" } else { "or equal to " }));
         }
-        if let Some((max, exclusive)) = rules.maximum {
-            if n > max || (exclusive && n >= max) {
-                invalid(format!("should be less than {}{max}", if exclusive { "" } else { "or equal to " }));
-            }
+        if let Some((max, exclusive)) = rules.maximum
+            && (n > max || (exclusive && n >= max))
+        {
+            invalid(format!("should be less than {}{max}", if exclusive { "" } else { "or equal to " }));
         }
-        if let Some(m) = rules.multiple_of {
-            if m > 0.0 && (n / m).fract() != 0.0 {
-                invalid(format!("should be a multiple of {m}"));
-            }
+        if let Some(m) = rules.multiple_of
+            && m > 0.0
+            && (n / m).fract() != 0.0
+        {
+            invalid(format!("should be a multiple of {m}"));
         }
     }
     if let Some(text) = value.as_str() {
@@ -147,15 +145,15 @@ fn check_rules(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>
             ));
             return;
         }
-        if let Some((source, Some(pattern))) = &rules.pattern {
-            if !pattern.is_match(text) {
-                invalid(format!("should match '{source}'"));
-            }
+        if let Some((source, Some(pattern))) = &rules.pattern
+            && !pattern.is_match(text)
+        {
+            invalid(format!("should match '{source}'"));
         }
-        if let Some(format) = &rules.format {
-            if !formatted(format, text) {
-                invalid(format!("must be of type {format}: {text:?}"));
-            }
+        if let Some(format) = &rules.format
+            && !formatted(format, text)
+        {
+            invalid(format!("must be of type {format}: {text:?}"));
         }
     }
     if let Some(list) = value.as_array() {
