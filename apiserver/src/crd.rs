@@ -114,7 +114,7 @@ pub fn condition(crd: &mut Value, kind: &str, status: &str, reason: &str, now: &
 }
 
 /// The resources a CRD serves, one for each served version.
-pub fn resources(crd: &Value) -> Vec<Resource> {
+pub fn resources(crd: &Value, crd_revision: u64) -> Vec<Resource> {
     let text = |path: &[&str]| tree::text(crd, path).to_string();
     let strings = |path: &[&str]| -> Vec<String> {
         tree::list(crd, path).iter().filter_map(|v| v.as_str().map(str::to_string)).collect()
@@ -131,7 +131,7 @@ pub fn resources(crd: &Value) -> Vec<Resource> {
         .iter()
         .filter(|v| v.get("served") == Some(&Value::Bool(true)))
         .map(|v| {
-            let openapi = tree::at(v, &["schema", "openAPIV3Schema"]).cloned().unwrap_or_default();
+            let openapi = tree::at(v, &["schema", "openAPIV3Schema"]).unwrap_or(&Value::Null);
             let version = tree::text(v, &["name"]).to_string();
             let kind = text(&["spec", "names", "kind"]);
             Resource {
@@ -147,7 +147,7 @@ pub fn resources(crd: &Value) -> Vec<Resource> {
                     status: path(v, "statusReplicasPath"),
                     selector: path(v, "labelSelectorPath"),
                 }),
-                schema: Schema::compile_root(&openapi),
+                schema: Schema::compile_root(openapi),
                 table: format!("{group}/{}", text(&["spec", "names", "plural"])),
                 stored_as: stored_as.clone(),
                 custom: true,
@@ -166,7 +166,7 @@ pub fn resources(crd: &Value) -> Vec<Resource> {
                     }
                 }),
                 terminating: tree::at(crd, &["metadata", "deletionTimestamp"]).is_some(),
-                openapi: Some(openapi),
+                crd_revision,
                 group: group.clone(),
                 version,
                 kind,
@@ -212,11 +212,17 @@ fn columns(version: &Value) -> Vec<Column> {
 /// Rebuilds what is served from the CRDs in the store, keeping the compiled form of unchanged ones.
 pub fn refresh(core: &Core) {
     let table = core.store.table("apiextensions.k8s.io/customresourcedefinitions");
+    let current = core.registry.load();
     let mut custom = Vec::new();
-    for event in table.objects() {
-        custom.extend(resources(&event.value).into_iter().map(Arc::new));
+    for crd in table.objects() {
+        let before = custom.len();
+        let kept = current.all().iter().map(|e| &e.resource).filter(|r| r.custom && r.crd_revision == crd.rv);
+        custom.extend(kept.cloned());
+        if custom.len() == before {
+            custom.extend(resources(&crd.value, crd.rv).into_iter().map(Arc::new));
+        }
     }
-    let revision = core.registry.load().revision + 1;
+    let revision = current.revision + 1;
     core.registry.store(Arc::new(Registry::new(&core.store, custom, revision)));
 }
 
@@ -229,7 +235,7 @@ pub async fn finish_delete(core: &Arc<Core>, name: &str) -> ApiResult<()> {
     if tree::at(&crd.value, &["metadata", "deletionTimestamp"]).is_none() {
         return Ok(());
     }
-    let entry: Option<Entry> = resources(&crd.value)
+    let entry: Option<Entry> = resources(&crd.value, crd.rv)
         .into_iter()
         .next()
         .map(|r| Entry { table: core.store.table(&r.table), resource: Arc::new(r) });

@@ -19,6 +19,8 @@ pub struct Writer<'a> {
     pub subresource: &'a str,
     /// RFC 3339 seconds.
     pub now: &'a str,
+    /// The kind has /status, so that the main endpoint does not own status.
+    pub has_status: bool,
 }
 
 /// Update entries kept at most; more are merged into `ancient-changes`.
@@ -149,7 +151,7 @@ pub fn apply(
     tree::meta(&mut config).remove("managedFields");
     let mut set = fieldset::of(Some(schema), &config, false);
     fieldset::strip(&mut set, w.subresource);
-    if w.subresource.is_empty() {
+    if w.subresource.is_empty() && w.has_status {
         set.remove("f:status");
     }
     let Some(live) = live else {

@@ -16,8 +16,7 @@ fn hash(core: &Core, api_version: &str) -> String {
     let registry = core.registry.load();
     let mut text = format!("{api_version} {}", core.git_version);
     for e in registry.all().iter().filter(|e| e.resource.custom && e.resource.api_version() == api_version) {
-        text.push_str(&e.resource.openapi.as_ref().map(Value::to_string).unwrap_or_default());
-        text.push_str(&e.resource.kind);
+        text.push_str(&format!(" {} {}", e.resource.kind, e.resource.crd_revision));
     }
     crate::auth::hex(&crate::auth::sha256(text.as_bytes())).to_uppercase()
 }
@@ -44,7 +43,7 @@ pub fn document(core: &Core, path: &str, headers: &HeaderMap) -> Option<Response
     if !registry.serves(api_version) {
         return None;
     }
-    let body = build(&registry, api_version).to_string().into_bytes();
+    let body = build(core, &registry, api_version).to_string().into_bytes();
     let mut response = etagged(body, headers);
     let h = response.headers_mut();
     h.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
@@ -52,7 +51,15 @@ pub fn document(core: &Core, path: &str, headers: &HeaderMap) -> Option<Response
     Some(response)
 }
 
-fn build(registry: &Registry, api_version: &str) -> Value {
+/// The schema of a custom resource as its CRD gives it.
+fn given(core: &Core, r: &Resource) -> Option<Value> {
+    let crd = core.store.table("apiextensions.k8s.io/customresourcedefinitions").get(&r.qualified())?;
+    let versions = crate::tree::list(&crd.value, &["spec", "versions"]);
+    let mine = versions.iter().find(|v| crate::tree::text(v, &["name"]) == r.version)?;
+    crate::tree::at(mine, &["schema", "openAPIV3Schema"]).cloned()
+}
+
+fn build(core: &Core, registry: &Registry, api_version: &str) -> Value {
     let artefact = schema::artefact();
     let empty = Map::new();
     let defs = artefact.get("defs").and_then(Value::as_object).unwrap_or(&empty);
@@ -64,7 +71,7 @@ fn build(registry: &Registry, api_version: &str) -> Value {
         let gvk = json!({"group": r.group, "version": r.version, "kind": r.kind});
         let name = definition_name(r);
         if r.custom {
-            let mut root = r.openapi.clone().unwrap_or_else(|| json!({"type": "object"}));
+            let mut root = given(core, r).unwrap_or_else(|| json!({"type": "object"}));
             let props = crate::tree::child(&mut root, "properties");
             props.insert("apiVersion".into(), json!({"type": "string"}));
             props.insert("kind".into(), json!({"type": "string"}));

@@ -85,8 +85,8 @@ pub struct Resource {
     pub deprecation: Option<String>,
     /// The CRD is being deleted.
     pub terminating: bool,
-    /// OpenAPI schema as given in the CRD.
-    pub openapi: Option<Value>,
+    /// Revision of the CRD this was made from.
+    pub crd_revision: u64,
 }
 
 impl Resource {

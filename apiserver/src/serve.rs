@@ -53,6 +53,8 @@ pub struct Authority {
 
 /// Life of a handshake before it is dropped.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Time open connections get to end.
+const GOODBYE: Duration = Duration::from_millis(500);
 
 impl Authority {
     /// Reads the authority kept in a directory, or makes one.
@@ -257,9 +259,14 @@ async fn connection(
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http2().max_concurrent_streams(1000);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(tls), service);
+    tokio::pin!(connection);
     tokio::select! {
         biased;
-        () = stop.cancelled() => {}
-        _ = connection => {}
+        () = stop.cancelled() => {
+            // Requests under way and watches get a moment to end cleanly.
+            connection.as_mut().graceful_shutdown();
+            let _ = tokio::time::timeout(GOODBYE, connection).await;
+        }
+        _ = connection.as_mut() => {}
     }
 }

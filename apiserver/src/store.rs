@@ -189,6 +189,8 @@ pub struct Store {
     tables: RwLock<HashMap<Box<str>, Arc<Table>>>,
     published: Arc<Published>,
     disk: Option<Disk>,
+    /// Revision at start: no table has older events.
+    start: u64,
 }
 
 struct Sequence {
@@ -256,6 +258,7 @@ impl Store {
             tables: RwLock::new(HashMap::new()),
             published,
             disk,
+            start,
         };
         for (table, obj) in found {
             let table = store.table(&table);
@@ -276,7 +279,7 @@ impl Store {
         if let Some(t) = self.tables.read().unwrap_or_else(PoisonError::into_inner).get(name) {
             return t.clone();
         }
-        let floor = self.sequence().rv;
+        let floor = self.start;
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         let make = || {
             let state = TableState { floor, last: 0, ..TableState::default() };

@@ -15,8 +15,8 @@ use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Attempts of a patch that lost a race, as the real server has it.
-const PATCH_ATTEMPTS: usize = 5;
+/// Attempts of a patch that lost a race. The real server makes 5; in process races are closer together.
+const PATCH_ATTEMPTS: usize = 16;
 /// Attempts of a generated name.
 const NAME_ATTEMPTS: usize = 8;
 
@@ -239,7 +239,13 @@ async fn create_object(call: &mut Call, mut value: Value, applied: Option<()>) -
     if applied.is_none() {
         tree::meta(&mut value).remove("managedFields");
         let who = call.manager().to_string();
-        let w = Writer { manager: &who, api_version: &r.stored_as, subresource: "", now: &now };
+        let w = Writer {
+            manager: &who,
+            api_version: &r.stored_as,
+            subresource: "",
+            now: &now,
+            has_status: r.status,
+        };
         managed::track_update(&r.schema, None, &mut value, &w);
     }
     for attempt in 0.. {
@@ -431,7 +437,13 @@ fn settle(call: &Call, old: &Arc<Obj>, mut new: Value, applied: bool) -> ApiResu
         } else {
             ""
         };
-        let w = Writer { manager: &manager, api_version: &r.stored_as, subresource, now: &now };
+        let w = Writer {
+            manager: &manager,
+            api_version: &r.stored_as,
+            subresource,
+            now: &now,
+            has_status: r.status,
+        };
         managed::track_update(&r.schema, Some(&old.value), &mut new, &w);
     }
     if new == old.value {
@@ -688,6 +700,7 @@ async fn apply_patch(call: &mut Call, mut config: Value) -> ApiResult<Response<B
             api_version: &r.stored_as,
             subresource: &call.subresource,
             now: &now,
+            has_status: r.status,
         };
         let Some(old) = call.core.store.read(&entry.table, &call.key(&call.name)).await? else {
             if !call.subresource.is_empty() {
