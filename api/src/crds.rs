@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 use serde_json::Value;
 
-use crate::{binding, cluster, jobs, policy, queue, quota_tree, reservation, schema, volcano, work};
+use crate::{binding, cluster, jobs, policy, queue, quota_tree, reservation, rules, schema, volcano, work};
 
 /// Which API server a set of definitions is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +52,12 @@ pub fn name(definition: &Value) -> &str {
 
 fn finish(definition: CustomResourceDefinition) -> Value {
     let mut value = serde_json::to_value(definition).unwrap_or_default();
+    let name = name(&value).to_string();
     if let Some(versions) = value["spec"]["versions"].as_array_mut() {
         for version in versions {
-            schema::tidy(&mut version["schema"]["openAPIV3Schema"]);
+            let schema = &mut version["schema"]["openAPIV3Schema"];
+            schema::tidy(schema);
+            rules::add(&name, schema);
         }
     }
     value

@@ -14,6 +14,7 @@ pub mod policy;
 pub mod queue;
 pub mod quota_tree;
 pub mod reservation;
+pub mod rules;
 pub mod schema;
 pub mod volcano;
 pub mod work;
