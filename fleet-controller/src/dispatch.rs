@@ -28,7 +28,7 @@ use crate::{
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
-use ending::{Ending, evict, job_outcome, judge_end, judge_health};
+use ending::{Ending, is_given_up, job_outcome, judge_end, judge_health, note_attempt, take_back};
 use report::{aggregated_object_status, collect, report};
 use statuses::{binding_status, patch_binding_status, patch_object_status, set_conditions};
 use unit::{UnitPhase, unit};
@@ -169,6 +169,10 @@ fn bound(
     step: &mut Step,
     now: Timestamp,
 ) {
+    if is_given_up(entry) {
+        take_back(world, key, entry, object, step, now);
+        return;
+    }
     let winner = dispatch(world, key, entry, object, step, now);
     let items = collect(world, entry);
     let known = binding_status(entry);
@@ -201,7 +205,7 @@ fn bound(
             });
         }
         Ending::Evict { message } => {
-            evict(world, key, entry, &message, &known, step, now);
+            note_attempt(entry, &message, &known, step, now);
             return;
         }
     }

@@ -239,11 +239,8 @@ async fn a_queued_job_goes_from_its_queue_to_one_cluster_and_back() {
     )
     .await;
     hub.until_state("pytorch-test", "Succeeded").await;
-    until("the result", || async {
-        let result = hub.binding().await.status?.result?;
-        Some(assert_eq!((result.outcome.as_str(), result.cluster.as_str()), ("Succeeded", "east")))
-    })
-    .await;
+    let result = until("the result", || async { hub.binding().await.status?.result }).await;
+    assert_eq!((result.outcome.as_str(), result.cluster.as_str()), ("Succeeded", "east"));
     let next = hub.reservation("east").await;
     assert_eq!(next.spec.binding.name, "second-pytorchjob");
 }
@@ -323,4 +320,41 @@ async fn a_deleted_job_takes_everything_with_it() {
     works.patch(&work.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.expect("let go");
     let next = hub.reservation("east").await;
     assert_ne!(next.spec.binding.uid, work.spec.binding.uid);
+}
+
+#[tokio::test]
+async fn a_failed_job_is_run_again_elsewhere_once_the_member_has_let_go() {
+    let hub = hub().await;
+    hub.member("east").await;
+    hub.member("west").await;
+    hub.create(json!({"apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"name": "p", "namespace": "default"}, "spec": {
+            "propagateDeps": true,
+            "resourceSelectors": [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}],
+            "failover": {"application": {"decisionConditions": {"tolerationSeconds": 0}, "purgeMode": "Immediately"}}}}))
+        .await;
+    hub.apply("pytorchjob.yaml").await;
+    let reservation = hub.reservation("east").await;
+    hub.answer(&reservation, json!({"phase": "Reserved", "reportSequence": 2})).await;
+    let work = hub.work("east").await;
+    hub.report(&work, json!([condition("Created", "True"), condition("Failed", "True")])).await;
+    let works: Api<Work> = Api::namespaced(hub.client.clone(), "fleet-east");
+    until("the work to be deleted", || async {
+        works.get(&work.name_any()).await.ok()?.metadata.deletion_timestamp.map(|_| ())
+    })
+    .await;
+    assert_eq!(hub.binding().await.spec.clusters[0].name, "east", "still there while the member cleans up");
+    let patch = json!({"metadata": {"finalizers": null}});
+    works.patch(&work.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.expect("let go");
+    let again = hub.reservation("west").await;
+    assert_eq!(again.spec.epoch, 2);
+    hub.answer(&again, json!({"phase": "Reserved", "reportSequence": 2})).await;
+    let work = hub.work("west").await;
+    assert_eq!(work.spec.epoch, 2);
+    hub.report(&work, json!([condition("Created", "True"), condition("Succeeded", "True")])).await;
+    hub.until_state("pytorch-test", "Succeeded").await;
+    let status =
+        until("the result", || async { hub.binding().await.status.filter(|s| s.result.is_some()) }).await;
+    assert_eq!(status.attempts.len(), 1);
+    assert_eq!((status.attempts[0].cluster.as_str(), status.attempts[0].epoch), ("east", 1));
 }

@@ -15,7 +15,7 @@ use crate::{
     events,
     options::Options,
     status::rfc3339,
-    world::{Key, World},
+    world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
 
@@ -100,11 +100,9 @@ pub(super) fn tolerate(
     Ending::Evict { message: format!("{what} and stayed so for {toleration_s} s") }
 }
 
-/// Ends a run before its job. The attempt is noted first, then the Work goes; when the member has let go
-/// of it, the target is cleared and the job is free to be placed again.
-pub(super) fn evict(
-    world: &World,
-    key: &Key,
+/// Notes that the run is over before its job. From then on the run is only taken back, whatever the member
+/// still reports, also by a controller that was restarted in between.
+pub(super) fn note_attempt(
     entry: &BindingEntry,
     message: &str,
     known: &Value,
@@ -112,29 +110,44 @@ pub(super) fn evict(
     now: Timestamp,
 ) {
     let spec = &entry.object.spec;
-    let cluster = &spec.clusters[0].name;
-    let noted = entry
-        .object
-        .status
-        .as_ref()
-        .is_some_and(|status| status.attempts.iter().any(|attempt| attempt.epoch == spec.epoch));
-    if !noted {
-        let mut desired = known.clone();
-        let mut attempts = known["attempts"].as_array().cloned().unwrap_or_default();
-        attempts.push(json!({
-            "cluster": cluster,
-            "epoch": spec.epoch,
-            "reason": Reason::ApplicationFailure.as_str(),
-            "message": message,
-            "endedAt": rfc3339(now),
-        }));
-        desired["attempts"] = Value::Array(attempts);
-        patch_binding_status(entry, known, &desired, step);
-        let subject = entry.object_subject();
-        let text = format!("taken back from {cluster}: {message}");
-        step.writes.push(events::warning(&subject, entry.source(), Reason::ApplicationFailure, &text, now));
-        return;
-    }
+    let Some(target) = spec.clusters.first() else { return };
+    let mut desired = known.clone();
+    let mut attempts = known["attempts"].as_array().cloned().unwrap_or_default();
+    attempts.push(json!({
+        "cluster": target.name,
+        "epoch": spec.epoch,
+        "reason": Reason::ApplicationFailure.as_str(),
+        "message": message,
+        "endedAt": rfc3339(now),
+    }));
+    desired["attempts"] = Value::Array(attempts);
+    patch_binding_status(entry, known, &desired, step);
+    let text = format!("taken back from {}: {message}", target.name);
+    step.writes.push(events::warning(
+        &entry.object_subject(),
+        entry.source(),
+        Reason::ApplicationFailure,
+        &text,
+        now,
+    ));
+}
+
+/// Whether the present run was given up.
+pub(super) fn is_given_up(entry: &BindingEntry) -> bool {
+    let epoch = entry.object.spec.epoch;
+    entry.object.status.as_ref().is_some_and(|status| status.attempts.iter().any(|a| a.epoch == epoch))
+}
+
+/// Takes a run back: its Work goes first; when the member has let go of it, the target is cleared and the
+/// job is free to be placed again.
+pub(super) fn take_back(
+    world: &World,
+    key: &Key,
+    entry: &BindingEntry,
+    object: &Object,
+    step: &mut Step,
+    now: Timestamp,
+) {
     let mut left = false;
     for (key, work) in world.works_of(key) {
         left = true;
@@ -151,11 +164,29 @@ pub(super) fn evict(
         "spec": {"clusters": null},
     });
     let forget = json!({"status": {"unhealthySince": null, "aggregatedStatus": null}});
-    let cleared = Write::new(Target::Binding, &key.0, &key.1, Verb::Merge(patch)).then([Write::new(
-        Target::Binding,
-        &key.0,
-        &key.1,
-        Verb::MergeStatus(forget),
-    )]);
-    step.writes.push(cleared);
+    let mut then = vec![Write::new(Target::Binding, &key.0, &key.1, Verb::MergeStatus(forget))];
+    if entry.workload.is_kubeflow() {
+        then.push(restarting(entry, object, now));
+    }
+    step.writes.push(Write::new(Target::Binding, &key.0, &key.1, Verb::Merge(patch)).then(then));
+}
+
+/// Between two runs the job is neither failed nor running.
+fn restarting(entry: &BindingEntry, object: &Object, now: Timestamp) -> Write {
+    let time = rfc3339(now);
+    let conditions = object.value["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let mut kept: Vec<Value> =
+        conditions.into_iter().filter(|c| c["type"] == "Created" || c["type"] == "Queuing").collect();
+    kept.push(json!({
+        "type": "Restarting",
+        "status": "True",
+        "reason": Reason::ApplicationFailure.as_str(),
+        "message": "the run was taken back and the job is placed again",
+        "lastUpdateTime": time,
+        "lastTransitionTime": time,
+    }));
+    let reference = &entry.object.spec.resource;
+    let status = json!({"status": {"conditions": kept, "replicaStatuses": null, "completionTime": null}});
+    let target = Target::Object(entry.kind.clone());
+    Write::new(target, &reference.namespace, &reference.name, Verb::MergeStatus(status))
 }
