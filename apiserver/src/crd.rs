@@ -255,7 +255,7 @@ pub async fn finish_delete(core: &Arc<Core>, name: &str) -> ApiResult<()> {
     }
     loop {
         let Some(crd) = core.store.read(&crds, name).await? else { break };
-        let mut value = crd.value.clone();
+        let mut value = crd.full();
         let mut left = tree::list(&value, &["metadata", "finalizers"]).to_vec();
         left.retain(|f| f != CLEANUP);
         let write = if left.is_empty() {
@@ -294,7 +294,7 @@ pub fn ensure(core: &Arc<Core>, mut crd: Value) -> Result<(), String> {
         Some(old) if old.value.get("spec") == crd.get("spec") => return Ok(()),
         Some(old) => {
             let generation = tree::number(&old.value, &["metadata", "generation"]) + 1;
-            let mut value = old.value.clone();
+            let mut value = old.full();
             tree::put(tree::object(&mut value), "spec", crd.get("spec").cloned());
             tree::put(tree::object(&mut value), "status", crd.get("status").cloned());
             tree::meta(&mut value).insert("generation".into(), generation.into());

@@ -219,7 +219,7 @@ fn orphans_by_default(r: &Resource) -> bool {
 }
 
 fn marked(core: &Core, r: &Resource, old: &Obj, grace: i64, finalizers: Vec<Value>) -> Value {
-    let mut value = old.value.clone();
+    let mut value = old.full();
     let when = core.clock.now() + jiff::SignedDuration::from_secs(grace);
     let fresh = tree::at(&old.value, &["metadata", "deletionTimestamp"]).is_none();
     let generation = tree::number(&old.value, &["metadata", "generation"]);

@@ -357,9 +357,10 @@ fn unlink(value: &mut Value, uids: &[String]) {
 fn rewrite(core: &Core, table: &Arc<Table>, key: &str, change: impl Fn(&mut Value)) {
     loop {
         let Some(old) = table.get(key) else { return };
-        let mut value = old.value.clone();
+        let mut value = old.full();
+        let before = value.clone();
         change(&mut value);
-        if value == old.value {
+        if value == before {
             return;
         }
         let meta = tree::at(&value, &["metadata"]).unwrap_or(&Value::Null);

@@ -22,7 +22,7 @@ pub fn served(resource: &Resource, obj: &Obj) -> Bytes {
     if !resource.converts() {
         return obj.bytes();
     }
-    let mut value = obj.value.clone();
+    let mut value = obj.full();
     convert::to_served(resource, &mut value);
     serde_json::to_vec(&value).unwrap_or_default().into()
 }
@@ -38,7 +38,7 @@ pub fn object_response(call: &Call, status: StatusCode, obj: &Obj) -> ApiResult<
     match call.form {
         Form::Json => Ok(http_io::json_response(status, served(call.resource(), obj))),
         _ => {
-            let mut value = obj.value.clone();
+            let mut value = obj.full();
             convert::to_served(call.resource(), &mut value);
             value_in_form(call, status, value)
         }
@@ -318,10 +318,11 @@ pub async fn list(call: &mut Call) -> ApiResult<Response<Body>> {
                 .iter()
                 .map(|o| {
                     if r.converts() {
-                        let mut v = o.value.clone();
+                        let mut v = o.full();
                         convert::to_served(r, &mut v);
                         printers::row(r, &v, include, now)
                     } else {
+                        // Rows go without managedFields: nobody reads them there.
                         printers::row(r, &o.value, include, now)
                     }
                 })
@@ -329,7 +330,7 @@ pub async fn list(call: &mut Call) -> ApiResult<Response<Body>> {
             Ok(http_io::value_response(StatusCode::OK, &printers::table(r, rows, true, meta)))
         }
         Form::PartialList => {
-            let items: Vec<Value> = items.iter().map(|o| partial(&o.value)).collect();
+            let items: Vec<Value> = items.iter().map(|o| partial(&o.full())).collect();
             let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta,
                 "items": items});
             Ok(http_io::value_response(StatusCode::OK, &list))
@@ -338,7 +339,7 @@ pub async fn list(call: &mut Call) -> ApiResult<Response<Body>> {
             let items: Vec<Value> = items
                 .iter()
                 .map(|o| {
-                    let mut v = o.value.clone();
+                    let mut v = o.full();
                     convert::to_served(r, &mut v);
                     v
                 })

@@ -23,20 +23,68 @@ pub struct Obj {
     pub key: Box<str>,
     /// Revision of this version.
     pub rv: u64,
-    /// The object, with its resourceVersion.
+    /// The object with its resourceVersion, without managedFields: see [`Obj::full`].
     pub value: Value,
+    /// managedFields as JSON text: as a tree they would take more room than all the rest.
+    managed: Option<Box<str>>,
     bytes: OnceLock<Bytes>,
 }
 
 impl Obj {
     /// An object as it will be stored.
-    pub fn new(key: &str, rv: u64, value: Value) -> Obj {
-        Obj { key: key.into(), rv, value, bytes: OnceLock::new() }
+    pub fn new(key: &str, rv: u64, mut value: Value) -> Obj {
+        let meta = value.get_mut("metadata").and_then(Value::as_object_mut);
+        let managed = meta.and_then(|m| m.remove("managedFields")).map(|m| m.to_string().into_boxed_str());
+        Obj { key: key.into(), rv, value, managed, bytes: OnceLock::new() }
+    }
+
+    /// The whole object, with its managedFields.
+    pub fn full(&self) -> Value {
+        let mut value = self.value.clone();
+        if let Some(managed) = self.managed.as_ref().and_then(|m| serde_json::from_str(m).ok()) {
+            crate::tree::meta(&mut value).insert("managedFields".into(), managed);
+        }
+        value
+    }
+
+    fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
+        let (Value::Object(map), Some(managed)) = (&self.value, &self.managed) else {
+            return serde_json::to_writer(out, &self.value);
+        };
+        out.push(b'{');
+        for (i, (key, value)) in map.iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            serde_json::to_writer(&mut *out, key)?;
+            out.push(b':');
+            let start = out.len();
+            serde_json::to_writer(&mut *out, value)?;
+            if key == "metadata" && out.get(start) == Some(&b'{') {
+                // The text goes right after the opening brace of the metadata.
+                let rest = out.split_off(start + 1);
+                out.extend_from_slice(b"\"managedFields\":");
+                out.extend_from_slice(managed.as_bytes());
+                if rest.first() != Some(&b'}') {
+                    out.push(b',');
+                }
+                out.extend_from_slice(&rest);
+            }
+        }
+        out.push(b'}');
+        Ok(())
     }
 
     /// The object as JSON, made once.
     pub fn bytes(&self) -> Bytes {
-        self.bytes.get_or_init(|| serde_json::to_vec(&self.value).unwrap_or_default().into()).clone()
+        let make = || {
+            let mut out = Vec::with_capacity(1024);
+            // Writing a tree of strings and numbers to memory cannot fail.
+            let _ = self.write(&mut out);
+            out.shrink_to_fit();
+            Bytes::from(out)
+        };
+        self.bytes.get_or_init(make).clone()
     }
 }
 
@@ -379,7 +427,7 @@ impl Store {
                     (table, Event { rv, kind: EventKind::Modified, obj, prev: Some(prev) })
                 }
                 Write::Delete { table, prev, value } => {
-                    let value = value.unwrap_or_else(|| prev.value.clone());
+                    let value = value.unwrap_or_else(|| prev.full());
                     let obj = Arc::new(Obj::new(&prev.key, rv, stamp(value, rv)));
                     (table, Event { rv, kind: EventKind::Deleted, obj, prev: Some(prev) })
                 }

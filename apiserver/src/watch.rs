@@ -226,7 +226,7 @@ impl Watcher {
         if self.form == Form::Json && rv.is_none() {
             out.put_slice(&read::served(&r, obj));
         } else {
-            let mut value = obj.value.clone();
+            let mut value = obj.full();
             if let Some(rv) = rv {
                 tree::meta(&mut value).insert("resourceVersion".into(), rv.to_string().into());
             }

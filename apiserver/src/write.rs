@@ -347,6 +347,7 @@ const SERVER_FIELDS: [&str; 6] =
 /// Applies the rules of an update: what the endpoint may change, generation, ownership, validation.
 fn settle(call: &Call, old: &Arc<Obj>, mut new: Value, applied: bool) -> ApiResult<Outcome> {
     let r = call.resource();
+    let live = old.full();
     let name = call.name.as_str();
     let found = tree::meta_text(&new, "name");
     if !found.is_empty() && found != name {
@@ -373,7 +374,7 @@ fn settle(call: &Call, old: &Arc<Obj>, mut new: Value, applied: bool) -> ApiResu
         meta.insert("resourceVersion".into(), old.rv.to_string().into());
     }
     if !applied {
-        managed::inherit(&old.value, &mut new);
+        managed::inherit(&live, &mut new);
     }
     let old_part = |key: &str| old.value.get(key).cloned();
     match call.subresource.as_str() {
@@ -397,7 +398,7 @@ fn settle(call: &Call, old: &Arc<Obj>, mut new: Value, applied: bool) -> ApiResu
         }
         "finalize" => {
             let finalizers = tree::at(&new, &["spec", "finalizers"]).cloned().unwrap_or_else(|| json!([]));
-            new = old.value.clone();
+            new = live.clone();
             tree::child(&mut new, "spec").insert("finalizers".into(), finalizers);
         }
         _ => {
@@ -446,7 +447,7 @@ fn settle(call: &Call, old: &Arc<Obj>, mut new: Value, applied: bool) -> ApiResu
         };
         managed::track_update(&r.schema, Some(&old.value), &mut new, &w);
     }
-    if new == old.value {
+    if new == live {
         return Ok(Outcome::Same(old.clone()));
     }
     let deleting = tree::at(&old.value, &["metadata", "deletionTimestamp"]).is_some();
@@ -482,7 +483,7 @@ async fn store(call: &Call, old: &Arc<Obj>, outcome: Outcome) -> ApiResult<Optio
     let entry = &call.entry;
     if call.dry_run() {
         let value = match outcome {
-            Outcome::Same(obj) => obj.value.clone(),
+            Outcome::Same(obj) => obj.full(),
             Outcome::Write(v) | Outcome::Delete(v) => v,
         };
         return respond_value(call, value).map(Some);
@@ -563,7 +564,7 @@ pub async fn update(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         if !version.is_empty() && version != old.rv.to_string() {
             return Err(ApiError::modified(call.resource(), &call.name));
         }
-        let new = if scaling { scale::set(call.resource(), &old.value, &sent)? } else { sent.clone() };
+        let new = if scaling { scale::set(call.resource(), &old.full(), &sent)? } else { sent.clone() };
         let outcome = settle(call, &old, new, false)?;
         if let Some(response) = store(call, &old, outcome).await? {
             return Ok(response);
@@ -605,7 +606,13 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     for _ in 0..PATCH_ATTEMPTS {
         let old = read::current(call).await?;
         let scaling = call.subresource == "scale";
-        let mut new = if scaling { scale::of(call.resource(), &old.value)? } else { old.value.clone() };
+        let json_patch = kind == "application/json-patch+json";
+        let mut new = match (scaling, json_patch) {
+            (true, _) => scale::of(call.resource(), &old.value)?,
+            // Only a JSON patch can test or change single entries of managedFields.
+            (false, true) => old.full(),
+            (false, false) => old.value.clone(),
+        };
         convert::to_served(call.resource(), &mut new);
         match kind.as_str() {
             "application/json-patch+json" => patches::json_patch(&mut new, document.clone())?,
@@ -619,7 +626,7 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
             }
         }
         if scaling {
-            new = scale::set(call.resource(), &old.value, &new)?;
+            new = scale::set(call.resource(), &old.full(), &new)?;
         } else {
             call.warnings.clear();
             normalize(call, &mut new, &duplicates)?;
@@ -718,7 +725,7 @@ async fn apply_patch(call: &mut Call, mut config: Value) -> ApiResult<Response<B
         if !pinned.is_empty() && pinned != old.rv.to_string() {
             return Err(ApiError::modified(r, &call.name));
         }
-        let mut new = managed::apply(&r.schema, Some(&old.value), config.clone(), force, &w)?;
+        let mut new = managed::apply(&r.schema, Some(&old.full()), config.clone(), force, &w)?;
         if r.custom {
             decode::defaults(&r.schema, &mut new);
         }
@@ -797,7 +804,7 @@ async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         if !tree::list(&old.value, &["spec", "schedulingGates"]).is_empty() {
             return Err(conflict(format!("pod {} has non-empty .spec.schedulingGates", call.name)));
         }
-        let mut new = old.value.clone();
+        let mut new = old.full();
         tree::child(&mut new, "spec").insert("nodeName".into(), node.as_str().into());
         if let Some(Value::Object(extra)) = tree::at(&binding, &["metadata", "annotations"]) {
             let annotations =
