@@ -10,7 +10,7 @@ use kube::{
 
 use crate::{
     args::Connect,
-    server::{HUB_PATIENCE, Server},
+    server::{HUB_PATIENCE, Server, innermost},
 };
 
 /// The hub, and the namespace in which a user of it looks.
@@ -86,7 +86,12 @@ pub fn fleet_home() -> Option<PathBuf> {
 pub fn read(file: &Path) -> anyhow::Result<Kubeconfig> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("kubeconfig {} cannot be read", file.display()))?;
-    Kubeconfig::from_yaml(&text).with_context(|| format!("kubeconfig {} is not one", file.display()))
+    Kubeconfig::from_yaml(&text).map_err(|error| {
+        // The reader draws the place below its first line; an error here is one line.
+        let text = innermost(&error);
+        let first = text.lines().next().unwrap_or_default();
+        anyhow::anyhow!("kubeconfig {} is not one: {first}", file.display())
+    })
 }
 
 /// The server of a context, and its namespace.

@@ -37,6 +37,9 @@ pub use reference::reference;
 
 use args::{Cli, Command};
 
+/// The rooms' own errors. A client's are left out: the command says them in its one line.
+const DEFAULT_LOG: &str = "fleet_controller=error,member_agent=error,fleet_apiserver=error,fleet_kubesim=error";
+
 /// Runs the program with these arguments, the first of which is its own name.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
     let matches = args::command(&called_as(&arguments)).get_matches_from(arguments);
@@ -68,7 +71,7 @@ fn start(cli: Cli) -> anyhow::Result<ExitCode> {
         anyhow::bail!("a second TLS provider is installed in this process");
     }
     let filter = tracing_subscriber::EnvFilter::try_from_env("FLEET_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(DEFAULT_LOG));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

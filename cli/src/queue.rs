@@ -78,10 +78,13 @@ pub async fn run(hub: &Hub, args: &QueueArgs) -> anyhow::Result<Answer> {
         return Ok(Answer::text(text));
     }
     let mut answer = Answer::text(print(&rows, args.output == Some(DataFormat::Wide)));
-    for condition in tree.status.iter().flat_map(|status| &status.conditions) {
-        if condition.status == "False" {
-            answer.note(format!("note: {}", condition.message));
-        }
+    let broken = tree.status.iter().flat_map(|status| &status.conditions).any(|is| is.status == "False");
+    if broken {
+        answer.note(format!(
+            "note: this tree breaks rules and is used as far as it goes; `fleet describe elasticquotatree {} -n \
+             {QUOTA_NAMESPACE}` says which",
+            tree.metadata.name.unwrap_or_default()
+        ));
     }
     Ok(answer)
 }

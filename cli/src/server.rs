@@ -192,7 +192,7 @@ impl Server {
 }
 
 /// The last error of a chain: the one that says what happened (`Connection refused`).
-fn innermost(error: &dyn std::error::Error) -> String {
+pub fn innermost(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {
         deepest = source;

@@ -84,7 +84,9 @@ pub async fn run(hub: &Hub, args: &GetArgs) -> anyhow::Result<Answer> {
         Some(Format::Name) => names(&asked),
         Some(format) => print_objects(&asked, format, to_members)?,
     };
-    if answer.text.is_empty() && !answer.failed {
+    if asked.is_empty() && !answer.failed {
+        answer.note("No clusters have joined.");
+    } else if answer.text.is_empty() && !answer.failed {
         let namespaced = asked.iter().flat_map(|asked| &asked.found).any(|found| found.kind.namespaced);
         answer.note(if namespaced && !args.all_namespaces {
             format!("No resources found in {namespace} namespace.")

@@ -96,18 +96,42 @@ impl LocalFleet {
         if let Some(home) = &home {
             home.remember(&spec.members)?;
         }
-        let hub_data = home.as_ref().map(Home::hub_data);
-        let opens = spec.members.iter().enumerate().map(|(index, member)| {
-            let data = home.as_ref().map(|home| home.member_data(&member.name));
-            Part::open(&member.name, data, Side::Member, listen_at(spec.listen, index + 1))
-        });
-        let (hub, members) = tokio::join!(
-            Part::open("hub", hub_data, Side::Hub, listen_at(spec.listen, 0)),
-            futures::future::try_join_all(opens),
-        );
-        let (hub, members) = (hub?, members?);
+        // Each in a task of its own: opening a store is work for a processor.
+        let (hub_crds, member_crds) = (crds::definitions(Side::Hub), crds::definitions(Side::Member));
+        let mut opening = Vec::new();
+        for (offset, name) in
+            std::iter::once("hub").chain(spec.members.iter().map(|member| member.name.as_str())).enumerate()
+        {
+            let (crds, data_dir) = match offset {
+                0 => (hub_crds.clone(), home.as_ref().map(Home::hub_data)),
+                _ => (member_crds.clone(), home.as_ref().map(|home| home.member_data(name))),
+            };
+            let config = Config { data_dir, crds, ..Config::default() };
+            let listen = listen_at(spec.listen, offset);
+            opening.push(tokio::spawn(Part::open(name.to_string(), config, listen)));
+        }
+        let mut parts = Vec::new();
+        let mut failed = None;
+        for opened in opening {
+            match opened.await {
+                Ok(Ok(part)) => parts.push(part),
+                Ok(Err(error)) => failed = failed.or(Some(error)),
+                Err(error) => {
+                    let message = error.to_string();
+                    failed = failed.or(Some(StartError::Server { of: "a server".to_string(), message }));
+                }
+            }
+        }
+        if let Some(error) = failed {
+            futures::future::join_all(parts.into_iter().map(Part::close)).await;
+            return Err(error);
+        }
+        let mut parts = parts.into_iter();
+        let Some(hub) = parts.next() else {
+            return Err(StartError::NoMembers);
+        };
         let names: Vec<String> = spec.members.iter().map(|member| member.name.clone()).collect();
-        let members: BTreeMap<String, Part> = names.iter().cloned().zip(members).collect();
+        let members: BTreeMap<String, Part> = names.iter().cloned().zip(parts).collect();
         if let Some(home) = &home {
             write_kubeconfigs(home, &hub, &members)?;
         }
@@ -228,14 +252,8 @@ impl LocalFleet {
 }
 
 impl Part {
-    async fn open(
-        name: &str,
-        data_dir: Option<PathBuf>,
-        side: Side,
-        listen: Option<SocketAddr>,
-    ) -> Result<Self, StartError> {
-        let failed = |message: String| StartError::Server { of: name.to_string(), message };
-        let config = Config { data_dir, crds: crds::definitions(side), ..Config::default() };
+    async fn open(name: String, config: Config, listen: Option<SocketAddr>) -> Result<Self, StartError> {
+        let failed = |message: String| StartError::Server { of: name.clone(), message };
         let server = ApiServer::open(config).await.map_err(|error| failed(error.to_string()))?;
         let client = Client::new(server.router(), "default");
         let served = match listen {
