@@ -1,1 +1,39 @@
+//! The end-to-end harness: whole fleets in a test, and what a test may ask of them.
+//!
+//! Inputs: the production crates, API servers ([`ApiServers`]: embedded, or the real ones of
+//! `KUBEBUILDER_ASSETS`), the `fleet` binary and a kubectl where they are wanted. A suite waits on
+//! conditions with a bound ([`wait_for`]) and never sleeps; what it waits for is a sentence, which the
+//! failure repeats together with what was last seen. Deliberately absent: any expectation about the
+//! product; those stand in `tests/*.rs`, but for the invariants of the design ([`invariants`]).
 
+pub mod fleet;
+pub mod history;
+pub mod invariants;
+pub mod jobs;
+pub mod kubectl;
+pub mod objects;
+pub mod process;
+pub mod servers;
+pub mod table;
+pub mod wait;
+
+pub use fleet::{FleetSpec, TestFleet};
+pub use history::History;
+pub use invariants::{Snapshot, check_invariants};
+pub use kubectl::Kubectl;
+pub use process::FleetProcess;
+pub use servers::ApiServers;
+pub use table::Table;
+pub use wait::{Look, wait_for};
+
+use std::path::{Path, PathBuf};
+
+/// The root of the repository.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A manifest of the walkthrough.
+pub fn walkthrough(file: &str) -> PathBuf {
+    repository().join("examples/walkthrough").join(file)
+}

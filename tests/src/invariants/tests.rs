@@ -1,0 +1,101 @@
+//! Each invariant is seen to be broken once, and the whole to hold once.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::history::Change;
+
+fn pod(name: &str, run: &str, node: Option<&str>, phase: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "default", "uid": format!("{run}-{name}"),
+            "annotations": {"fleet.dev/gang": "a", "fleet.dev/gang-size": "2"},
+            "ownerReferences": [{"kind": "PyTorchJob", "name": "a", "uid": run, "controller": true}]},
+        "spec": {"nodeName": node, "containers": [{"resources": {"requests": {"nvidia.com/gpu": "1"}}}]},
+        "status": {"phase": phase}})
+}
+
+fn binding(uid: &str, bound: bool, ended: bool) -> Value {
+    json!({
+        "metadata": {"name": uid, "namespace": "default", "uid": uid},
+        "spec": {"epoch": 1, "suspension": {"scheduling": false},
+            "clusters": if bound { json!([{"name": "east"}]) } else { Value::Null },
+            "components": [{"name": "worker", "replicas": 2, "request": {"nvidia.com/gpu": "1"}}]},
+        "status": {"result": if ended { json!({"outcome": "Succeeded"}) } else { Value::Null }}})
+}
+
+fn rest() -> Snapshot {
+    let allocatable = facts::amounts(&json!({"nvidia.com/gpu": "1", "pods": "110"}));
+    let tree = json!({"root": {"name": "root", "children": [
+        {"name": "a", "namespaces": ["default"], "max": {"kube-queue/max-jobs": 2, "nvidia.com/gpu": 3}}]}});
+    Snapshot {
+        nodes: [(("east".to_string(), "n0".to_string()), allocatable)].into(),
+        quota: Some(Quota::read(&tree)),
+        ..Snapshot::default()
+    }
+}
+
+fn in_cluster(cluster: &str, object: Value, gone: bool) -> Change {
+    Change { cluster: Some(cluster.to_string()), object: Arc::new(object), gone }
+}
+
+fn on_hub(object: Value) -> Change {
+    Change { cluster: None, object: Arc::new(object), gone: false }
+}
+
+#[track_caller]
+fn check(changes: Vec<Change>, expected: &[u8]) {
+    let found = check_history(&History { changes }, &rest());
+    assert_eq!(found.iter().map(|v| v.invariant).collect::<Vec<_>>(), expected, "{found:?}");
+}
+
+#[test]
+fn one_run_after_the_other_is_fine_two_at_once_are_not() {
+    let first = || pod("a-0", "run-1", None, "Running");
+    let second = || pod("a-0", "run-2", None, "Pending");
+    let ended = pod("a-0", "run-1", None, "Failed");
+    check(vec![in_cluster("east", first(), false), in_cluster("west", second(), false)], &[1]);
+    check(vec![in_cluster("east", first(), false), in_cluster("east", second(), false)], &[1]);
+    let gone = in_cluster("east", first(), true);
+    check(vec![in_cluster("east", first(), false), gone, in_cluster("west", second(), false)], &[]);
+    let over = in_cluster("east", ended, false);
+    check(vec![in_cluster("east", first(), false), over, in_cluster("west", second(), false)], &[]);
+}
+
+#[test]
+fn a_node_holds_what_it_has() {
+    let one = in_cluster("east", pod("a-0", "run-1", Some("n0"), "Running"), false);
+    let two = in_cluster("east", pod("a-1", "run-1", Some("n0"), "Pending"), false);
+    let over = in_cluster("east", pod("a-0", "run-1", Some("n0"), "Succeeded"), false);
+    check(vec![one.clone(), two.clone()], &[3]);
+    check(vec![one, over, two], &[]);
+}
+
+#[test]
+fn a_quota_holds_at_each_moment() {
+    check(vec![on_hub(binding("x", true, false)), on_hub(binding("y", true, false))], &[3]);
+    let ended = on_hub(binding("x", true, true));
+    check(vec![on_hub(binding("x", true, false)), ended, on_hub(binding("y", true, false))], &[]);
+    check(vec![on_hub(binding("x", true, false)), on_hub(binding("y", false, false))], &[]);
+}
+
+#[test]
+fn at_rest_gangs_are_whole_and_holds_have_jobs() {
+    let hold = json!({"metadata": {"name": "h"}, "spec": {"epoch": 1, "binding": {"uid": "x"}}});
+    let mut snapshot = rest();
+    snapshot.bindings = vec![binding("x", true, false)];
+    snapshot.holds = vec![("east".to_string(), hold.clone())];
+    snapshot.pods = vec![
+        Pod::read("east", &pod("a-0", "run-1", Some("n0"), "Running")),
+        Pod::read("east", &pod("a-1", "run-1", Some("n1"), "Running")),
+    ];
+    assert_eq!(check_at_rest(&snapshot), []);
+    snapshot.pods[1].node = None;
+    snapshot.holds = vec![("west".to_string(), hold)];
+    let found: Vec<u8> = check_at_rest(&snapshot).iter().map(|violation| violation.invariant).collect();
+    assert_eq!(found, [2, 5]);
+    snapshot.bindings = vec![binding("x", true, true)];
+    snapshot.holds[0].0 = "east".to_string();
+    assert_eq!(check_at_rest(&snapshot).len(), 2);
+}

@@ -1,0 +1,66 @@
+//! Waiting for a condition, with a bound and a sentence.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use tokio::time::Instant;
+
+/// How often a condition is looked at; the one poll of the harness.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// One look at a condition.
+#[derive(Debug)]
+pub enum Look<T> {
+    Yes(T),
+    /// What was seen instead; the failure repeats it.
+    NotYet(String),
+}
+
+impl Look<()> {
+    /// Yes if `true`.
+    pub fn at(is: bool, seen: impl FnOnce() -> String) -> Self {
+        if is { Look::Yes(()) } else { Look::NotYet(seen()) }
+    }
+}
+
+/// Waits until a look says yes.
+///
+/// # Errors
+/// The look's own error at once; else, after `within`, what was waited for and what was seen last.
+pub async fn wait_for<T>(
+    what: &str,
+    within: Duration,
+    mut look: impl AsyncFnMut() -> anyhow::Result<Look<T>>,
+) -> anyhow::Result<T> {
+    let deadline = Instant::now() + within;
+    loop {
+        let seen = match look().await? {
+            Look::Yes(found) => return Ok(found),
+            Look::NotYet(seen) => seen,
+        };
+        if Instant::now() >= deadline {
+            bail!("waited {} s for {what}; last seen: {seen}", within.as_secs_f64());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_wait_ends_with_the_condition_or_says_what_it_saw() {
+        let mut looks = 0;
+        let found = wait_for("three looks", Duration::from_secs(1), async || {
+            looks += 1;
+            Ok(if looks == 3 { Look::Yes(looks) } else { Look::NotYet("fewer".to_string()) })
+        });
+        assert_eq!(found.await.expect("found"), 3);
+        let never = wait_for("the end of time", Duration::from_millis(50), async || {
+            Ok(Look::<()>::NotYet("a clock".to_string()))
+        });
+        let error = never.await.expect_err("too late").to_string();
+        assert_eq!(error, "waited 0.05 s for the end of time; last seen: a clock");
+    }
+}

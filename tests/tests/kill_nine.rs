@@ -1,0 +1,1 @@
+//! `fleet up` is killed at random moments and goes on where it was.

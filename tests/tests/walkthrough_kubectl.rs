@@ -1,0 +1,1 @@
+//! The walkthrough of the fleet, step by step, with the real kubectl.
