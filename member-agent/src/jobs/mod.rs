@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use kube::discovery::ApiResource;
 
-pub(crate) use objects::{Object, Pod, controller_of, resource};
+pub(crate) use objects::{Pod, controller_of, resource};
 
 use crate::{Context, JobController};
 use plan::Framework;

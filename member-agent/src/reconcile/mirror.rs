@@ -74,6 +74,11 @@ impl<K: Resource> Stored<K> {
         true
     }
 
+    /// Forgets whatever has this key, which may come back.
+    pub(crate) fn drop_key(&mut self, key: &ObjectKey) {
+        self.objects.remove(key);
+    }
+
     /// Forgets the object, unless what is known came after its deletion.
     pub(crate) fn remove(&mut self, object: &K) -> Option<Arc<K>> {
         if let Some(uid) = &object.meta().uid {

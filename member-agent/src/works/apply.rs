@@ -1,0 +1,255 @@
+//! Brings the member in line with one Work, and tells the hub.
+
+use std::sync::Arc;
+
+use fleet_api::{
+    Work,
+    names::{BINDING_UID_LABEL, RESULT_FINALIZER, RESULT_RECORDED_ANNOTATION},
+};
+use fleet_policies::workload::outcome;
+use futures::{FutureExt, StreamExt, stream};
+use kube::{
+    ResourceExt,
+    api::{DynamicObject, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use super::{
+    Works,
+    cleanup::Removal,
+    desired::{self, Verdict, kind_of},
+    report::{self, Applied, Reason},
+    state::{Known, ObjectId, epoch_of},
+};
+use crate::{CallError, call, patch::merge_diff_of, reconcile::Next};
+
+/// Dependencies of one Work that are applied at a time.
+const DEPENDENCIES_IN_FLIGHT: usize = 8;
+
+/// What became of one manifest.
+enum Placed {
+    Stands,
+    Not(Applied),
+    /// A job that has ended and is gone.
+    Ended,
+}
+
+impl Works {
+    pub(super) async fn look_at_work(self: &Arc<Self>, name: &str) -> Result<Next, CallError> {
+        let work = self.state().work(&self.context.cluster_namespace(), name);
+        let Some(work) = work else { return Ok(Next::Wait) };
+        if work.metadata.deletion_timestamp.is_some() {
+            return self.clean_up(&work).await;
+        }
+        // Pods of an earlier run could stand unseen.
+        if !self.state().pods_synced {
+            return Ok(Next::Wait);
+        }
+        let lapsed = self.context.lease.deadline().is_some() && !self.context.lease.is_held();
+        if work.spec.suspend_dispatching == Some(true) || (work.spec.fenced && lapsed) {
+            let objects = self.objects(&work);
+            self.write_status(&work, None, &objects).await?;
+            return Ok(if lapsed { Next::Retry } else { Next::Wait });
+        }
+        let (applied, next) = match self.apply(&work).await {
+            Ok((applied, next)) => (applied, next),
+            Err(error) => {
+                let message = sentence(&error);
+                (Some(Applied::No { reason: Reason::AppliedFailed, message }), Next::Retry)
+            }
+        };
+        if applied == Some(Applied::Yes) && !report::is_applied(&work) {
+            self.context.reservations().consume(&work.spec.binding.uid, work.spec.epoch).await;
+        }
+        let objects = self.objects(&work);
+        self.write_status(&work, applied.as_ref(), &objects).await?;
+        if work.annotations().contains_key(RESULT_RECORDED_ANNOTATION) {
+            self.let_go(&work, objects.first().and_then(Option::as_ref)).await?;
+        }
+        Ok(next)
+    }
+
+    /// Dependencies, then the governed object.
+    async fn apply(self: &Arc<Self>, work: &Arc<Work>) -> Result<(Option<Applied>, Next), CallError> {
+        let spec = &work.spec;
+        let newest = self.state().newest_epoch(&spec.binding.uid);
+        if let Some(newest) = newest.filter(|newest| *newest > spec.epoch) {
+            return Ok((Some(stale(spec.epoch, newest)), Next::Wait));
+        }
+        if report::has_ended(work) {
+            // Nothing is applied again for a run that is over.
+            return Ok((None, Next::Wait));
+        }
+        let mut dependencies = Vec::new();
+        for ordinal in 1..spec.workload.manifests.len() {
+            dependencies.push(self.place(work, ordinal).boxed());
+        }
+        let mut placed = stream::iter(dependencies).buffer_unordered(DEPENDENCIES_IN_FLIGHT);
+        let mut refused = None;
+        while let Some(answer) = placed.next().await {
+            if let Placed::Not(why) = answer? {
+                refused = refused.or(Some(why));
+            }
+        }
+        drop(placed);
+        if let Some(why) = refused {
+            return Ok((Some(why), Next::Retry));
+        }
+        match self.place(work, 0).await? {
+            Placed::Stands => Ok((Some(Applied::Yes), Next::Wait)),
+            Placed::Ended => Ok((None, Next::Wait)),
+            Placed::Not(why) => {
+                // Objects that Fleet did not make are not watched, so their end is not news here.
+                let is_watched =
+                    matches!(why, Applied::No { reason: Reason::WaitingForCleanup | Reason::StaleEpoch, .. });
+                Ok((Some(why), if is_watched { Next::Wait } else { Next::Retry }))
+            }
+        }
+    }
+
+    /// Brings one manifest about.
+    async fn place(self: &Arc<Self>, work: &Arc<Work>, ordinal: usize) -> Result<Placed, CallError> {
+        let Some(wanted) = desired::desired(&work.spec, ordinal) else {
+            let message = format!("manifest {ordinal} is not an object");
+            return Ok(Placed::Not(Applied::No { reason: Reason::AppliedFailed, message }));
+        };
+        let id = ObjectId::of_manifest(&wanted);
+        let is_job = ordinal == 0 && kind_of(&wanted).is_job();
+        // While the watch has not shown everything, creating tells as much as asking.
+        let known = self.state().object(&id);
+        let mut live = match known {
+            Known::Object(object) => Some(object),
+            _ => None,
+        };
+        if live.is_none() {
+            if is_job && self.remove_stray_pods(&id).await? == Removal::Waits {
+                let message = format!("pods of an earlier {id} have to go first");
+                return Ok(Placed::Not(Applied::No { reason: Reason::WaitingForCleanup, message }));
+            }
+            match self.create(&id, &wanted).await {
+                Ok(_) => return Ok(Placed::Stands),
+                Err(error) if error.is_conflict() => live = self.fetch(&id).await?,
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(live) = live else {
+            let message = format!("{id} came and went; trying again");
+            return Ok(Placed::Not(Applied::No { reason: Reason::AppliedFailed, message }));
+        };
+        self.settle(work, ordinal, &wanted, &id, live).await
+    }
+
+    /// Deals with an object that stands already.
+    async fn settle(
+        self: &Arc<Self>,
+        work: &Arc<Work>,
+        ordinal: usize,
+        wanted: &Value,
+        id: &ObjectId,
+        live: Arc<DynamicObject>,
+    ) -> Result<Placed, CallError> {
+        let not = |reason, message| Ok(Placed::Not(Applied::No { reason, message }));
+        let is_job = ordinal == 0 && kind_of(wanted).is_job();
+        match desired::judge(&work.spec, ordinal, wanted, &live) {
+            Verdict::Taken => {
+                not(Reason::NameTaken, format!("{id} exists in the member and was not made by Fleet"))
+            }
+            Verdict::Wait(why) => not(Reason::WaitingForCleanup, format!("{id}: {why}")),
+            Verdict::Stale(newest) => Ok(Placed::Not(stale(work.spec.epoch, newest))),
+            Verdict::Supersede => {
+                self.remove_run(id, &live).await?;
+                not(Reason::WaitingForCleanup, format!("{id}: an older run is still going"))
+            }
+            Verdict::Same | Verdict::Patch(_) if is_job && live.metadata.deletion_timestamp.is_some() => {
+                // Deleted in the member by somebody else. An end is kept for the hub; a run without one is
+                // cleared away and begins anew, under the same epoch, when nothing of it is left.
+                if outcome(kind_of(wanted), &live.data["status"]).is_some() {
+                    return Ok(Placed::Ended);
+                }
+                self.remove_run(id, &live).await?;
+                not(Reason::WaitingForCleanup, format!("{id} was deleted in the member"))
+            }
+            Verdict::Same => Ok(Placed::Stands),
+            Verdict::Patch(patch) => {
+                let text = patch.to_string();
+                if self.state().is_settled(id, &text) {
+                    return Ok(Placed::Stands);
+                }
+                let Some(patched) = self.patch(id, &patch).await? else {
+                    return not(Reason::AppliedFailed, format!("{id} went while it was changed"));
+                };
+                // A server that rewrites what it is given would be asked for ever.
+                if desired::judge(&work.spec, ordinal, wanted, &patched) == Verdict::Patch(patch) {
+                    self.state().settle(id, text);
+                }
+                Ok(Placed::Stands)
+            }
+        }
+    }
+
+    /// The objects of a Work that stand for its binding, by position.
+    fn objects(&self, work: &Work) -> Vec<Option<Arc<DynamicObject>>> {
+        let mut objects = Vec::new();
+        for (ordinal, manifest) in work.spec.workload.manifests.iter().enumerate() {
+            let object = match self.state().object(&ObjectId::of_manifest(manifest)) {
+                Known::Object(object) => Some(object),
+                _ => None,
+            };
+            let is_ours = |object: &Arc<DynamicObject>| {
+                ordinal > 0
+                    || (object.labels().get(BINDING_UID_LABEL) == Some(&work.spec.binding.uid)
+                        && epoch_of(object) == Some(work.spec.epoch))
+            };
+            objects.push(object.filter(is_ours));
+        }
+        objects
+    }
+
+    /// Writes the status if it says something new.
+    async fn write_status(
+        &self,
+        work: &Work,
+        applied: Option<&Applied>,
+        objects: &[Option<Arc<DynamicObject>>],
+    ) -> Result<(), CallError> {
+        let status = report::status(work, applied, objects, self.clock.now());
+        let Some(change) = merge_diff_of(&work.status.clone().unwrap_or_default(), &status) else {
+            return Ok(());
+        };
+        let patch = Patch::Merge(json!({"status": change}));
+        match call(self.hub.patch_status(&work.name_any(), &PatchParams::default(), &patch)).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+            Ok(work) => {
+                self.state().update_work(work);
+                Ok(())
+            }
+        }
+    }
+
+    /// The hub has the end: the member may forget the job.
+    async fn let_go(
+        self: &Arc<Self>,
+        work: &Work,
+        job: Option<&Arc<DynamicObject>>,
+    ) -> Result<(), CallError> {
+        let Some(manifest) = work.spec.workload.manifests.first() else { return Ok(()) };
+        let Some(patch) = job.and_then(|job| desired::without_finalizer(&**job, RESULT_FINALIZER)) else {
+            return Ok(());
+        };
+        self.patch(&ObjectId::of_manifest(manifest), &patch).await.map(drop)
+    }
+}
+
+/// An error without the API server's whole answer.
+fn sentence(error: &CallError) -> String {
+    match error {
+        CallError::Api(kube::Error::Api(status)) => status.message.clone(),
+        error => error.to_string(),
+    }
+}
+
+fn stale(epoch: i64, newest: i64) -> Applied {
+    let message = format!("epoch {epoch} is older than {newest}, the newest seen of this binding");
+    Applied::No { reason: Reason::StaleEpoch, message }
+}

@@ -1,0 +1,334 @@
+//! What the watches show: Works, the objects of the member that Fleet made, and pods by owner; with the
+//! indexes that say what has to be looked at after a change.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+};
+
+use fleet_api::{
+    Work,
+    names::{BINDING_UID_LABEL, EPOCH_ANNOTATION},
+};
+use kube::{ResourceExt, api::DynamicObject, discovery::ApiResource};
+use serde_json::Value;
+
+use super::{Key, desired::bindings_of};
+use crate::{
+    jobs::{Pod, controller_of},
+    reconcile::{Stored, key_of},
+};
+
+/// How many bindings' epochs are remembered beyond those of present Works.
+const EPOCHS_CAPACITY: usize = 4096;
+
+/// API version and kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct KindId {
+    pub api_version: String,
+    pub kind: String,
+}
+
+impl KindId {
+    pub fn of(resource: &ApiResource) -> Self {
+        Self { api_version: resource.api_version.clone(), kind: resource.kind.clone() }
+    }
+}
+
+/// An object of the member. The namespace is empty for cluster-scoped ones.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct ObjectId {
+    pub kind: KindId,
+    pub namespace: String,
+    pub name: String,
+}
+
+impl ObjectId {
+    pub fn of_manifest(manifest: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Self {
+            kind: KindId { api_version: text(&manifest["apiVersion"]), kind: text(&manifest["kind"]) },
+            namespace: text(&manifest["metadata"]["namespace"]),
+            name: text(&manifest["metadata"]["name"]),
+        }
+    }
+
+    fn of_object(kind: &KindId, object: &DynamicObject) -> Self {
+        let (namespace, name) = key_of(object);
+        Self { kind: kind.clone(), namespace, name }
+    }
+
+    fn key(&self) -> (String, String) {
+        (self.namespace.clone(), self.name.clone())
+    }
+}
+
+impl std::fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kind, namespace, name } = self;
+        match namespace.as_str() {
+            "" => write!(f, "{} {name}", kind.kind),
+            namespace => write!(f, "{} {namespace}/{name}", kind.kind),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub works_synced: bool,
+    pub pods_synced: bool,
+    works: Stored<Work>,
+    /// Works that name an object.
+    by_object: HashMap<ObjectId, BTreeSet<String>>,
+    /// How many Works there are of a binding.
+    bindings: HashMap<String, usize>,
+    kinds: HashMap<KindId, Kind>,
+    pods: Stored<Pod>,
+    pods_by_owner: HashMap<ObjectId, BTreeMap<String, Arc<Pod>>>,
+    epochs: HashMap<String, i64>,
+    epochs_order: VecDeque<String>,
+    /// Patches that changed nothing the next comparison would see; not sent again.
+    settled: HashMap<ObjectId, String>,
+}
+
+#[derive(Debug)]
+struct Kind {
+    resource: ApiResource,
+    objects: Stored<DynamicObject>,
+    is_synced: bool,
+}
+
+/// What is known of an object without asking.
+pub(super) enum Known {
+    Object(Arc<DynamicObject>),
+    Absent,
+    /// The watch of its kind has not shown everything yet.
+    Unknown,
+}
+
+impl State {
+    pub fn work(&self, namespace: &str, name: &str) -> Option<Arc<Work>> {
+        self.works.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    }
+
+    /// Keeps a Work unless a newer version is known.
+    pub fn put_work(&mut self, work: Arc<Work>) -> Vec<Key> {
+        let name = work.name_any();
+        let old = self.works.get(&key_of(&*work)).cloned();
+        if !self.works.put(work.clone()) {
+            return Vec::new();
+        }
+        if let Some(old) = old {
+            self.unindex(&old);
+        }
+        for manifest in &work.spec.workload.manifests {
+            self.by_object.entry(ObjectId::of_manifest(manifest)).or_default().insert(name.clone());
+        }
+        *self.bindings.entry(work.spec.binding.uid.clone()).or_default() += 1;
+        self.see_epoch(&work.spec.binding.uid, work.spec.epoch);
+        vec![Key::Work(name)]
+    }
+
+    /// Takes in the answer to a write of our own, when the Work is still there.
+    pub fn update_work(&mut self, work: Work) {
+        if self.works.get(&key_of(&work)).is_some_and(|known| known.metadata.uid == work.metadata.uid) {
+            self.put_work(Arc::new(work));
+        }
+    }
+
+    /// Forgets a Work; what it named may be left over.
+    pub fn end_work(&mut self, work: &Work) -> Vec<Key> {
+        let Some(old) = self.works.remove(work) else { return Vec::new() };
+        self.unindex(&old);
+        let manifests = old.spec.workload.manifests.iter();
+        manifests.map(|manifest| Key::Leftover(ObjectId::of_manifest(manifest))).collect()
+    }
+
+    fn unindex(&mut self, work: &Work) {
+        let name = work.name_any();
+        for manifest in &work.spec.workload.manifests {
+            let id = ObjectId::of_manifest(manifest);
+            if let Some(names) = self.by_object.get_mut(&id) {
+                names.remove(&name);
+                if names.is_empty() {
+                    self.by_object.remove(&id);
+                    self.settled.remove(&id);
+                }
+            }
+        }
+        if let Some(count) = self.bindings.get_mut(&work.spec.binding.uid) {
+            *count -= 1;
+            if *count == 0 {
+                self.bindings.remove(&work.spec.binding.uid);
+            }
+        }
+    }
+
+    pub fn all_works(&self) -> Vec<Key> {
+        self.works.values().map(|work| Key::Work(work.name_any())).collect()
+    }
+
+    pub fn has_binding(&self, uid: &str) -> bool {
+        self.bindings.contains_key(uid)
+    }
+
+    /// The newest epoch ever seen of a binding.
+    pub fn newest_epoch(&self, binding_uid: &str) -> Option<i64> {
+        self.epochs.get(binding_uid).copied()
+    }
+
+    fn see_epoch(&mut self, binding_uid: &str, epoch: i64) {
+        if let Some(known) = self.epochs.get_mut(binding_uid) {
+            *known = epoch.max(*known);
+            return;
+        }
+        if self.epochs_order.len() >= EPOCHS_CAPACITY {
+            // The oldest goes, unless its Work stands; then it is young again.
+            if let Some(oldest) = self.epochs_order.pop_front() {
+                if self.bindings.contains_key(&oldest) {
+                    self.epochs_order.push_back(oldest);
+                } else {
+                    self.epochs.remove(&oldest);
+                }
+            }
+        }
+        self.epochs.insert(binding_uid.to_owned(), epoch);
+        self.epochs_order.push_back(binding_uid.to_owned());
+    }
+
+    /// Returns whether the kind is new.
+    pub fn add_kind(&mut self, kind: KindId, resource: ApiResource) -> bool {
+        let is_new = !self.kinds.contains_key(&kind);
+        self.kinds.entry(kind).or_insert_with(|| Kind {
+            resource,
+            objects: Stored::default(),
+            is_synced: false,
+        });
+        is_new
+    }
+
+    pub fn resource(&self, kind: &KindId) -> Option<ApiResource> {
+        self.kinds.get(kind).map(|kind| kind.resource.clone())
+    }
+
+    pub fn set_synced(&mut self, kind: &KindId) {
+        if let Some(kind) = self.kinds.get_mut(kind) {
+            kind.is_synced = true;
+        }
+    }
+
+    pub fn object(&self, id: &ObjectId) -> Known {
+        match self.kinds.get(&id.kind) {
+            Some(kind) => match kind.objects.get(&id.key()) {
+                Some(object) => Known::Object(object.clone()),
+                None if kind.is_synced => Known::Absent,
+                None => Known::Unknown,
+            },
+            None => Known::Unknown,
+        }
+    }
+
+    pub fn put_object(&mut self, kind: &KindId, object: Arc<DynamicObject>) -> Vec<Key> {
+        let id = ObjectId::of_object(kind, &object);
+        if let (Some(uid), Some(epoch)) = (object.labels().get(BINDING_UID_LABEL), epoch_of(&object)) {
+            self.see_epoch(uid, epoch);
+        }
+        let Some(kind) = self.kinds.get_mut(kind) else { return Vec::new() };
+        if !kind.objects.put(object) {
+            return Vec::new();
+        }
+        self.interested(&id)
+    }
+
+    pub fn end_object(&mut self, kind: &KindId, object: &DynamicObject) -> Vec<Key> {
+        let id = ObjectId::of_object(kind, object);
+        if let Some(kind) = self.kinds.get_mut(kind) {
+            kind.objects.remove(object);
+        }
+        self.interested(&id)
+    }
+
+    /// Forgets an object that Fleet's marks have been taken off.
+    pub fn drop_object(&mut self, id: &ObjectId) {
+        if let Some(kind) = self.kinds.get_mut(&id.kind) {
+            kind.objects.drop_key(&id.key());
+        }
+    }
+
+    /// Who has to look after a change of the object.
+    fn interested(&self, id: &ObjectId) -> Vec<Key> {
+        match self.by_object.get(id) {
+            Some(names) => names.iter().cloned().map(Key::Work).collect(),
+            None if self.works_synced => vec![Key::Leftover(id.clone())],
+            None => Vec::new(),
+        }
+    }
+
+    /// Objects some binding of which has no Work.
+    pub fn leftovers(&self) -> Vec<Key> {
+        if !self.works_synced {
+            return Vec::new();
+        }
+        let mut found: Vec<ObjectId> = Vec::new();
+        for (kind, one) in self.kinds.iter().filter(|(_, kind)| kind.is_synced) {
+            for object in one.objects.values() {
+                if bindings_of(object).iter().any(|uid| !self.has_binding(uid)) {
+                    found.push(ObjectId::of_object(kind, object));
+                }
+            }
+        }
+        found.sort();
+        found.into_iter().map(Key::Leftover).collect()
+    }
+
+    pub fn put_pod(&mut self, pod: Arc<Pod>) {
+        let Some(owner) = owner_of(&pod) else { return };
+        if self.pods.put(pod.clone()) {
+            self.pods_by_owner.entry(owner).or_default().insert(pod.name().to_owned(), pod);
+        }
+    }
+
+    pub fn end_pod(&mut self, pod: &Pod) -> Vec<Key> {
+        let Some(owner) = owner_of(pod) else { return Vec::new() };
+        self.pods.remove(pod);
+        if let Some(pods) = self.pods_by_owner.get_mut(&owner) {
+            if pods.get(pod.name()).is_some_and(|known| known.uid() == pod.uid()) {
+                pods.remove(pod.name());
+            }
+            if pods.is_empty() {
+                self.pods_by_owner.remove(&owner);
+            }
+        }
+        self.interested(&owner)
+    }
+
+    /// The pods an object of that name controls or did control; with `uid`, only of that one.
+    pub fn pods_of(&self, owner: &ObjectId, uid: Option<&str>) -> Vec<Arc<Pod>> {
+        let pods = self.pods_by_owner.get(owner).into_iter().flat_map(BTreeMap::values);
+        let of_uid =
+            |pod: &&Arc<Pod>| uid.is_none_or(|uid| pod.controller().is_some_and(|owner| owner.uid == uid));
+        pods.filter(of_uid).cloned().collect()
+    }
+
+    pub fn is_settled(&self, id: &ObjectId, patch: &str) -> bool {
+        self.settled.get(id).is_some_and(|settled| settled == patch)
+    }
+
+    pub fn settle(&mut self, id: &ObjectId, patch: String) {
+        self.settled.insert(id.clone(), patch);
+    }
+}
+
+/// The epoch under which an object was applied.
+pub(super) fn epoch_of(object: &DynamicObject) -> Option<i64> {
+    object.annotations().get(EPOCH_ANNOTATION)?.parse().ok()
+}
+
+fn owner_of(pod: &Pod) -> Option<ObjectId> {
+    let owner = controller_of(&pod.metadata)?;
+    Some(ObjectId {
+        kind: KindId { api_version: owner.api_version.clone(), kind: owner.kind.clone() },
+        namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+        name: owner.name.clone(),
+    })
+}
