@@ -306,7 +306,7 @@ pub async fn list(call: &mut Call) -> ApiResult<Response<Body>> {
     let mut meta = json!({"resourceVersion": page.rv.to_string()});
     if let Some(next) = &page.next {
         meta["continue"] = json!(continue_token(page.rv as i64, next));
-        if filter.is_empty() {
+        if filter.is_empty() && page.remaining > 0 {
             meta["remainingItemCount"] = json!(page.remaining);
         }
     }

@@ -16,6 +16,9 @@ use tokio::sync::watch;
 /// Events kept per table for watchers and for lists at an older revision.
 const RING_EVENTS: usize = 10_000;
 
+/// Tables up to this size are counted for `remainingItemCount`.
+const COUNTED: usize = 2000;
+
 /// One stored version of an object.
 #[derive(Debug)]
 pub struct Obj {
@@ -188,7 +191,7 @@ pub struct Page {
     pub items: Vec<Arc<Obj>>,
     /// Key after which the next page starts, when there is more.
     pub next: Option<Box<str>>,
-    /// Objects left after this page.
+    /// Objects left after this page; 0 when unknown, as it is for large tables.
     pub remaining: usize,
     /// Revision the page is from.
     pub rv: u64,
@@ -520,11 +523,17 @@ fn read_page(s: &TableState, range: Range<'_>, durable: u64) -> Option<Page> {
         }
         at => {
             page.rv = at.unwrap_or(rv);
-            live.for_each(|(_, obj)| push(&mut page, obj));
+            // Counting what is left costs a walk over it, so large tables only learn that there is more.
+            let most =
+                if range.limit > 0 && s.objects.len() > COUNTED { range.limit + 1 } else { usize::MAX };
+            live.take(most).for_each(|(_, obj)| push(&mut page, obj));
         }
     }
     if page.remaining > 0 {
         page.next = page.items.last().map(|o| o.key.clone());
+        if s.objects.len() > COUNTED {
+            page.remaining = 0;
+        }
     }
     Some(page)
 }

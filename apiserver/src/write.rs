@@ -277,8 +277,10 @@ async fn create_object(call: &mut Call, mut value: Value, applied: Option<()>) -
             convert::to_served(r, &mut value);
             return read::value_in_form(call, StatusCode::CREATED, value);
         }
+        // Only a generated name may need another attempt.
+        let stored = if generate { value.clone() } else { std::mem::take(&mut value) };
         let mut writes =
-            vec![Write::Create { table: entry.table.clone(), key: call.key(&name), value: value.clone() }];
+            vec![Write::Create { table: entry.table.clone(), key: call.key(&name), value: stored }];
         if r.is("", "namespaces") {
             writes.extend(namespaces::companions(&call.core, &name));
         }
