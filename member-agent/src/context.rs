@@ -8,7 +8,7 @@ use std::{future::Future, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{Options, lease::LeaseClock, reservations::Reservations};
+use crate::{Options, clock::Clock, lease::LeaseClock, reservations::Reservations};
 
 /// Longest wait for the answer to one request, watches excepted.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -24,6 +24,8 @@ pub struct Context {
     pub shutdown: CancellationToken,
     /// Until when the hub believes this agent alive.
     pub lease: LeaseClock,
+    /// Wall-clock time.
+    pub clock: Clock,
     reservations: Reservations,
 }
 
@@ -36,7 +38,7 @@ impl Context {
         lease: LeaseClock,
         reservations: Reservations,
     ) -> Self {
-        Self { hub, member, options, shutdown, lease, reservations }
+        Self { hub, member, options, shutdown, lease, clock: Clock::start(), reservations }
     }
 
     /// Namespace on the hub that belongs to this member.

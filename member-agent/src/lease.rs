@@ -3,7 +3,17 @@
 //! The deadline counts from the moment the last renewal that succeeded was *sent*, on this process's
 //! monotonic clock, so it is never later than the hub's own count.
 
+use std::{sync::Arc, time::Duration};
+
+use fleet_api::names;
+use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
+use kube::{Api, api::PostParams};
 use tokio::{sync::watch, time::Instant};
+
+use crate::{
+    clock::Backoff,
+    context::{CallError, Context, call},
+};
 
 /// Until when the last renewal that succeeded holds.
 #[derive(Clone, Debug)]
@@ -31,4 +41,172 @@ impl LeaseClock {
     pub fn watch(&self) -> watch::Receiver<Option<Instant>> {
         self.deadline.clone()
     }
+}
+
+/// Another agent is at work under the cluster's name.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cluster {cluster:?}: its lease {namespace}/{lease} is held by {holder:?}, which keeps renewing it; allowed is one \
+     agent for each cluster name (this one is {own:?})",
+    lease = names::LEASE_NAME
+)]
+pub struct TwoAgents {
+    pub cluster: String,
+    pub namespace: String,
+    pub holder: String,
+    pub own: String,
+}
+
+/// Takes the Lease and keeps it.
+pub(crate) struct Holder {
+    context: Arc<Context>,
+    leases: Api<Lease>,
+    identity: String,
+    clock: watch::Sender<Option<Instant>>,
+    /// The Lease as last read or written.
+    lease: Option<Lease>,
+}
+
+impl Holder {
+    /// `installation` is what tells this agent from another one under the same name.
+    pub fn new(context: Arc<Context>, installation: &str, clock: watch::Sender<Option<Instant>>) -> Self {
+        Self {
+            leases: Api::namespaced(context.hub.clone(), &context.cluster_namespace()),
+            identity: format!("{}-{installation}", context.options.cluster),
+            context,
+            clock,
+            lease: None,
+        }
+    }
+
+    /// Takes the lease: at once when it is free or this installation's own, else when it has lapsed.
+    ///
+    /// # Errors
+    /// [`TwoAgents`] when its holder renews it meanwhile.
+    pub async fn acquire(&mut self) -> Result<(), TwoAgents> {
+        let mut backoff = Backoff::new(&self.identity);
+        loop {
+            match self.renew().await {
+                Ok(Renewal::Held) => return Ok(()),
+                Ok(Renewal::Other { holder, duration, version }) => {
+                    tracing::info!(%holder, "another agent holds the lease; waiting for it to lapse");
+                    self.wait_for_lapse(holder, duration, version).await?;
+                }
+                Err(error) => {
+                    tracing::warn!(cluster = %self.context.options.cluster, %error, "cannot take the lease");
+                    backoff.wait().await;
+                }
+            }
+        }
+    }
+
+    /// Renews until the agent stops.
+    ///
+    /// # Errors
+    /// [`TwoAgents`] when another agent has taken the lease and keeps it.
+    pub async fn run(mut self) -> anyhow::Result<()> {
+        let shutdown = self.context.shutdown.clone();
+        let mut backoff = Backoff::new(&self.identity);
+        let period = self.context.options.lease_renew;
+        let mut wait = period;
+        while shutdown.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
+            match shutdown.run_until_cancelled(self.renew()).await {
+                None => break,
+                Some(Ok(Renewal::Held)) => {
+                    backoff.reset();
+                    wait = period;
+                }
+                Some(Ok(Renewal::Other { .. })) => {
+                    if let Some(acquired) = shutdown.run_until_cancelled(self.acquire()).await {
+                        acquired?;
+                    }
+                }
+                Some(Err(error)) => {
+                    tracing::warn!(cluster = %self.context.options.cluster, %error, "cannot renew the lease");
+                    wait = backoff.next_delay().min(period);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits out the lease of another holder.
+    async fn wait_for_lapse(
+        &mut self,
+        holder: String,
+        duration: Duration,
+        version: Option<String>,
+    ) -> Result<(), TwoAgents> {
+        tokio::time::sleep(duration).await;
+        let Ok(now) = call(self.leases.get_opt(names::LEASE_NAME)).await else { return Ok(()) };
+        let renewed = now.as_ref().is_some_and(|lease| {
+            lease.metadata.resource_version != version && holder_of(lease) == Some(holder.as_str())
+        });
+        if renewed {
+            return Err(TwoAgents {
+                cluster: self.context.options.cluster.clone(),
+                namespace: self.context.cluster_namespace(),
+                holder,
+                own: self.identity.clone(),
+            });
+        }
+        // Not renewed in its whole duration, by this process's own clock: free to take.
+        self.lease = now.map(|mut lease| {
+            lease.spec = None;
+            lease
+        });
+        Ok(())
+    }
+
+    /// One renewal, by compare-and-swap.
+    async fn renew(&mut self) -> Result<Renewal, CallError> {
+        if self.lease.is_none() {
+            self.lease = call(self.leases.get_opt(names::LEASE_NAME)).await?;
+        }
+        let (options, now) = (&self.context.options, self.context.clock.now());
+        if let Some(lease) = &self.lease
+            && let Some(holder) = holder_of(lease).filter(|holder| *holder != self.identity)
+        {
+            let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
+            let other = Renewal::Other {
+                holder: holder.to_owned(),
+                duration: seconds.map_or(options.lease_duration, |s| Duration::from_secs(s.max(0) as u64)),
+                version: lease.metadata.resource_version.clone(),
+            };
+            self.lease = None;
+            return Ok(other);
+        }
+        let mut wanted = self.lease.clone().unwrap_or_default();
+        wanted.metadata.name = Some(names::LEASE_NAME.to_owned());
+        let spec = wanted.spec.get_or_insert_default();
+        if spec.holder_identity.as_ref() != Some(&self.identity) {
+            spec.holder_identity = Some(self.identity.clone());
+            spec.acquire_time = Some(MicroTime(now));
+        }
+        // The field takes whole seconds; a shorter duration counts as one.
+        spec.lease_duration_seconds = Some(options.lease_duration.as_secs().clamp(1, i32::MAX as u64) as i32);
+        spec.renew_time = Some(MicroTime(now));
+        let params =
+            PostParams { field_manager: Some(names::AGENT_MANAGER.to_owned()), ..PostParams::default() };
+        let sent = Instant::now();
+        let known = self.lease.take();
+        let written = if known.is_some() {
+            call(self.leases.replace(names::LEASE_NAME, &params, &wanted)).await
+        } else {
+            call(self.leases.create(&params, &wanted)).await
+        };
+        // After a failure the lease is read anew.
+        self.lease = Some(written?);
+        self.clock.send_replace(Some(sent + options.lease_duration));
+        Ok(Renewal::Held)
+    }
+}
+
+enum Renewal {
+    Held,
+    Other { holder: String, duration: Duration, version: Option<String> },
+}
+
+fn holder_of(lease: &Lease) -> Option<&str> {
+    lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }

@@ -2,29 +2,126 @@
 //! reservations, applies Works, reports status, and brings the job controllers and the gang scheduler
 //! to members that have none.
 
+mod capacity;
+mod clock;
 mod context;
+mod core;
+mod feed;
+#[cfg(test)]
+mod fixture;
+pub mod jobs;
+mod join;
+mod lean;
 mod lease;
+mod notices;
 mod options;
+mod patch;
+mod reconcile;
 mod reservations;
+mod scheduler;
+mod state;
+pub mod works;
+
+use std::{future::Future, sync::Arc};
 
 pub use context::{CALL_TIMEOUT, CallError, Context, call};
-pub use lease::LeaseClock;
+pub use join::ACCESS_SECRET;
+pub use lease::{LeaseClock, TwoAgents};
 pub use options::{JobController, MemberAccess, Options};
 pub use reservations::Reservations;
 
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
+
+use crate::{
+    capacity::Report,
+    core::{Channels, Core, CoreChange},
+    lease::Holder,
+    notices::Notices,
+};
 
 /// Runs the agent of one member until `shutdown` is cancelled. Never returns an error for something that
 /// may pass (an API server away); only for what cannot (two agents under one name).
+///
+/// What concerns the member alone (scheduler, job controllers) runs from the start, hub or no hub; what
+/// speaks for the cluster on the hub begins when the lease is held.
+///
+/// # Errors
+/// [`TwoAgents`], or a part that ended abnormally.
 pub async fn run(
     hub: kube::Client,
     member: kube::Client,
     options: Options,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
-    let (_lease_sender, lease) = LeaseClock::new();
-    let (reservations, _requests) = Reservations::new();
-    let context = std::sync::Arc::new(Context::new(hub, member, options, shutdown, lease, reservations));
-    context.shutdown.cancelled().await;
+    let (lease_sender, lease) = LeaseClock::new();
+    let (reservations, requests) = Reservations::new();
+    // A part that fails stops the others, not the caller's other agents.
+    let stop = shutdown.child_token();
+    let context = Arc::new(Context::new(hub, member, options, stop.clone(), lease, reservations));
+    let (notices, notices_receiver) = Notices::new();
+    let (reports, report_receiver) = watch::channel(None);
+    let (changes, changes_receiver) = core::changes();
+    let channels = Channels { changes: changes_receiver, requests, reports, notices };
+
+    let mut parts = JoinSet::new();
+    parts.spawn(Core::new(context.clone(), channels).run());
+    parts.spawn(core::feed_member(context.clone(), changes.clone()));
+    parts.spawn(notices::run(context.clone(), notices_receiver));
+    parts.spawn(until_stopped(context.clone(), jobs::run(context.clone())));
+    parts.spawn(speak_for_the_cluster(context, lease_sender, changes, report_receiver));
+
+    let mut outcome = Ok(());
+    while let Some(ended) = parts.join_next().await {
+        let ended = ended
+            .unwrap_or_else(|error| Err(anyhow::anyhow!("a part of the agent ended abnormally: {error}")));
+        // A part that ends well has nothing to do, or was told to stop.
+        if ended.is_err() && outcome.is_ok() {
+            outcome = ended;
+            stop.cancel();
+        }
+    }
+    outcome
+}
+
+/// Everything that the hub is to believe about the cluster: only after the lease is held.
+async fn speak_for_the_cluster(
+    context: Arc<Context>,
+    clock: watch::Sender<Option<tokio::time::Instant>>,
+    changes: mpsc::Sender<CoreChange>,
+    reports: watch::Receiver<Option<Report>>,
+) -> anyhow::Result<()> {
+    let shutdown = context.shutdown.clone();
+    let preparing = async {
+        let (installation, status) = tokio::join!(join::identity(&context), join::join(&context));
+        let mut holder = Holder::new(context.clone(), &installation, clock);
+        holder.acquire().await?;
+        Ok::<_, TwoAgents>((holder, status))
+    };
+    let Some(prepared) = shutdown.run_until_cancelled(preparing).await else { return Ok(()) };
+    let (holder, status) = prepared?;
+    // A core that is gone has said why itself.
+    let _ = changes.send(CoreChange::LastReport(status.report_sequence.unwrap_or(0))).await;
+
+    let mut parts = JoinSet::new();
+    parts.spawn(holder.run());
+    parts.spawn(core::feed_hub(context.clone(), changes));
+    parts.spawn(capacity::run(context.clone(), reports, status));
+    parts.spawn(until_stopped(context.clone(), works::run(context.clone())));
+    while let Some(ended) = parts.join_next().await {
+        // The rest is dropped with the set.
+        ended??;
+    }
     Ok(())
+}
+
+/// Drops `part` when the agent is to stop.
+async fn until_stopped(
+    context: Arc<Context>,
+    part: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    context.shutdown.run_until_cancelled(part).await.unwrap_or(Ok(()))
 }

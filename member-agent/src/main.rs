@@ -1,1 +1,244 @@
-fn main() {}
+//! `member-agent`: the agent of one member, as a process of its own.
+//!
+//! Reads flags, opens both clients, runs until Ctrl-C or SIGTERM.
+
+use std::{collections::BTreeSet, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::{Context as _, bail};
+use clap::Parser;
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use member_agent::{JobController, Options};
+use tokio_util::sync::CancellationToken;
+
+/// Registers a member cluster on the hub and does the hub's work in it.
+#[derive(Debug, Parser)]
+#[command(name = "member-agent", version)]
+struct Flags {
+    /// Kubeconfig of the hub
+    #[arg(long, value_name = "FILE", env = "HUB_KUBECONFIG")]
+    hub_kubeconfig: PathBuf,
+    /// Kubeconfig of the member; without it the pod's service account is used
+    #[arg(long, value_name = "FILE", env = "MEMBER_KUBECONFIG")]
+    member_kubeconfig: Option<PathBuf>,
+    /// Name of the Cluster on the hub
+    #[arg(long, value_name = "NAME")]
+    cluster: String,
+    /// Where the hub's users reach the member's API server, written to the Cluster
+    #[arg(long, value_name = "URL")]
+    api_endpoint: Option<String>,
+    #[arg(long)]
+    provider: Option<String>,
+    #[arg(long)]
+    region: Option<String>,
+    #[arg(long, value_name = "ZONE", value_delimiter = ',')]
+    zones: Vec<String>,
+    /// Labels for the Cluster object
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
+    labels: Vec<(String, String)>,
+    /// Job controllers to run, for members without operators of their own: pytorchjob, tfjob, mpijob,
+    /// job, deployment; `all` or `none`
+    #[arg(long, value_name = "KIND", value_delimiter = ',', default_value = "none")]
+    controllers: Vec<String>,
+    /// Names of schedulers this agent binds pods for; `none` for none
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "fleet,volcano")]
+    scheduler_names: Vec<String>,
+    /// Let the hub compare sums instead of asking for reservations
+    #[arg(long)]
+    no_reservation: bool,
+    /// Seconds for which the hub believes the agent alive after a renewal of its lease
+    #[arg(long, value_name = "SECONDS", default_value_t = 40, value_parser = clap::value_parser!(u32).range(2..))]
+    lease_duration: u32,
+    /// Seconds between renewals of the lease
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    lease_renew: u32,
+}
+
+fn main() -> ExitCode {
+    let flags = Flags::parse();
+    // Installed before anything opens a connection; there is no other provider in the process.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: cannot start the runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(run(flags)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(flags: Flags) -> anyhow::Result<()> {
+    let options = flags.options()?;
+    let hub = client("--hub-kubeconfig", Some(&flags.hub_kubeconfig)).await?;
+    let member = client("--member-kubeconfig", flags.member_kubeconfig.as_ref()).await?;
+    let shutdown = CancellationToken::new();
+    let stop = shutdown.clone();
+    tokio::spawn(async move {
+        stop_signal().await;
+        stop.cancel();
+    });
+    member_agent::run(hub, member, options, shutdown).await
+}
+
+impl Flags {
+    fn options(&self) -> anyhow::Result<Options> {
+        if self.lease_renew >= self.lease_duration {
+            bail!(
+                "--lease-renew: found {} s; allowed is less than --lease-duration, {} s",
+                self.lease_renew,
+                self.lease_duration
+            );
+        }
+        let named = self.scheduler_names.iter().filter(|name| *name != "none" && !name.is_empty());
+        Ok(Options {
+            api_endpoint: self.api_endpoint.clone(),
+            provider: self.provider.clone(),
+            region: self.region.clone(),
+            zones: self.zones.clone(),
+            labels: self.labels.iter().cloned().collect(),
+            reservation: !self.no_reservation,
+            scheduler_names: named.cloned().collect(),
+            controllers: controllers(&self.controllers)?,
+            lease_duration: Duration::from_secs(self.lease_duration.into()),
+            lease_renew: Duration::from_secs(self.lease_renew.into()),
+            ..Options::new(cluster_name(&self.cluster)?)
+        })
+    }
+}
+
+/// Cluster names become part of a namespace's name.
+fn cluster_name(name: &str) -> anyhow::Result<&str> {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    let valid = name.bytes().all(inner) && !name.starts_with('-') && !name.ends_with('-');
+    if name.is_empty() || name.len() > 57 || !valid {
+        bail!(
+            "--cluster: found {name:?}; allowed are lower-case letters, digits and inner dashes, 1 to 57 of them"
+        );
+    }
+    Ok(name)
+}
+
+fn controllers(names: &[String]) -> anyhow::Result<BTreeSet<JobController>> {
+    let mut found = BTreeSet::new();
+    for name in names {
+        match name.to_ascii_lowercase().as_str() {
+            "none" | "" => {}
+            "all" => found.extend(JobController::ALL),
+            "pytorchjob" => drop(found.insert(JobController::PyTorchJob)),
+            "tfjob" => drop(found.insert(JobController::TFJob)),
+            "mpijob" => drop(found.insert(JobController::MPIJob)),
+            "job" | "batchjob" => drop(found.insert(JobController::BatchJob)),
+            "deployment" => drop(found.insert(JobController::Deployment)),
+            other => bail!(
+                "--controllers: found {other:?}; allowed are pytorchjob, tfjob, mpijob, job, deployment, all and none"
+            ),
+        }
+    }
+    Ok(found)
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("found {text:?}; allowed is KEY=VALUE")),
+    }
+}
+
+/// A client from a kubeconfig, or of the pod it runs in. It does not retry by itself: that is the
+/// agent's to decide.
+async fn client(flag: &str, file: Option<&PathBuf>) -> anyhow::Result<Client> {
+    let mut config = match file {
+        Some(file) => from_file(flag, file).await?,
+        None => Config::incluster().with_context(|| {
+            format!("{flag}: not given, and this is not a pod; allowed is a kubeconfig file")
+        })?,
+    };
+    config.default_retry = false;
+    // Watches close after 290 s at the latest; what is silent for longer is dead.
+    config.read_timeout = Some(Duration::from_secs(305));
+    config.reset_reader_on_write = true;
+    Client::try_from(config).with_context(|| format!("{flag}: cannot make a client of it"))
+}
+
+async fn from_file(flag: &str, file: &PathBuf) -> anyhow::Result<Config> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("{flag}: cannot read {shown}; allowed is a readable kubeconfig file"))?;
+    let kubeconfig = Kubeconfig::from_yaml(&text)
+        .with_context(|| format!("{flag}: {shown} is not a kubeconfig; allowed is YAML of kind Config"))?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.with_context(|| {
+        format!(
+            "{flag}: {shown} names no usable cluster; allowed is a current-context with a cluster and a user"
+        )
+    })
+}
+
+#[cfg(unix)]
+async fn stop_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+        }
+        Err(_) => drop(tokio::signal::ctrl_c().await),
+    }
+}
+
+#[cfg(not(unix))]
+async fn stop_signal() {
+    drop(tokio::signal::ctrl_c().await);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_become_options() {
+        let flags = Flags::parse_from([
+            "member-agent",
+            "--hub-kubeconfig=h",
+            "--cluster=east",
+            "--controllers=pytorchjob,mpijob",
+            "--scheduler-names=none",
+            "--labels=a=b",
+        ]);
+        let options = flags.options().unwrap();
+        assert_eq!(options.controllers, [JobController::PyTorchJob, JobController::MPIJob].into());
+        assert!(options.scheduler_names.is_empty() && options.reservation);
+        assert_eq!(options.labels["a"], "b");
+    }
+
+    #[test]
+    fn errors_name_flag_found_and_allowed() {
+        assert_eq!(
+            controllers(&["sparkjob".to_owned()]).unwrap_err().to_string(),
+            "--controllers: found \"sparkjob\"; allowed are pytorchjob, tfjob, mpijob, job, deployment, all and none"
+        );
+        assert!(cluster_name("East").unwrap_err().to_string().starts_with("--cluster: found \"East\""));
+        assert!(cluster_name("east-1").is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_unreadable_kubeconfig_is_one_line() {
+        let error = from_file("--hub-kubeconfig", &"/nowhere/config".into()).await.unwrap_err();
+        let line = format!("{error:#}");
+        assert!(line.starts_with("--hub-kubeconfig: cannot read /nowhere/config; allowed is"), "{line}");
+        assert!(!line.contains('\n'));
+    }
+}

@@ -41,6 +41,9 @@ pub struct Options {
     pub lease_renew: Duration,
     /// Shortest time between two capacity reports.
     pub report_interval: Duration,
+    /// How long a half-bound gang without a hold may stay so before its places are given back, and an
+    /// incomplete one before its pods are told.
+    pub gang_grace: Duration,
 }
 
 /// How the hub's users reach a member.
@@ -67,6 +70,7 @@ impl Options {
             lease_duration: Duration::from_secs(40),
             lease_renew: Duration::from_secs(10),
             report_interval: Duration::from_millis(100),
+            gang_grace: Duration::from_secs(5),
         }
     }
 }

@@ -1,0 +1,195 @@
+//! Capacity: what the member offers and what of it is taken, as the Cluster's status says it.
+//!
+//! [`report`] is pure. [`run`] writes reports, the newest only, and only what differs from the last.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use fleet_api::{
+    Cluster, ClusterStatus,
+    cluster::{NodeSummary, ResourceSummary},
+    convert,
+};
+use fleet_placement::{Node, summarize};
+use fleet_resources::{ResourceName, Resources};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use tokio::{sync::watch, time::Instant};
+
+use crate::{
+    clock::Backoff,
+    context::{CallError, Context, call},
+    patch::merge_diff_of,
+    state::MemberState,
+};
+
+/// How often the member is asked for its version and its kinds.
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Groups of which the fleet propagates kinds; the core group besides.
+const GROUPS: [&str; 9] = [
+    "apps",
+    "argoproj.io",
+    "batch",
+    "batch.volcano.sh",
+    "kubeflow.org",
+    "ray.io",
+    "scheduling.volcano.sh",
+    "scheduling.x-k8s.io",
+    "sparkoperator.k8s.io",
+];
+
+/// One report, without what discovery adds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Report {
+    /// Rises with every report.
+    pub sequence: i64,
+    /// Highest number that an answer to a reservation has named as the one that counts it.
+    pub promised: i64,
+    pub status: ClusterStatus,
+}
+
+/// What the state amounts to; the sequence is for the caller to set.
+pub(crate) fn report(state: &MemberState) -> ClusterStatus {
+    let nodes = || state.nodes().iter();
+    let usable = || nodes().filter(|node| node.ready && !node.unschedulable);
+    ClusterStatus {
+        node_summary: Some(NodeSummary {
+            total_num: state.nodes().len() as i64,
+            ready_num: nodes().filter(|node| node.ready).count() as i64,
+        }),
+        resource_summary: Some(ResourceSummary {
+            allocatable: sum(usable(), |node| (&node.allocatable, node.max_pods)),
+            allocated: sum(usable(), |node| (&node.used, node.pods)),
+            allocating: state.unbound().to_quantities(),
+        }),
+        node_shapes: summarize(nodes()).iter().map(convert::node_shape).collect(),
+        ..ClusterStatus::default()
+    }
+}
+
+fn sum<'n>(
+    nodes: impl Iterator<Item = &'n Node>,
+    amounts: impl Fn(&'n Node) -> (&'n Resources, i64),
+) -> BTreeMap<String, String> {
+    let mut total = Resources::new();
+    let mut pods = 0;
+    for node in nodes {
+        let (resources, count) = amounts(node);
+        total.add(resources);
+        pods += count;
+    }
+    total.set(ResourceName::PODS, pods);
+    total.to_quantities()
+}
+
+/// Writes reports to the hub as they come, until the agent stops. `known` is the status that stands
+/// there.
+pub(crate) async fn run(
+    context: Arc<Context>,
+    mut reports: watch::Receiver<Option<Report>>,
+    known: ClusterStatus,
+) -> anyhow::Result<()> {
+    let mut writer = Writer {
+        cluster: Api::all(context.hub.clone()),
+        discovered: ClusterStatus {
+            reservation: Some(context.options.reservation),
+            ..ClusterStatus::default()
+        },
+        // The hub's own part is not ours to compare.
+        known: ClusterStatus { conditions: Vec::new(), ..known },
+        context: context.clone(),
+    };
+    let mut backoff = Backoff::new(&format!("{}/capacity", context.options.cluster));
+    writer.discover().await;
+    let mut discovery = tokio::time::interval_at(Instant::now() + DISCOVERY_INTERVAL, DISCOVERY_INTERVAL);
+    let mut unwritten = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = context.shutdown.cancelled() => return Ok(()),
+            changed = reports.changed() => if changed.is_err() { return Ok(()) },
+            _ = discovery.tick() => writer.discover().await,
+            () = async { backoff.wait().await }, if unwritten => {}
+        }
+        let Some(report) = reports.borrow_and_update().clone() else { continue };
+        let written = context.shutdown.run_until_cancelled(writer.write(report)).await;
+        unwritten = match written {
+            Some(Err(error)) => {
+                tracing::warn!(cluster = %context.options.cluster, %error, "cannot report capacity");
+                true
+            }
+            _ => {
+                backoff.reset();
+                false
+            }
+        };
+    }
+}
+
+struct Writer {
+    context: Arc<Context>,
+    cluster: Api<Cluster>,
+    /// The part of the status that discovery gives.
+    discovered: ClusterStatus,
+    /// What stands on the hub, as far as known.
+    known: ClusterStatus,
+}
+
+impl Writer {
+    async fn write(&mut self, report: Report) -> Result<(), CallError> {
+        let mut status = ClusterStatus {
+            kubernetes_version: self.discovered.kubernetes_version.clone(),
+            api_enablements: self.discovered.api_enablements.clone(),
+            reservation: self.discovered.reservation,
+            report_sequence: self.known.report_sequence,
+            ..report.status
+        };
+        if status == self.known && self.known.report_sequence >= Some(report.promised) {
+            return Ok(());
+        }
+        status.report_sequence = Some(report.sequence);
+        let Some(diff) = merge_diff_of(&self.known, &status) else { return Ok(()) };
+        let patch = Patch::Merge(json!({"status": diff}));
+        let name = &self.context.options.cluster;
+        call(self.cluster.patch_status(name, &PatchParams::default(), &patch)).await?;
+        self.known = status;
+        Ok(())
+    }
+
+    /// Reads version and kinds; what cannot be read stays as it was.
+    async fn discover(&mut self) {
+        let client = &self.context.member;
+        match call(client.apiserver_version()).await {
+            Ok(version) => self.discovered.kubernetes_version = Some(version.git_version),
+            Err(error) => tracing::debug!(%error, "cannot read the member's version"),
+        }
+        match enablements(client).await {
+            Ok(kinds) => self.discovered.api_enablements = kinds,
+            Err(error) => tracing::debug!(%error, "cannot read the member's kinds"),
+        }
+    }
+}
+
+/// Kinds the member serves in the groups the fleet propagates, `group/version/Kind`, sorted.
+async fn enablements(client: &kube::Client) -> Result<Vec<String>, CallError> {
+    let mut lists = vec![call(client.list_core_api_resources("v1")).await?];
+    for group in call(client.list_api_groups()).await?.groups {
+        if !GROUPS.contains(&group.name.as_str()) {
+            continue;
+        }
+        for version in &group.versions {
+            lists.push(call(client.list_api_group_resources(&version.group_version)).await?);
+        }
+    }
+    let mut kinds: Vec<String> = Vec::new();
+    for list in &lists {
+        let whole = list.resources.iter().filter(|resource| !resource.name.contains('/'));
+        kinds.extend(whole.map(|resource| format!("{}/{}", list.group_version, resource.kind)));
+    }
+    kinds.sort_unstable();
+    kinds.dedup();
+    Ok(kinds)
+}

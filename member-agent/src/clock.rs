@@ -1,0 +1,107 @@
+//! Wall-clock time that follows tokio's clock, and seeded backoff.
+//!
+//! The wall clock is read once, at the start; from then on time passes as tokio's does, so that a
+//! simulation on a paused clock sees deadlines pass too.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+/// Wall-clock time of one agent.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    base: Timestamp,
+    at: Instant,
+}
+
+impl Clock {
+    pub fn start() -> Self {
+        Self { base: Timestamp::now(), at: Instant::now() }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.base.checked_add(self.at.elapsed()).unwrap_or(Timestamp::MAX)
+    }
+
+    /// The moment on the monotonic clock that `time` is; a moment past is now.
+    pub fn instant_of(&self, time: Timestamp) -> Instant {
+        let ahead = time.duration_since(self.now());
+        Instant::now() + Duration::try_from(ahead).unwrap_or(Duration::ZERO)
+    }
+}
+
+const FIRST_DELAY: Duration = Duration::from_millis(50);
+const LONGEST_DELAY: Duration = Duration::from_secs(10);
+
+/// Delays that double from 50 ms to 10 s, each spread over its upper half by a generator with a seed,
+/// so that agents do not come back in step and a run can be repeated.
+#[derive(Clone, Debug)]
+pub(crate) struct Backoff {
+    seed: u64,
+    attempt: u32,
+}
+
+impl Backoff {
+    /// `name` gives the seed.
+    pub fn new(name: &str) -> Self {
+        // FNV-1a: stable over versions of the standard library.
+        let seed = name
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+        Self { seed, attempt: 0 }
+    }
+
+    pub fn reset(&mut self) {
+        self.attempt = 0;
+    }
+
+    pub fn next_delay(&mut self) -> Duration {
+        let whole = FIRST_DELAY.saturating_mul(1 << self.attempt.min(16)).min(LONGEST_DELAY);
+        self.attempt = self.attempt.saturating_add(1);
+        self.seed = split_mix(self.seed);
+        // Seconds are at most 10, so half a delay in microseconds is far from the bounds of u64.
+        let half = whole.as_micros() as u64 / 2;
+        Duration::from_micros(half + self.seed % half.max(1))
+    }
+
+    /// Sleeps for the next delay.
+    pub async fn wait(&mut self) {
+        tokio::time::sleep(self.next_delay()).await;
+    }
+}
+
+/// One step of the splitmix64 generator.
+fn split_mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_repeat_with_the_seed_and_stay_in_bounds() {
+        let mut one = Backoff::new("east/pods");
+        let mut two = Backoff::new("east/pods");
+        let mut other = Backoff::new("west/pods");
+        let delays: Vec<Duration> = (0..20).map(|_| one.next_delay()).collect();
+        assert!((0..20).all(|i| two.next_delay() == delays[i]));
+        assert!((0..20).any(|i| other.next_delay() != delays[i]));
+        assert!(delays[0] >= FIRST_DELAY / 2 && delays[0] < FIRST_DELAY);
+        assert!(delays.iter().all(|delay| *delay < LONGEST_DELAY));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_follows_tokio() {
+        let clock = Clock::start();
+        let before = clock.now();
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(clock.now().duration_since(before).as_secs(), 60);
+        let later = before.checked_add(Duration::from_secs(90)).unwrap();
+        assert_eq!((clock.instant_of(later) - Instant::now()).as_secs(), 30);
+    }
+}

@@ -1,0 +1,510 @@
+//! The core task: the one owner of what is known of the member. It takes changes, plans reservations,
+//! places gangs, and starts the writes that follow.
+//!
+//! Planning is sequential and in memory; writes run beside it, bounded in number, and report back.
+//! Nothing is polled: each round handles what has arrived since the last, then waits for the next change
+//! or deadline.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use fleet_api::{Reservation, names};
+use kube::{Api, api::ListParams, runtime::watcher};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::Instant,
+};
+
+use crate::{
+    capacity::{self, Report},
+    clock::Backoff,
+    context::{Context, call},
+    feed::{self, Change},
+    lean::{LeanNode, LeanPod},
+    notices::Notices,
+    reservations::{HoldRequest, book::Book, write::HoldWritten},
+    scheduler::{
+        self, Binding, Decision, Memo, Rank, Refused,
+        write::{self, Bound, Told},
+    },
+    state::{GangKey, MemberState, PodKey},
+};
+
+/// Changes that may wait before their feed does.
+const CHANGES: usize = 1024;
+/// Changes handled in one round at most.
+const ROUND: usize = 512;
+/// Gangs whose bindings are under way at once.
+const GANGS_AT_ONCE: usize = 64;
+/// Reservations whose writes are under way at once.
+const HOLDS_AT_ONCE: usize = 64;
+/// Gangs whose pods are being told something, or evicted, at once.
+const TELLS_AT_ONCE: usize = 4;
+/// A gang is told a new sentence at most this often.
+const TELL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What reaches the core from the feeds.
+#[derive(Debug)]
+pub(crate) enum CoreChange {
+    Node(Change<LeanNode>),
+    Pod(Change<LeanPod>),
+    Reservation(Change<Reservation>),
+    /// Number of the last report that the hub has.
+    LastReport(i64),
+}
+
+/// A write that has ended.
+#[derive(Debug)]
+enum Ended {
+    Bound(Vec<(Binding, Bound)>),
+    Told(Vec<PodKey>),
+    Evicted,
+}
+
+/// A write to the gang's pods that is not urgent.
+enum Lazy {
+    Tell(Vec<Told>, String),
+    Evict(Vec<(PodKey, String)>),
+}
+
+pub(crate) struct Core {
+    context: Arc<Context>,
+    state: MemberState,
+    book: Book,
+    notices: Notices,
+    changes: mpsc::Receiver<CoreChange>,
+    requests: mpsc::Receiver<HoldRequest>,
+    reports: watch::Sender<Option<Report>>,
+    /// Nodes and pods have been listed.
+    nodes_listed: bool,
+    pods_listed: bool,
+    /// Gangs to look at.
+    dirty: BTreeSet<GangKey>,
+    /// Gangs that did not fit.
+    waiting: BTreeSet<GangKey>,
+    /// Gangs to look at again at a time.
+    rechecks: BTreeSet<(Instant, GangKey)>,
+    /// Bindings that wait for their turn.
+    to_bind: VecDeque<Vec<Binding>>,
+    lazy: VecDeque<Lazy>,
+    binds: JoinSet<Ended>,
+    tells: JoinSet<Ended>,
+    holds: JoinSet<HoldWritten>,
+    /// Number of the last report.
+    sequence: i64,
+    /// Highest report number that an answer has named.
+    promised: i64,
+    report_due: Option<Instant>,
+    reported_at: Option<Instant>,
+}
+
+/// The core's ends of its channels.
+pub(crate) struct Channels {
+    pub changes: mpsc::Receiver<CoreChange>,
+    pub requests: mpsc::Receiver<HoldRequest>,
+    pub reports: watch::Sender<Option<Report>>,
+    pub notices: Notices,
+}
+
+/// The channel that feeds the core.
+pub(crate) fn changes() -> (mpsc::Sender<CoreChange>, mpsc::Receiver<CoreChange>) {
+    mpsc::channel(CHANGES)
+}
+
+/// Feeds the member's nodes and pods to the core.
+pub(crate) async fn feed_member(
+    context: Arc<Context>,
+    changes: mpsc::Sender<CoreChange>,
+) -> anyhow::Result<()> {
+    let name = |what: &str| format!("{}/core/{what}", context.options.cluster);
+    let sender = changes.clone();
+    let nodes = feed::run(
+        name("nodes"),
+        Api::<LeanNode>::all(context.member.clone()),
+        watcher::Config::default(),
+        context.shutdown.clone(),
+        move |change| send(sender.clone(), CoreChange::Node(change)),
+    );
+    let pods = feed::run(
+        name("pods"),
+        Api::<LeanPod>::all(context.member.clone()),
+        watcher::Config::default(),
+        context.shutdown.clone(),
+        move |change| send(changes.clone(), CoreChange::Pod(change)),
+    );
+    tokio::join!(nodes, pods);
+    Ok(())
+}
+
+/// Feeds the hub's reservations for this member to the core.
+pub(crate) async fn feed_hub(context: Arc<Context>, changes: mpsc::Sender<CoreChange>) -> anyhow::Result<()> {
+    feed::run(
+        format!("{}/core/reservations", context.options.cluster),
+        Api::<Reservation>::namespaced(context.hub.clone(), &context.cluster_namespace()),
+        watcher::Config::default(),
+        context.shutdown.clone(),
+        move |change| send(changes.clone(), CoreChange::Reservation(change)),
+    )
+    .await;
+    Ok(())
+}
+
+async fn send(changes: mpsc::Sender<CoreChange>, change: CoreChange) -> bool {
+    changes.send(change).await.is_ok()
+}
+
+impl Core {
+    pub fn new(context: Arc<Context>, channels: Channels) -> Self {
+        Self {
+            state: MemberState::new(context.options.scheduler_names.clone()),
+            sequence: context.clock.now().as_millisecond(),
+            context,
+            book: Book::default(),
+            notices: channels.notices,
+            changes: channels.changes,
+            requests: channels.requests,
+            reports: channels.reports,
+            nodes_listed: false,
+            pods_listed: false,
+            dirty: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            rechecks: BTreeSet::new(),
+            to_bind: VecDeque::new(),
+            lazy: VecDeque::new(),
+            binds: JoinSet::new(),
+            tells: JoinSet::new(),
+            holds: JoinSet::new(),
+            promised: 0,
+            report_due: None,
+            reported_at: None,
+        }
+    }
+
+    /// Runs until the agent stops. Writes under way are dropped then: the next agent starts from
+    /// listings.
+    pub async fn run(mut self) -> anyhow::Result<()> {
+        let context = self.context.clone();
+        context.shutdown.run_until_cancelled(self.work()).await;
+        Ok(())
+    }
+
+    async fn work(&mut self) {
+        self.recover().await;
+        let mut round = Vec::with_capacity(ROUND);
+        let mut asked = Vec::new();
+        loop {
+            let wake = self.next_wake();
+            tokio::select! {
+                biased;
+                Some(ended) = self.binds.join_next() => self.ended(ended),
+                Some(ended) = self.tells.join_next() => self.ended(ended),
+                Some(written) = self.holds.join_next() => match written {
+                    Ok(written) => self.book.written(written),
+                    Err(error) => tracing::error!(%error, "a write of a reservation ended abnormally"),
+                },
+                n = self.requests.recv_many(&mut asked, ROUND) => if n == 0 { return },
+                n = self.changes.recv_many(&mut round, ROUND) => if n == 0 { return },
+                () = sleep_until(wake), if wake.is_some() => {}
+            }
+            // Whatever else has arrived belongs to the same round.
+            while let Some(ended) = self.binds.try_join_next() {
+                self.ended(ended);
+            }
+            while let Some(Ok(written)) = self.holds.try_join_next() {
+                self.book.written(written);
+            }
+            while round.len() < ROUND
+                && let Ok(change) = self.changes.try_recv()
+            {
+                round.push(change);
+            }
+            for change in round.drain(..) {
+                self.apply(change);
+            }
+            for request in asked.drain(..) {
+                self.handle(request);
+            }
+            self.decide();
+            self.start_writes();
+        }
+    }
+
+    /// Holds again what the copies in the member say.
+    async fn recover(&mut self) {
+        let copies: Api<Reservation> = Api::namespaced(self.context.member.clone(), names::MEMBER_NAMESPACE);
+        let mut backoff = Backoff::new(&format!("{}/recover", self.context.options.cluster));
+        loop {
+            match call(copies.list(&ListParams::default())).await {
+                Ok(mut list) => {
+                    list.items.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+                    for copy in &list.items {
+                        self.book.recover(copy, &mut self.state);
+                    }
+                    return;
+                }
+                // A member without the definition has never held anything.
+                Err(error) if error.is_not_found() => return,
+                Err(error) => tracing::warn!(%error, "cannot list the reservations held in the member"),
+            }
+            backoff.wait().await;
+        }
+    }
+
+    fn apply(&mut self, change: CoreChange) {
+        let state = &mut self.state;
+        match change {
+            CoreChange::Node(Change::Apply(node)) => state.apply_node(&node),
+            CoreChange::Node(Change::Delete(node)) => {
+                state.remove_node(node.metadata.name.as_deref().unwrap_or_default());
+            }
+            CoreChange::Node(Change::All(nodes)) => {
+                state.replace_nodes(&nodes);
+                self.nodes_listed = true;
+            }
+            CoreChange::Pod(Change::Apply(pod)) => state.apply_pod(&pod),
+            CoreChange::Pod(Change::Delete(pod)) => state.remove_pod(&PodKey::of(&pod)),
+            CoreChange::Pod(Change::All(pods)) => {
+                state.replace_pods(&pods);
+                self.pods_listed = true;
+            }
+            CoreChange::LastReport(sequence) => {
+                self.sequence = self.sequence.max(sequence);
+                self.report_due = Some(Instant::now());
+            }
+            CoreChange::Reservation(change) if !self.context.options.reservation => drop(change),
+            CoreChange::Reservation(Change::Apply(reservation)) => self.book.apply(&reservation, state),
+            CoreChange::Reservation(Change::Delete(reservation)) => {
+                self.book.remove(reservation.metadata.name.as_deref().unwrap_or_default(), state);
+            }
+            CoreChange::Reservation(Change::All(reservations)) => self.book.replace(&reservations, state),
+        }
+    }
+
+    fn handle(&mut self, request: HoldRequest) {
+        match request {
+            HoldRequest::Consume { binding_uid, epoch } => self.book.consume(&binding_uid, epoch),
+            HoldRequest::Release { binding_uid, epoch } => {
+                self.book.release(&binding_uid, epoch, &mut self.state);
+            }
+        }
+    }
+
+    fn ended(&mut self, ended: Result<Ended, tokio::task::JoinError>) {
+        match ended {
+            Ok(Ended::Bound(bindings)) => {
+                for (binding, bound) in bindings {
+                    match bound {
+                        Bound::Yes => {}
+                        Bound::No => self.state.forget(&binding.pod, &binding.uid),
+                        Bound::Gone => {
+                            if self.state.pod(&binding.pod).is_some_and(|pod| pod.uid == binding.uid) {
+                                self.state.remove_pod(&binding.pod);
+                            }
+                        }
+                    }
+                }
+            }
+            Ok(Ended::Told(untold)) => {
+                for pod in untold {
+                    self.state.set_told(&pod, None);
+                }
+            }
+            Ok(Ended::Evicted) => {}
+            Err(error) => tracing::error!(%error, "a write of the scheduler ended abnormally"),
+        }
+    }
+
+    /// Plans with what is known now.
+    fn decide(&mut self) {
+        if !self.nodes_listed || !self.pods_listed {
+            return;
+        }
+        let now = self.context.clock.now();
+        self.book.expire(now, &mut self.state);
+        if self.book.plan_asked(&mut self.state, now, self.sequence + 1) {
+            self.promised = self.sequence + 1;
+        }
+        self.schedule();
+        self.report();
+    }
+
+    fn schedule(&mut self) {
+        let effects = self.state.take_effects();
+        self.dirty.extend(effects.dirty);
+        if effects.capacity {
+            self.note_capacity();
+        }
+        if effects.freed {
+            self.dirty.append(&mut self.waiting);
+        }
+        let now = Instant::now();
+        while self.rechecks.first().is_some_and(|(at, _)| *at <= now) {
+            self.dirty.extend(self.rechecks.pop_first().map(|(_, key)| key));
+        }
+        if self.dirty.is_empty() {
+            return;
+        }
+        let dirty = std::mem::take(&mut self.dirty);
+        let mut ranks: Vec<Rank> = dirty.iter().filter_map(|key| scheduler::rank(&self.state, key)).collect();
+        ranks.sort_unstable();
+        let mut memo = Memo::default();
+        for (_, _, key) in ranks {
+            match scheduler::decide(&mut self.state, &key, &mut memo) {
+                Decision::Nothing => {}
+                Decision::Incomplete { exist, size } => self.incomplete(&key, exist, size, now),
+                Decision::Bind(bindings) => {
+                    if let Some(gang) = self.state.gang_mut(&key) {
+                        gang.half_bound_since = None;
+                        gang.incomplete_since = None;
+                    }
+                    self.to_bind.push_back(bindings);
+                }
+                Decision::Refused(refused) => self.refused(&key, refused, now),
+            }
+        }
+        // What deciding itself changed: use of nodes, and nothing that another gang could wait for.
+        let effects = self.state.take_effects();
+        self.dirty.extend(effects.dirty);
+        if effects.capacity {
+            self.note_capacity();
+        }
+        if effects.freed {
+            self.dirty.append(&mut self.waiting);
+            if !self.dirty.is_empty() {
+                self.rechecks.extend(std::mem::take(&mut self.dirty).into_iter().map(|key| (now, key)));
+            }
+        }
+    }
+
+    /// A gang that stays incomplete is told so after a while; most are complete at once.
+    fn incomplete(&mut self, key: &GangKey, exist: usize, size: usize, now: Instant) {
+        let grace = self.context.options.gang_grace;
+        let Some(gang) = self.state.gang_mut(key) else { return };
+        let since = *gang.incomplete_since.get_or_insert(now);
+        if now >= since + grace {
+            self.tell(key, &format!("waiting for the gang: {exist} of {size} pods exist"), now);
+        } else if since == now {
+            self.rechecks.insert((since + grace, key.clone()));
+        }
+    }
+
+    fn refused(&mut self, key: &GangKey, refused: Refused, now: Instant) {
+        let grace = self.context.options.gang_grace;
+        self.waiting.insert(key.clone());
+        let uid = |pod: &PodKey| self.state.pod(pod).map(|entry| (pod.clone(), entry.uid.clone()));
+        let half_bound: Vec<(PodKey, String)> = refused.half_bound.iter().filter_map(uid).collect();
+        let Some(gang) = self.state.gang_mut(key) else { return };
+        gang.incomplete_since = None;
+        if half_bound.is_empty() {
+            gang.half_bound_since = None;
+        } else {
+            let since = *gang.half_bound_since.get_or_insert(now);
+            if now >= since + grace {
+                gang.half_bound_since = None;
+                self.lazy.push_back(Lazy::Evict(half_bound));
+            } else {
+                self.rechecks.insert((since + grace, key.clone()));
+            }
+        }
+        self.tell(key, &refused.message, now);
+    }
+
+    /// Tells pods of the gang that wait why they do, unless they know.
+    fn tell(&mut self, key: &GangKey, message: &str, now: Instant) {
+        let Some(gang) = self.state.gang(key) else { return };
+        let told: Vec<Told> = gang
+            .pods
+            .iter()
+            .filter_map(|pod| self.state.pod(pod).map(|entry| (pod, entry)))
+            .filter(|(_, entry)| entry.is_pending() && entry.told.as_deref() != Some(message))
+            .map(|(pod, entry)| Told {
+                pod: pod.clone(),
+                uid: entry.uid.clone(),
+                scheduler_name: entry.scheduler_name.clone(),
+            })
+            .collect();
+        if told.is_empty() {
+            return;
+        }
+        let again = gang.told_at.map(|at| at + TELL_INTERVAL);
+        if let Some(again) = again.filter(|again| *again > now) {
+            self.rechecks.insert((again, key.clone()));
+            return;
+        }
+        for Told { pod, .. } in &told {
+            self.state.set_told(pod, Some(message));
+        }
+        if let Some(gang) = self.state.gang_mut(key) {
+            gang.told_at = Some(now);
+        }
+        self.lazy.push_back(Lazy::Tell(told, message.to_owned()));
+    }
+
+    fn note_capacity(&mut self) {
+        let earliest = self.reported_at.map(|at| at + self.context.options.report_interval);
+        self.report_due.get_or_insert(earliest.unwrap_or_else(Instant::now));
+    }
+
+    fn report(&mut self) {
+        let now = Instant::now();
+        // A member without nodes is reported as well.
+        let first = self.reported_at.is_none();
+        if !first && self.report_due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.report_due = None;
+        self.reported_at = Some(now);
+        self.sequence = self.context.clock.now().as_millisecond().max(self.sequence + 1);
+        let status = capacity::report(&self.state);
+        self.reports.send_replace(Some(Report { sequence: self.sequence, promised: self.promised, status }));
+    }
+
+    fn start_writes(&mut self) {
+        while self.binds.len() < GANGS_AT_ONCE
+            && let Some(bindings) = self.to_bind.pop_front()
+        {
+            let (context, notices) = (self.context.clone(), self.notices.clone());
+            self.binds.spawn(async move { Ended::Bound(write::bind(context, notices, bindings).await) });
+        }
+        while self.holds.len() < HOLDS_AT_ONCE
+            && let Some(write) = self.book.next_write()
+        {
+            self.holds.spawn(write.perform(self.context.clone()));
+        }
+        while self.tells.len() < TELLS_AT_ONCE
+            && let Some(lazy) = self.lazy.pop_front()
+        {
+            let (context, notices) = (self.context.clone(), self.notices.clone());
+            self.tells.spawn(async move {
+                match lazy {
+                    Lazy::Tell(pods, message) => {
+                        Ended::Told(write::tell(context, notices, pods, message).await)
+                    }
+                    Lazy::Evict(pods) => {
+                        write::evict(context, pods).await;
+                        Ended::Evicted
+                    }
+                }
+            });
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        if !self.nodes_listed || !self.pods_listed {
+            return None;
+        }
+        let lapse = self.book.next_deadline().map(|deadline| self.context.clock.instant_of(deadline));
+        let recheck = self.rechecks.first().map(|(at, _)| *at);
+        [lapse, recheck, self.report_due].into_iter().flatten().min()
+    }
+}
+
+async fn sleep_until(wake: Option<Instant>) {
+    if let Some(wake) = wake {
+        tokio::time::sleep_until(wake).await;
+    }
+}

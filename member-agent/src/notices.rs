@@ -1,0 +1,129 @@
+//! Events about pods: sent when there is time for it, dropped when there is not.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::api::{PostParams, Request};
+use serde_json::{Value, json};
+use tokio::{sync::mpsc, task::JoinSet};
+
+use crate::{
+    context::{Context, call},
+    scheduler::Binding,
+    state::PodKey,
+};
+
+/// Events that may wait; more are dropped.
+const CAPACITY: usize = 256;
+/// Events under way at once: few, so that they do not compete with what matters.
+const AT_ONCE: usize = 2;
+
+/// An event to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Notice {
+    pod: PodKey,
+    uid: String,
+    source: String,
+    kind: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+impl Notice {
+    pub fn scheduled(binding: &Binding) -> Self {
+        let PodKey { namespace, name } = &binding.pod;
+        Self {
+            pod: binding.pod.clone(),
+            uid: binding.uid.clone(),
+            source: binding.scheduler_name.clone(),
+            kind: "Normal",
+            reason: "Scheduled",
+            message: format!("Successfully assigned {namespace}/{name} to {}", binding.node),
+        }
+    }
+
+    pub fn failed_scheduling(pod: &PodKey, uid: &str, source: &str, message: &str) -> Self {
+        Self {
+            pod: pod.clone(),
+            uid: uid.to_owned(),
+            source: source.to_owned(),
+            kind: "Warning",
+            reason: "FailedScheduling",
+            message: message.to_owned(),
+        }
+    }
+
+    fn body(&self, now: Timestamp, number: u64) -> Value {
+        let seconds = format!("{now:.0}");
+        json!({
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                // As client-go names events: the object and a number that rises with time.
+                "name": format!("{}.{:x}{number:x}", self.pod.name, now.as_microsecond()),
+                "namespace": self.pod.namespace,
+            },
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": self.pod.name,
+                "namespace": self.pod.namespace,
+                "uid": self.uid,
+            },
+            "type": self.kind,
+            "reason": self.reason,
+            "message": self.message,
+            "source": {"component": self.source},
+            "reportingComponent": self.source,
+            "reportingInstance": "",
+            "firstTimestamp": seconds,
+            "lastTimestamp": seconds,
+            "count": 1,
+        })
+    }
+}
+
+/// Where notices go.
+#[derive(Clone, Debug)]
+pub(crate) struct Notices {
+    sender: mpsc::Sender<Notice>,
+}
+
+impl Notices {
+    pub fn new() -> (Self, mpsc::Receiver<Notice>) {
+        let (sender, receiver) = mpsc::channel(CAPACITY);
+        (Self { sender }, receiver)
+    }
+
+    /// Never waits.
+    pub fn send(&self, notice: Notice) {
+        let _ = self.sender.try_send(notice);
+    }
+}
+
+/// Writes notices to the member until the agent stops.
+pub(crate) async fn run(context: Arc<Context>, mut notices: mpsc::Receiver<Notice>) -> anyhow::Result<()> {
+    let mut writes = JoinSet::new();
+    let mut number = 0_u64;
+    while let Some(Some(notice)) = context.shutdown.run_until_cancelled(notices.recv()).await {
+        if writes.len() >= AT_ONCE {
+            writes.join_next().await;
+        }
+        number += 1;
+        let context = context.clone();
+        writes.spawn(async move {
+            if let Err(error) = write(&context, &notice, number).await {
+                tracing::debug!(pod = %notice.pod.name, reason = notice.reason, %error, "event not written");
+            }
+        });
+    }
+    Ok(())
+}
+
+async fn write(context: &Context, notice: &Notice, number: u64) -> anyhow::Result<()> {
+    let body = notice.body(context.clock.now(), number).to_string().into_bytes();
+    let path = format!("/api/v1/namespaces/{}/events", notice.pod.namespace);
+    let request = Request::new(path).create(&PostParams::default(), body)?;
+    call(context.member.request_text(request)).await?;
+    Ok(())
+}

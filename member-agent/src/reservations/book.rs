@@ -1,0 +1,376 @@
+//! The book of reservations: what was asked, what was answered, what is written where.
+//!
+//! Pure: time and the number of the next capacity report come in as arguments. Level-based: an entry
+//! says what is wanted and what is known to be written, and [`Book::next_write`] is the difference, so
+//! a write that failed, or that was overtaken, is simply computed again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use fleet_api::{
+    Reservation, ReservationSpec, ReservationStatus,
+    reservation::{ComponentRefusal, ReservationPhase},
+};
+use fleet_placement::{Refusal, place_gang};
+use jiff::{SignedDuration, Timestamp};
+
+use super::write::{CopyWrite, HoldWrite, HoldWritten};
+use crate::state::{Hold, MemberState};
+
+#[derive(Clone, Debug, PartialEq)]
+enum Verdict {
+    Asked,
+    /// Places are held, under this status.
+    Held(ReservationStatus),
+    /// Refused or Expired.
+    Closed(ReservationStatus),
+    /// The places were given back because nobody needs them any more.
+    Released,
+}
+
+#[derive(Debug)]
+struct Entry {
+    spec: Arc<ReservationSpec>,
+    /// The hub's object, once seen and while it stands.
+    hub_uid: Option<String>,
+    verdict: Verdict,
+    /// A copy may stand in the member, with this status as far as known.
+    copy: Option<Option<ReservationStatus>>,
+    /// Status of the hub's object as far as known.
+    answered: Option<ReservationStatus>,
+    /// A write is under way.
+    busy: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    entries: BTreeMap<String, Entry>,
+    by_binding: BTreeMap<String, BTreeSet<String>>,
+    /// Asked and not planned yet, in the order of arrival.
+    asked: VecDeque<String>,
+    /// Entries whose writes are to be looked at.
+    due: BTreeSet<String>,
+    deadlines: BTreeSet<(Timestamp, String)>,
+}
+
+impl Book {
+    /// Takes over a copy found in the member at the start: its places are held again.
+    pub fn recover(&mut self, copy: &Reservation, state: &mut MemberState) {
+        let name = copy.metadata.name.clone().unwrap_or_default();
+        let written = copy.status.clone().filter(|status| status.phase == Some(ReservationPhase::Reserved));
+        let verdict = match written.clone().or_else(|| super::write::places_annotation(copy)) {
+            Some(status) => {
+                state.add_hold(Hold::new(&name, &copy.spec, &status.nodes));
+                Verdict::Held(status)
+            }
+            None => Verdict::Released,
+        };
+        let entry = Entry {
+            spec: Arc::new(copy.spec.clone()),
+            hub_uid: None,
+            verdict,
+            copy: Some(written),
+            answered: None,
+            busy: false,
+        };
+        self.insert(&name, entry);
+    }
+
+    /// A reservation of the hub is new or has changed.
+    pub fn apply(&mut self, reservation: &Reservation, state: &mut MemberState) {
+        let name = reservation.metadata.name.clone().unwrap_or_default();
+        if reservation.metadata.deletion_timestamp.is_some() {
+            return self.remove(&name, state);
+        }
+        let uid = reservation.metadata.uid.clone().unwrap_or_default();
+        let phase = reservation.status.as_ref().and_then(|status| status.phase);
+        let Some(entry) = self.entries.get_mut(&name) else {
+            let verdict = match phase {
+                None => Verdict::Asked,
+                Some(ReservationPhase::Reserved) => {
+                    Verdict::Closed(expired("the member holds no places for it any more"))
+                }
+                Some(ReservationPhase::Refused | ReservationPhase::Expired) => return,
+            };
+            let entry = Entry {
+                spec: Arc::new(reservation.spec.clone()),
+                hub_uid: Some(uid),
+                verdict,
+                copy: None,
+                answered: reservation.status.clone(),
+                busy: false,
+            };
+            return self.insert(&name, entry);
+        };
+        if entry.hub_uid.as_ref() == Some(&uid) {
+            return;
+        }
+        // Seen for the first time since the start, or made anew under the same name.
+        let anew = entry.hub_uid.is_some() || entry.verdict == Verdict::Released;
+        entry.hub_uid = Some(uid);
+        entry.answered = reservation.status.clone();
+        if anew && !matches!(entry.verdict, Verdict::Held(_)) && phase.is_none() {
+            entry.verdict = Verdict::Asked;
+            entry.spec = Arc::new(reservation.spec.clone());
+            self.asked.push_back(name.clone());
+        }
+        self.due.insert(name);
+    }
+
+    /// The hub's reservation is gone: the places are given back.
+    pub fn remove(&mut self, name: &str, state: &mut MemberState) {
+        let Some(entry) = self.entries.get_mut(name) else { return };
+        entry.hub_uid = None;
+        entry.answered = None;
+        entry.verdict = Verdict::Released;
+        state.remove_hold(name);
+        self.due.insert(name.to_owned());
+    }
+
+    /// A whole listing of the hub: what is not in it is gone.
+    pub fn replace(&mut self, reservations: &[Reservation], state: &mut MemberState) {
+        let listed: BTreeSet<&str> = reservations.iter().filter_map(|r| r.metadata.name.as_deref()).collect();
+        let gone: Vec<String> =
+            self.entries.keys().filter(|name| !listed.contains(name.as_str())).cloned().collect();
+        for name in &gone {
+            self.remove(name, state);
+        }
+        let mut ordered: Vec<&Reservation> = reservations.iter().collect();
+        let age = |r: &Reservation| r.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        ordered.sort_by_key(|r| (age(r), r.metadata.name.clone()));
+        for reservation in ordered {
+            self.apply(reservation, state);
+        }
+    }
+
+    /// Plans what was asked. `next_report` is the number of the first capacity report that will count
+    /// what is held now. Whether anything was held.
+    pub fn plan_asked(&mut self, state: &mut MemberState, now: Timestamp, next_report: i64) -> bool {
+        let mut held = false;
+        while let Some(name) = self.asked.pop_front() {
+            let Some(entry) = self.entries.get_mut(&name) else { continue };
+            if entry.verdict != Verdict::Asked {
+                continue;
+            }
+            entry.verdict = match plan(&entry.spec, state, now, next_report) {
+                Ok(status) => {
+                    state.add_hold(Hold::new(&name, &entry.spec, &status.nodes));
+                    held = true;
+                    Verdict::Held(status)
+                }
+                Err(status) => Verdict::Closed(status),
+            };
+            self.note_deadline(&name);
+            self.due.insert(name);
+        }
+        held
+    }
+
+    /// The Work of this binding and epoch has arrived.
+    pub fn consume(&mut self, binding_uid: &str, epoch: i64) {
+        for name in self.names_of(binding_uid) {
+            let Some(entry) = self.entries.get_mut(&name).filter(|entry| entry.spec.epoch == epoch) else {
+                continue;
+            };
+            if let Verdict::Held(status) = &mut entry.verdict
+                && let Some(deadline) = status.expires_at.take()
+            {
+                if let Ok(deadline) = deadline.parse() {
+                    self.deadlines.remove(&(deadline, name.clone()));
+                }
+                self.due.insert(name);
+            }
+        }
+    }
+
+    /// The run of this binding under `epoch` is over.
+    pub fn release(&mut self, binding_uid: &str, epoch: i64, state: &mut MemberState) {
+        for name in self.names_of(binding_uid) {
+            let Some(entry) = self.entries.get_mut(&name).filter(|entry| entry.spec.epoch <= epoch) else {
+                continue;
+            };
+            if matches!(entry.verdict, Verdict::Held(_)) {
+                entry.verdict = Verdict::Released;
+                state.remove_hold(&name);
+                self.due.insert(name);
+            }
+        }
+    }
+
+    /// The next moment at which a hold lapses.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Gives back what has lapsed by `now`. A hold whose pods exist is in use, whoever was to say so.
+    pub fn expire(&mut self, now: Timestamp, state: &mut MemberState) {
+        while self.next_deadline().is_some_and(|deadline| deadline <= now) {
+            let Some((_, name)) = self.deadlines.pop_first() else { return };
+            let Some(entry) = self.entries.get_mut(&name) else { continue };
+            let Verdict::Held(status) = &mut entry.verdict else { continue };
+            if state.has_pods_of(&name) {
+                status.expires_at = None;
+            } else {
+                let message = format!("the job did not arrive within {} s", entry.spec.ttl_seconds);
+                entry.verdict = Verdict::Closed(expired(&message));
+                state.remove_hold(&name);
+            }
+            self.due.insert(name);
+        }
+    }
+
+    /// The next write that may start.
+    pub fn next_write(&mut self) -> Option<HoldWrite> {
+        while let Some(name) = self.due.pop_first() {
+            let Some(entry) = self.entries.get_mut(&name).filter(|entry| !entry.busy) else { continue };
+            if let Some(write) = entry.difference(&name) {
+                entry.busy = true;
+                return Some(write);
+            }
+            if entry.hub_uid.is_none() && entry.verdict == Verdict::Released {
+                self.forget(&name);
+            }
+        }
+        None
+    }
+
+    /// A write has ended, well or not.
+    pub fn written(&mut self, written: HoldWritten) {
+        let Some(entry) = self.entries.get_mut(&written.name) else { return };
+        entry.busy = false;
+        if let Some(copy) = written.copy {
+            entry.copy = copy;
+        }
+        if let Some((uid, status)) = written.answered
+            && entry.hub_uid.as_ref() == Some(&uid)
+        {
+            entry.answered = Some(status);
+        }
+        self.due.insert(written.name);
+    }
+
+    fn insert(&mut self, name: &str, entry: Entry) {
+        self.by_binding.entry(entry.spec.binding.uid.clone()).or_default().insert(name.to_owned());
+        if entry.verdict == Verdict::Asked {
+            self.asked.push_back(name.to_owned());
+        }
+        self.entries.insert(name.to_owned(), entry);
+        self.note_deadline(name);
+        self.due.insert(name.to_owned());
+    }
+
+    fn note_deadline(&mut self, name: &str) {
+        if let Some(Entry { verdict: Verdict::Held(status), .. }) = self.entries.get(name)
+            && let Some(deadline) = status.expires_at.as_ref().and_then(|text| text.parse().ok())
+        {
+            self.deadlines.insert((deadline, name.to_owned()));
+        }
+    }
+
+    fn forget(&mut self, name: &str) {
+        let Some(entry) = self.entries.remove(name) else { return };
+        if let Some(names) = self.by_binding.get_mut(&entry.spec.binding.uid) {
+            names.remove(name);
+            if names.is_empty() {
+                self.by_binding.remove(&entry.spec.binding.uid);
+            }
+        }
+    }
+
+    fn names_of(&self, binding_uid: &str) -> Vec<String> {
+        self.by_binding.get(binding_uid).into_iter().flatten().cloned().collect()
+    }
+}
+
+impl Entry {
+    /// What is wanted and not written.
+    fn difference(&self, name: &str) -> Option<HoldWrite> {
+        let (copy, answer) = match &self.verdict {
+            Verdict::Asked => return None,
+            Verdict::Held(status) => (
+                match &self.copy {
+                    None => CopyWrite::Create(status.clone()),
+                    Some(written) if written.as_ref() != Some(status) => {
+                        CopyWrite::Status { old: written.clone(), new: status.clone() }
+                    }
+                    Some(_) => CopyWrite::Keep,
+                },
+                Some(status),
+            ),
+            Verdict::Closed(status) => (self.without_copy(), Some(status)),
+            Verdict::Released => (self.without_copy(), None),
+        };
+        let answer = answer.filter(|status| self.answered.as_ref() != Some(status));
+        let answer = self.hub_uid.clone().zip(answer.cloned());
+        if copy == CopyWrite::Keep && answer.is_none() {
+            return None;
+        }
+        Some(HoldWrite {
+            name: name.to_owned(),
+            spec: self.spec.clone(),
+            copy,
+            answer,
+            old_answer: self.answered.clone(),
+        })
+    }
+
+    fn without_copy(&self) -> CopyWrite {
+        if self.copy.is_some() { CopyWrite::Delete } else { CopyWrite::Keep }
+    }
+}
+
+fn expired(message: &str) -> ReservationStatus {
+    ReservationStatus {
+        phase: Some(ReservationPhase::Expired),
+        message: Some(message.to_owned()),
+        ..ReservationStatus::default()
+    }
+}
+
+/// The status that answers: places for all components at once, or why not.
+fn plan(
+    spec: &ReservationSpec,
+    state: &MemberState,
+    now: Timestamp,
+    next_report: i64,
+) -> Result<ReservationStatus, ReservationStatus> {
+    let gang =
+        fleet_api::convert::gang(&spec.components).map_err(|error| refused(error.to_string(), Vec::new()))?;
+    let placement = place_gang(state.nodes(), &gang)
+        .map_err(|refusal| refused(refusal.sentence(), components_of(&refusal)))?;
+    let expires_at =
+        now.checked_add(SignedDuration::from_secs(spec.ttl_seconds.max(1))).unwrap_or(Timestamp::MAX);
+    Ok(ReservationStatus {
+        phase: Some(ReservationPhase::Reserved),
+        nodes: placement.components,
+        refusals: Vec::new(),
+        message: Some(format!("{} places held", gang.pods())),
+        report_sequence: Some(next_report),
+        expires_at: Some(expires_at.to_string()),
+    })
+}
+
+fn refused(message: String, refusals: Vec<ComponentRefusal>) -> ReservationStatus {
+    ReservationStatus {
+        phase: Some(ReservationPhase::Refused),
+        refusals,
+        message: Some(message),
+        ..ReservationStatus::default()
+    }
+}
+
+fn components_of(refusal: &Refusal) -> Vec<ComponentRefusal> {
+    let component = |c: &fleet_placement::ComponentRefusal| ComponentRefusal {
+        component: c.name.clone(),
+        wanted: c.wanted,
+        fit: c.fit,
+        short: c.short.iter().map(ToString::to_string).collect(),
+        nodes: c.nodes,
+    };
+    refusal.components.iter().map(component).collect()
+}
+
+#[cfg(test)]
+mod tests;

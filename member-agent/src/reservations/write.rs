@@ -1,0 +1,161 @@
+//! Writes of reservations: the copy in the member before the answer on the hub.
+
+use std::sync::Arc;
+
+use fleet_api::{Reservation, ReservationSpec, ReservationStatus, names, reservation::ReservationPhase};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use crate::{
+    clock::Backoff,
+    context::{CallError, Context, call},
+    patch::merge_diff_of,
+};
+
+/// Annotation on a copy: the status it was made with. An API server drops the status of an object that
+/// is created; so the places stand here, in the same write as the copy itself.
+pub(crate) const PLACES_ANNOTATION: &str = "fleet.dev/places";
+
+/// One round of writes for one reservation.
+#[derive(Clone, Debug)]
+pub(crate) struct HoldWrite {
+    pub name: String,
+    pub spec: Arc<ReservationSpec>,
+    pub copy: CopyWrite,
+    /// The hub's object by uid, and its status to be.
+    pub answer: Option<(String, ReservationStatus)>,
+    pub old_answer: Option<ReservationStatus>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum CopyWrite {
+    Keep,
+    Create(ReservationStatus),
+    Status { old: Option<ReservationStatus>, new: ReservationStatus },
+    Delete,
+}
+
+/// What of a [`HoldWrite`] is known to be written.
+#[derive(Debug)]
+pub(crate) struct HoldWritten {
+    pub name: String,
+    /// As in the book: whether there is a copy, and its status.
+    pub copy: Option<Option<Option<ReservationStatus>>>,
+    pub answered: Option<(String, ReservationStatus)>,
+}
+
+/// The status a copy was made with.
+pub(crate) fn places_annotation(copy: &Reservation) -> Option<ReservationStatus> {
+    let text = copy.metadata.annotations.as_ref()?.get(PLACES_ANNOTATION)?;
+    serde_json::from_str(text)
+        .ok()
+        .filter(|s: &ReservationStatus| s.phase == Some(ReservationPhase::Reserved))
+}
+
+impl HoldWrite {
+    /// Writes; after a failure it returns only when the next attempt may start.
+    pub async fn perform(self, context: Arc<Context>) -> HoldWritten {
+        let mut written = HoldWritten { name: self.name.clone(), copy: None, answered: None };
+        if let Err(error) = self.write(&context, &mut written).await {
+            tracing::warn!(reservation = %self.name, %error, "cannot write the reservation; trying again");
+            Backoff::new(&self.name).wait().await;
+        }
+        written
+    }
+
+    async fn write(&self, context: &Context, written: &mut HoldWritten) -> Result<(), CallError> {
+        match &self.copy {
+            CopyWrite::Keep => self.answer(context, written).await,
+            CopyWrite::Delete => {
+                self.delete_copy(context).await?;
+                written.copy = Some(None);
+                self.answer(context, written).await
+            }
+            CopyWrite::Create(status) => {
+                self.create_copy(context, status).await?;
+                // The places are safe: the answer need not wait for the copy's status.
+                let mut answered = HoldWritten { name: String::new(), copy: None, answered: None };
+                let (status_written, answer) = tokio::join!(
+                    self.patch_copy(context, &None, status),
+                    self.answer(context, &mut answered)
+                );
+                written.copy = Some(Some(status_written.is_ok().then(|| status.clone())));
+                written.answered = answered.answered;
+                status_written.and(answer)
+            }
+            CopyWrite::Status { old, new } => {
+                match self.patch_copy(context, old, new).await {
+                    // Somebody deleted the copy: it is made again.
+                    Err(error) if error.is_not_found() => {
+                        written.copy = Some(None);
+                        return Ok(());
+                    }
+                    other => other?,
+                }
+                written.copy = Some(Some(Some(new.clone())));
+                self.answer(context, written).await
+            }
+        }
+    }
+
+    async fn create_copy(&self, context: &Context, status: &ReservationStatus) -> Result<(), CallError> {
+        let mut copy = Reservation::new(&self.name, (*self.spec).clone());
+        copy.metadata.labels =
+            Some([(names::BINDING_UID_LABEL.to_owned(), self.spec.binding.uid.clone())].into());
+        let places = serde_json::to_string(status).unwrap_or_default();
+        copy.metadata.annotations = Some([(PLACES_ANNOTATION.to_owned(), places)].into());
+        let api = copies(context);
+        match call(api.create(&params(), &copy)).await {
+            Err(error) if error.is_conflict() => {}
+            other => return other.map(drop),
+        }
+        // A copy of an earlier answer under this name: its places are no longer the ones.
+        copy.metadata.resource_version = call(api.get(&self.name)).await?.metadata.resource_version;
+        call(api.replace(&self.name, &params(), &copy)).await.map(drop)
+    }
+
+    async fn patch_copy(
+        &self,
+        context: &Context,
+        old: &Option<ReservationStatus>,
+        new: &ReservationStatus,
+    ) -> Result<(), CallError> {
+        let Some(status) = merge_diff_of(&old.clone().unwrap_or_default(), new) else { return Ok(()) };
+        let patch = Patch::Merge(json!({"status": status}));
+        call(copies(context).patch_status(&self.name, &PatchParams::default(), &patch)).await.map(drop)
+    }
+
+    async fn delete_copy(&self, context: &Context) -> Result<(), CallError> {
+        match call(copies(context).delete(&self.name, &DeleteParams::default())).await {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn answer(&self, context: &Context, written: &mut HoldWritten) -> Result<(), CallError> {
+        let Some((uid, status)) = &self.answer else { return Ok(()) };
+        let api: Api<Reservation> = Api::namespaced(context.hub.clone(), &context.cluster_namespace());
+        if let Some(diff) = merge_diff_of(&self.old_answer.clone().unwrap_or_default(), status) {
+            // The uid keeps the answer from a later reservation of the same name.
+            let patch = Patch::Merge(json!({"metadata": {"uid": uid}, "status": diff}));
+            match call(api.patch_status(&self.name, &PatchParams::default(), &patch)).await {
+                // Gone or replaced: the feed brings what is to be answered then.
+                Err(error) if !error.is_not_found() && !error.is_conflict() => return Err(error),
+                _ => {}
+            }
+        }
+        written.answered = Some((uid.clone(), status.clone()));
+        Ok(())
+    }
+}
+
+fn copies(context: &Context) -> Api<Reservation> {
+    Api::namespaced(context.member.clone(), names::MEMBER_NAMESPACE)
+}
+
+fn params() -> PostParams {
+    PostParams { field_manager: Some(names::AGENT_MANAGER.to_owned()), ..PostParams::default() }
+}

@@ -1,0 +1,36 @@
+//! Gangs: pods that are bound together or not at all.
+
+use std::collections::BTreeSet;
+
+use tokio::time::Instant;
+
+use super::PodKey;
+
+/// A named gang, or a pod that is a gang of one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum GangKey {
+    Named { namespace: String, gang: String },
+    Single(PodKey),
+}
+
+impl GangKey {
+    pub fn new(pod: &PodKey, gang: Option<&str>) -> Self {
+        match gang.filter(|gang| !gang.is_empty()) {
+            Some(gang) => Self::Named { namespace: pod.namespace.clone(), gang: gang.to_owned() },
+            None => Self::Single(pod.clone()),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct GangEntry {
+    pub pods: BTreeSet<PodKey>,
+    /// Pods that must be placeable before any is bound.
+    pub size: usize,
+    /// When its pods were last told why they wait.
+    pub told_at: Option<Instant>,
+    /// Since when fewer pods exist than it must have.
+    pub incomplete_since: Option<Instant>,
+    /// Since when it is half bound and cannot be completed.
+    pub half_bound_since: Option<Instant>,
+}

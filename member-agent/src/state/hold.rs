@@ -1,0 +1,60 @@
+//! Holds: places that are kept for the pods of one binding and epoch.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fleet_api::reservation::ReservationSpec;
+use fleet_resources::Resources;
+
+use super::PodKey;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Hold {
+    /// Name of the reservation.
+    pub name: String,
+    /// By component, then by index.
+    pub places: Vec<Place>,
+}
+
+/// Room for one pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub component: String,
+    pub index: usize,
+    pub node: String,
+    pub requests: Arc<Resources>,
+    /// The bound pod that uses the room; while there is one, the place itself is not counted.
+    pub occupant: Option<PodKey>,
+}
+
+impl Hold {
+    /// `nodes`: component to the node of each of its replicas, by index. An amount of the spec that is
+    /// not a quantity counts as nothing; such a spec was refused when it was asked.
+    pub fn new(name: &str, spec: &ReservationSpec, nodes: &BTreeMap<String, Vec<String>>) -> Self {
+        let mut places = Vec::new();
+        for component in &spec.components {
+            let requests = Arc::new(fleet_api::convert::resources(&component.request).unwrap_or_default());
+            let nodes = nodes.get(&component.name).into_iter().flatten();
+            places.extend(nodes.enumerate().map(|(index, node)| Place {
+                component: component.name.clone(),
+                index,
+                node: node.clone(),
+                requests: requests.clone(),
+                occupant: None,
+            }));
+        }
+        Self { name: name.to_owned(), places }
+    }
+
+    /// Index of the place a pod has, or may take: the one of its own index, else the first free one of
+    /// its component (pods of some controllers carry no index in their names).
+    pub fn place_for(&self, pod: &PodKey, component: &str, index: Option<usize>) -> Option<usize> {
+        let position = |wanted: &dyn Fn(&Place) -> bool| self.places.iter().position(wanted);
+        let free = |place: &Place| place.component == component && place.occupant.is_none();
+        position(&|place| place.occupant.as_ref() == Some(pod))
+            .or_else(|| position(&|place| free(place) && Some(place.index) == index))
+            .or_else(|| {
+                let named = position(&|place| place.component == component && Some(place.index) == index);
+                if named.is_some() { None } else { position(&free) }
+            })
+    }
+}

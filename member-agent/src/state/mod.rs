@@ -1,0 +1,368 @@
+//! What the agent knows of its member: nodes with what is used on them, pods, holds and gangs, kept up
+//! to date by events.
+//!
+//! Pure: no clock, no IO. One owner, the core task. Use of a node is the sum over its bound, unfinished
+//! pods and over held places whose pod is not bound.
+
+mod gangs;
+mod hold;
+mod pod;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_placement::{Node, NodeIndex};
+use fleet_resources::Resources;
+
+pub(crate) use gangs::{GangEntry, GangKey};
+pub(crate) use hold::{Hold, Place};
+pub(crate) use pod::{PodEntry, PodKey};
+
+use crate::lean::{LeanNode, LeanPod};
+
+/// What has changed since [`MemberState::take_effects`] was last called.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    /// Gangs with pods that may be placeable now.
+    pub dirty: BTreeSet<GangKey>,
+    /// Room may have come free: gangs that wait are worth another look.
+    pub freed: bool,
+    /// Nodes or use changed: the capacity report is out of date.
+    pub capacity: bool,
+}
+
+#[derive(Debug, Default)]
+struct Usage {
+    requests: Resources,
+    pods: i64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct MemberState {
+    nodes: NodeIndex,
+    /// Use by node name, kept for nodes not seen yet as well.
+    usage: BTreeMap<String, Usage>,
+    pods: BTreeMap<PodKey, PodEntry>,
+    holds: BTreeMap<String, Hold>,
+    /// Pods by the reservation they name.
+    reserved_pods: BTreeMap<String, BTreeSet<PodKey>>,
+    gangs: BTreeMap<GangKey, GangEntry>,
+    /// Requests of unfinished pods without a node.
+    unbound: Resources,
+    /// Names this agent binds pods for.
+    scheduler_names: BTreeSet<String>,
+    effects: Effects,
+}
+
+impl MemberState {
+    pub fn new(scheduler_names: BTreeSet<String>) -> Self {
+        Self { scheduler_names, ..Self::default() }
+    }
+
+    pub fn take_effects(&mut self) -> Effects {
+        std::mem::take(&mut self.effects)
+    }
+
+    pub fn merge_effects(&mut self, earlier: Effects) {
+        self.effects.dirty.extend(earlier.dirty);
+        self.effects.freed |= earlier.freed;
+        self.effects.capacity |= earlier.capacity;
+    }
+
+    pub fn nodes(&self) -> &NodeIndex {
+        &self.nodes
+    }
+
+    pub fn pod(&self, key: &PodKey) -> Option<&PodEntry> {
+        self.pods.get(key)
+    }
+
+    pub fn hold(&self, name: &str) -> Option<&Hold> {
+        self.holds.get(name)
+    }
+
+    pub fn unbound(&self) -> &Resources {
+        &self.unbound
+    }
+
+    pub fn gang(&self, key: &GangKey) -> Option<&GangEntry> {
+        self.gangs.get(key)
+    }
+
+    pub fn gang_mut(&mut self, key: &GangKey) -> Option<&mut GangEntry> {
+        self.gangs.get_mut(key)
+    }
+
+    /// Whether pods that name this reservation exist.
+    pub fn has_pods_of(&self, reservation: &str) -> bool {
+        self.reserved_pods.contains_key(reservation)
+    }
+
+    // ---- nodes
+
+    pub fn apply_node(&mut self, node: &LeanNode) {
+        let mut node = node.read();
+        if let Some(usage) = self.usage.get(&node.name) {
+            node.used = usage.requests.clone();
+            node.pods = usage.pods;
+        }
+        // Heartbeats change nothing here.
+        if self.nodes.get(&node.name) == Some(&node) {
+            return;
+        }
+        self.nodes.upsert(node);
+        self.effects.capacity = true;
+        self.effects.freed = true;
+    }
+
+    pub fn remove_node(&mut self, name: &str) {
+        if self.nodes.remove(name).is_some() {
+            self.effects.capacity = true;
+        }
+    }
+
+    /// A whole listing: nodes not in it are gone.
+    pub fn replace_nodes(&mut self, nodes: &[LeanNode]) {
+        let listed: BTreeSet<&str> = nodes.iter().filter_map(|node| node.metadata.name.as_deref()).collect();
+        let gone = |node: &&Node| !listed.contains(node.name.as_str());
+        let gone: Vec<String> = self.nodes.iter().filter(gone).map(|node| node.name.clone()).collect();
+        for name in &gone {
+            self.remove_node(name);
+        }
+        for node in nodes {
+            self.apply_node(node);
+        }
+    }
+
+    // ---- pods
+
+    pub fn apply_pod(&mut self, pod: &LeanPod) {
+        let Some(mut entry) = PodEntry::read(pod, &self.scheduler_names) else { return };
+        let key = PodKey::of(pod);
+        match self.pods.get(&key) {
+            Some(known) if known.uid == entry.uid => entry.inherit(known),
+            Some(_) => self.remove_pod(&key),
+            None => {}
+        }
+        self.put_pod(key, entry);
+    }
+
+    pub fn remove_pod(&mut self, key: &PodKey) {
+        let Some(entry) = self.pods.remove(key) else { return };
+        self.uncount(key, &entry);
+        self.leave_gang(key, &entry);
+        if let Some(reservation) = &entry.reservation
+            && let Some(pods) = self.reserved_pods.get_mut(reservation)
+        {
+            pods.remove(key);
+            if pods.is_empty() {
+                self.reserved_pods.remove(reservation);
+            }
+        }
+    }
+
+    /// A whole listing: pods not in it are gone.
+    pub fn replace_pods(&mut self, pods: &[LeanPod]) {
+        let listed: BTreeSet<PodKey> = pods.iter().map(PodKey::of).collect();
+        let gone: Vec<PodKey> = self.pods.keys().filter(|key| !listed.contains(key)).cloned().collect();
+        for key in &gone {
+            self.remove_pod(key);
+        }
+        for pod in pods {
+            self.apply_pod(pod);
+        }
+    }
+
+    /// Counts the pod on `node` before the API server has said so.
+    pub fn assume(&mut self, key: &PodKey, node: &str) {
+        if let Some(mut entry) = self.pods.get(key).cloned() {
+            entry.assumed = Some(node.to_owned());
+            self.put_pod(key.clone(), entry);
+        }
+    }
+
+    /// The binding did not come about.
+    pub fn forget(&mut self, key: &PodKey, uid: &str) {
+        if let Some(mut entry) =
+            self.pods.get(key).filter(|pod| pod.uid == uid && pod.node.is_none()).cloned()
+        {
+            entry.assumed = None;
+            self.put_pod(key.clone(), entry);
+        }
+    }
+
+    /// Remembers what the pod's condition says.
+    pub fn set_told(&mut self, key: &PodKey, message: Option<&str>) {
+        if let Some(entry) = self.pods.get_mut(key) {
+            entry.told = message.map(str::to_owned);
+        }
+    }
+
+    fn put_pod(&mut self, key: PodKey, entry: PodEntry) {
+        if let Some(known) = self.pods.get(&key) {
+            if *known == entry {
+                return;
+            }
+            if known.gang != entry.gang || known.reservation != entry.reservation || known.ours != entry.ours
+            {
+                self.remove_pod(&key);
+            }
+        }
+        let known = self.pods.remove(&key);
+        // A binding that the watch confirms, or a mere change of phase, moves no amounts.
+        let same = known.as_ref().is_some_and(|known| known.counts_as(&entry));
+        if !same && let Some(known) = &known {
+            self.uncount(&key, known);
+        }
+        self.join_gang(&key, &entry);
+        if let Some(reservation) = &entry.reservation {
+            self.reserved_pods.entry(reservation.clone()).or_default().insert(key.clone());
+        }
+        if !same {
+            self.count(&key, &entry);
+        }
+        self.pods.insert(key, entry);
+    }
+
+    fn count(&mut self, key: &PodKey, entry: &PodEntry) {
+        match entry.counted_on() {
+            Some(node) => {
+                let node = node.to_owned();
+                self.take(&node, &entry.shape.requests);
+                self.seat(key, entry);
+            }
+            None if entry.wants_node() => {
+                self.unbound.add(&entry.shape.requests);
+                self.effects.capacity = true;
+            }
+            None => {}
+        }
+    }
+
+    fn uncount(&mut self, key: &PodKey, entry: &PodEntry) {
+        match entry.counted_on() {
+            Some(node) => {
+                let node = node.to_owned();
+                self.unseat(key, entry);
+                self.give_back(&node, &entry.shape.requests);
+            }
+            None if entry.wants_node() => {
+                self.unbound.sub(&entry.shape.requests);
+                self.effects.capacity = true;
+            }
+            None => {}
+        }
+    }
+
+    // ---- holds
+
+    /// Counts the hold's places; one of the same name is replaced.
+    pub fn add_hold(&mut self, hold: Hold) {
+        self.remove_hold(&hold.name);
+        let name = hold.name.clone();
+        for place in &hold.places {
+            self.take(&place.node, &place.requests);
+        }
+        self.holds.insert(name.clone(), hold);
+        for key in self.reserved_pods.get(&name).cloned().unwrap_or_default() {
+            if let Some(entry) = self.pods.get(&key).cloned()
+                && entry.counted_on().is_some()
+            {
+                self.seat(&key, &entry);
+            }
+        }
+    }
+
+    /// Gives the places back; whether there was such a hold.
+    pub fn remove_hold(&mut self, name: &str) -> bool {
+        let Some(hold) = self.holds.remove(name) else { return false };
+        for place in hold.places.iter().filter(|place| place.occupant.is_none()) {
+            self.give_back(&place.node, &place.requests);
+        }
+        true
+    }
+
+    /// The place the pod has or may take in its reservation, if that is held.
+    pub fn place_of(&self, key: &PodKey, entry: &PodEntry) -> Option<&Place> {
+        let hold = self.holds.get(entry.reservation.as_deref()?)?;
+        hold.place_for(key, &entry.component, entry.index).map(|at| &hold.places[at])
+    }
+
+    /// The pod is bound: its place need not be held. Its node is the place's own when this agent binds;
+    /// when the member's own scheduler chose another one, the place is given back all the same.
+    fn seat(&mut self, key: &PodKey, entry: &PodEntry) {
+        let Some(hold) = entry.reservation.as_ref().and_then(|name| self.holds.get_mut(name)) else { return };
+        let Some(at) = hold.place_for(key, &entry.component, entry.index) else { return };
+        let place = &mut hold.places[at];
+        if place.occupant.is_none() {
+            place.occupant = Some(key.clone());
+            let (node, requests) = (place.node.clone(), place.requests.clone());
+            // The pod takes what the place gives back; no room comes free unless it asks for less.
+            let freed = self.effects.freed
+                || entry.counted_on() != Some(&*node)
+                || !requests.fits_in(&entry.shape.requests);
+            self.give_back(&node, &requests);
+            self.effects.freed = freed;
+        }
+    }
+
+    fn unseat(&mut self, key: &PodKey, entry: &PodEntry) {
+        let Some(hold) = entry.reservation.as_ref().and_then(|name| self.holds.get_mut(name)) else { return };
+        let Some(place) = hold.places.iter_mut().find(|place| place.occupant.as_ref() == Some(key)) else {
+            return;
+        };
+        place.occupant = None;
+        let (node, requests) = (place.node.clone(), place.requests.clone());
+        self.take(&node, &requests);
+    }
+
+    // ---- use of nodes
+
+    fn take(&mut self, node: &str, requests: &Resources) {
+        let usage = self.usage.entry(node.to_owned()).or_default();
+        usage.requests.add(requests);
+        usage.pods += 1;
+        self.nodes.assign(node, requests, 1);
+        self.effects.capacity = true;
+    }
+
+    fn give_back(&mut self, node: &str, requests: &Resources) {
+        if let Some(usage) = self.usage.get_mut(node) {
+            usage.requests.sub(requests);
+            usage.pods -= 1;
+            if usage.pods == 0 {
+                self.usage.remove(node);
+            }
+        }
+        self.nodes.unassign(node, requests, 1);
+        self.effects.capacity = true;
+        self.effects.freed = true;
+    }
+
+    // ---- gangs
+
+    fn join_gang(&mut self, key: &PodKey, entry: &PodEntry) {
+        if !entry.ours {
+            return;
+        }
+        let gang = self.gangs.entry(entry.gang.clone()).or_default();
+        gang.pods.insert(key.clone());
+        gang.size = entry.gang_size.max(1);
+        if entry.is_pending() {
+            self.effects.dirty.insert(entry.gang.clone());
+        }
+    }
+
+    fn leave_gang(&mut self, key: &PodKey, entry: &PodEntry) {
+        if let Some(gang) = self.gangs.get_mut(&entry.gang) {
+            gang.pods.remove(key);
+            if gang.pods.is_empty() {
+                self.gangs.remove(&entry.gang);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
