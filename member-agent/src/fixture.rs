@@ -1,6 +1,9 @@
 //! A member and a hub on embedded API servers, for the tests of this room.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use fleet_api::crds::{Side, definitions};
 use fleet_apiserver::{ApiServer, Config};
@@ -32,8 +35,17 @@ impl Drop for Fixture {
     }
 }
 
-async fn server(side: Side) -> (ApiServer, Client) {
-    let config = Config { crds: definitions(side), ..Config::default() };
+/// A server with the named definitions of its side only. Making them takes a second without
+/// optimisation, so the tests of one process share them.
+async fn server(side: Side, names: &[&str]) -> (ApiServer, Client) {
+    static HUB: OnceLock<Vec<Value>> = OnceLock::new();
+    static MEMBER: OnceLock<Vec<Value>> = OnceLock::new();
+    let all = match side {
+        Side::Hub => HUB.get_or_init(|| definitions(side)),
+        Side::Member => MEMBER.get_or_init(|| definitions(side)),
+    };
+    let crds = all.iter().filter(|one| names.contains(&fleet_api::crds::name(one))).cloned().collect();
+    let config = Config { crds, ..Config::default() };
     let server = ApiServer::open(config).await.expect("a server in memory");
     let client = Client::new(server.router(), "default");
     (server, client)
@@ -42,8 +54,16 @@ async fn server(side: Side) -> (ApiServer, Client) {
 impl Fixture {
     /// Servers and a context; the hub has the cluster's namespace.
     pub async fn new(controllers: &[JobController]) -> Self {
-        let (hub_server, hub) = server(Side::Hub).await;
-        let (member_server, member) = server(Side::Member).await;
+        let mut jobs = vec!["pytorchjobs.kubeflow.org"];
+        for controller in controllers {
+            match controller {
+                JobController::TFJob => jobs.push("tfjobs.kubeflow.org"),
+                JobController::MPIJob => jobs.push("mpijobs.kubeflow.org"),
+                _ => {}
+            }
+        }
+        let (hub_server, hub) = server(Side::Hub, &["works.fleet.dev"]).await;
+        let (member_server, member) = server(Side::Member, &jobs).await;
         let (context, holds) = context(&hub, &member, controllers);
         let fixture = Self { hub, member, context, holds, _servers: [hub_server, member_server] };
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fleet-east"}});

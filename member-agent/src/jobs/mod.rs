@@ -29,6 +29,7 @@ use plan::Framework;
 pub async fn run(context: Arc<Context>) -> anyhow::Result<()> {
     let kinds = kinds(&context.options.controllers);
     if kinds.is_empty() {
+        context.shutdown.cancelled().await;
         return Ok(());
     }
     driver::run(context, kinds).await;

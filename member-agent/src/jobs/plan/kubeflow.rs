@@ -230,13 +230,22 @@ pub(crate) fn plan(
         if let Some(left) = late {
             plan.look_again_in(left);
         }
-        if progress == Progress::Running {
+        let filled = fill(framework, resource, &mut plan, &view, &says, &mut status);
+        // A job whose pods are being replaced shows Restarting until they are.
+        if progress == Progress::Running && filled == Filled::Whole {
             says.set(&mut status, "Running", true, "Running", "running");
         }
-        fill(framework, resource, &mut plan, &view, &says, &mut status);
     }
     plan.set_status(job, status);
     plan
+}
+
+/// What became of the pods that have failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filled {
+    Whole,
+    Restarting,
+    Failed,
 }
 
 /// Creates what lacks, replaces what failed, deletes what is too much.
@@ -247,7 +256,7 @@ fn fill(
     view: &View<'_>,
     says: &Says<'_>,
     status: &mut Value,
-) {
+) -> Filled {
     let (job, total) = (view.job, view.total());
     let mut wanted = BTreeSet::new();
     let mut failures = Failures::of(job);
@@ -268,7 +277,7 @@ fn fill(
                         );
                         plan.create.clear();
                         says.fail(status, &message);
-                        return;
+                        return Filled::Failed;
                     }
                     failures.add(pod);
                     replaced.push((role, pod.clone()));
@@ -289,8 +298,9 @@ fn fill(
         );
         plan.create.clear();
         says.fail(status, &message);
-        return;
+        return Filled::Failed;
     }
+    let filled = if replaced.is_empty() { Filled::Whole } else { Filled::Restarting };
     for (role, pod) in replaced {
         let message = format!(
             "{} {} is restarting because {} {} replica(s) failed.",
@@ -310,6 +320,7 @@ fn fill(
     plan.annotations = failures.changed(job);
     let surplus = view.pods.values().filter(|p| !p.is_deleting() && !wanted.contains(p.name()));
     plan.delete.extend(surplus.map(|p| p.name().to_owned()));
+    filled
 }
 
 fn make_pod(

@@ -11,6 +11,8 @@ mod pod;
 mod pytorch;
 mod status;
 mod tensorflow;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
