@@ -6,6 +6,7 @@
 use crate::error::{ApiError, ApiResult, Cause};
 use crate::jsonpath::JsonPath;
 use crate::registry::{Column, Entry, Registry, Resource, ScalePaths};
+use crate::rules::{self, Rules};
 use crate::schema::Schema;
 use crate::server::Core;
 use crate::store::{Range, Refused, Write};
@@ -53,6 +54,12 @@ pub fn admit(old: Option<&Value>, crd: &mut Value, core: &Core) -> ApiResult<()>
                 format!("spec.versions[{i}].schema.openAPIV3Schema"),
                 "schemas are required",
             ));
+        }
+        if let Some(openapi) = tree::at(v, &["schema", "openAPIV3Schema"]) {
+            let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
+            causes.extend(
+                rules::problems(openapi).into_iter().map(|why| Cause::new("FieldValueInvalid", &field, why)),
+            );
         }
         for (j, c) in tree::list(v, &["additionalPrinterColumns"]).iter().enumerate() {
             if JsonPath::new(tree::text(c, &["jsonPath"])).is_none() {
@@ -148,6 +155,7 @@ pub fn resources(crd: &Value, crd_revision: u64) -> Vec<Resource> {
                     selector: path(v, "labelSelectorPath"),
                 }),
                 schema: Schema::compile_root(openapi),
+                rules: Rules::compile(openapi),
                 table: format!("{group}/{}", text(&["spec", "names", "plural"])),
                 stored_as: stored_as.clone(),
                 custom: true,

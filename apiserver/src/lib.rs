@@ -33,6 +33,7 @@ mod protobuf;
 mod read;
 mod registry;
 mod reviews;
+mod rules;
 mod scale;
 mod schema;
 mod selectors;

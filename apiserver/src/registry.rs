@@ -69,6 +69,8 @@ pub struct Resource {
     pub create_only: bool,
     /// Schema of the objects.
     pub schema: Schema,
+    /// Validation rules of the schema, where it has any.
+    pub rules: Option<crate::rules::Rules>,
     /// Name of the table.
     pub table: String,
     /// apiVersion of stored objects.

@@ -324,6 +324,10 @@ fn check_object(r: &Resource, old: Option<&Value>, value: &Value) -> ApiResult<(
             validate::schema(&r.schema, old, "", &mut known);
             causes.retain(|c| !known.contains(c));
         }
+        // Rules are judged on objects of the right shape only.
+        if let Some(rules) = r.rules.as_ref().filter(|_| causes.is_empty()) {
+            causes.extend(rules.broken(value, old));
+        }
     } else {
         defaults::check(r, old, value, &mut causes);
     }
