@@ -9,6 +9,7 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// The hub process of Fleet: queues jobs, chooses a member cluster for each, sends them there.
@@ -37,10 +38,13 @@ async fn main() -> anyhow::Result<()> {
     let hub = client(&arguments).await?;
     let shutdown = CancellationToken::new();
     let stop = shutdown.clone();
+    let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
     tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            stop.cancel();
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
         }
+        stop.cancel();
     });
     run(hub, Options::default(), shutdown).await
 }

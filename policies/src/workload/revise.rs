@@ -82,6 +82,8 @@ fn remove_from_spec(object: &mut Value, fields: &[&str]) {
 fn strip_generated_job_fields(object: &mut Value) {
     const GENERATED: &[&str] =
         &["controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name"];
+    // On the hub it keeps the hub's own job controller away; in the member a controller is to run the job.
+    remove_from_spec(object, &["managedBy"]);
     if object["spec"]["manualSelector"] == true {
         return;
     }
@@ -96,6 +98,14 @@ fn strip_generated_job_fields(object: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_held_back_on_the_hub_is_run_by_the_member() {
+        let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"},
+            "spec": {"managedBy": "fleet.dev/fleet-controller", "manualSelector": true, "selector": {}}});
+        strip_for_member(&mut job);
+        assert_eq!(job["spec"], json!({"manualSelector": true, "selector": {}}));
+    }
 
     #[test]
     fn only_what_the_user_wrote_stays() {
