@@ -121,7 +121,7 @@ pub struct GetArgs {
     pub no_headers: bool,
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct DescribeArgs {
     /// KIND NAME or KIND/NAME
     #[arg(required = true, value_name = "KIND NAME", num_args = 1..=2)]

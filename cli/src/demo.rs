@@ -16,10 +16,10 @@ use serde_json::Value;
 use crate::{
     answer::Answer,
     apply,
-    args::{ClustersArgs, DemoArgs, GetArgs, QueueArgs, Scope, Targets},
+    args::{ClustersArgs, DemoArgs, DescribeArgs, GetArgs, QueueArgs, Scope, Targets},
     clusters,
     connect::Hub,
-    get,
+    describe, get,
     progress::Progress,
     queue,
     server::{HUB_PATIENCE, Selectors, Server},
@@ -32,6 +32,7 @@ const JOB: &str = include_str!("../../examples/walkthrough/pytorchjob.yaml");
 const FIRST: &str = "pytorch-test";
 const SECOND: &str = "pytorch-test-2";
 const NAMESPACE: &str = "default";
+const TREES: &str = "/apis/scheduling.sigs.k8s.io/v1beta1/namespaces/kube-system/elasticquotatrees";
 
 const READY_WITHIN: Duration = Duration::from_secs(15);
 /// For each thing that is to happen by itself; a job's run time comes on top.
@@ -102,6 +103,11 @@ async fn tell(stage: &Stage, fleet: &LocalFleet, args: &DemoArgs, began: Instant
         Ok(first == "Running" && second == "Queuing")
     })
     .await?;
+    wait("what the first job uses in the tree's status", STEP_WITHIN, async || {
+        let trees = list(&hub, TREES).await?;
+        Ok(trees.iter().any(|tree| tree["status"]["root"]["used"]["cpu"].is_string()))
+    })
+    .await?;
     stage.say("The first job runs; the second waits in its queue for the first one's place.")?;
     stage.command("kubectl get pytorchjob")?;
     stage.show(&get::run(&hub, &of("pytorchjob", None, false)).await?)?;
@@ -109,6 +115,12 @@ async fn tell(stage: &Stage, fleet: &LocalFleet, args: &DemoArgs, began: Instant
     let queue = queue::run(&hub, &QueueArgs { output: None }).await?;
     // The broken rules of this tree are told once, by the event on it.
     stage.show(&Answer::text(queue.text))?;
+    stage.command(&format!("kubectl fleet describe pytorchjob {SECOND} | grep Waits"))?;
+    let what = vec!["pytorchjob".to_string(), SECOND.to_string()];
+    let described = describe::run(&hub, &DescribeArgs { what, ..DescribeArgs::default() }).await?;
+    let waits: Vec<String> =
+        described.text.lines().filter(|line| line.contains("Waits:")).map(str::to_string).collect();
+    stage.lines(&waits)?;
 
     stage.say("Where did it go? To one cluster, as a gang:")?;
     let event = placed(&hub, FIRST).await?;

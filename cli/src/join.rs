@@ -51,6 +51,12 @@ pub async fn join(hub: &Hub, args: &JoinArgs) -> anyhow::Result<Answer> {
     if known.iter().any(|cluster| cluster.metadata.name.as_deref() == Some(&args.name)) {
         bail!("cluster {:?} is in this fleet already; `fleet unjoin {}` takes it out", args.name, args.name);
     }
+    // One set of nodes under two names would be counted, and filled, twice.
+    let twin = known.iter().find(|cluster| cluster.spec.api_endpoint.as_deref() == Some(member.url.as_str()));
+    if let Some(twin) = twin {
+        let name = twin.metadata.name.clone().unwrap_or_default();
+        bail!("the cluster at {} is in this fleet already, as {name:?}", member.url);
+    }
     let on_member = apply::apply_all(&member, MEMBER_NAMESPACE, &member_objects())
         .await
         .with_context(|| format!("cluster({})", args.name))?;

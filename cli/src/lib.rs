@@ -38,7 +38,8 @@ pub use reference::reference;
 use args::{Cli, Command};
 
 /// The rooms' own errors. A client's are left out: the command says them in its one line.
-const DEFAULT_LOG: &str = "fleet_controller=error,member_agent=error,fleet_apiserver=error,fleet_kubesim=error";
+const DEFAULT_LOG: &str =
+    "fleet_controller=error,member_agent=error,fleet_apiserver=error,fleet_kubesim=error";
 
 /// Runs the program with these arguments, the first of which is its own name.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {

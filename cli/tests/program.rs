@@ -1,0 +1,183 @@
+//! The program itself: names, exit statuses, errors of a user's making.
+
+use std::{
+    io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+fn fleet() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fleet"));
+    command.env_remove("KUBECONFIG").env_remove("FLEET_HOME").env("HOME", "/nonexistent");
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    fleet().args(arguments).output().expect("runs")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).to_string()
+}
+
+/// One line, `error: ...`, exit status 1, nothing on stdout.
+fn one_error(output: &Output, says: &[&str]) {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.starts_with("error: "), "{text}");
+    for word in says {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_usage_error_has_status_2() {
+    assert_eq!(run(&["get"]).status.code(), Some(2));
+    assert_eq!(run(&["up", "--members", "0"]).status.code(), Some(2));
+    assert_eq!(run(&["up", "--runtime", "soon"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_kubeconfig_that_cannot_be_used_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let bad = directory.path().join("bad");
+    std::fs::write(&bad, "a: [\n").expect("written");
+    let bad = bad.to_string_lossy().to_string();
+    one_error(&run(&["--kubeconfig", "/nowhere/config", "get", "pod"]), &["/nowhere/config"]);
+    one_error(&run(&["--kubeconfig", &bad, "get", "pod"]), &[&bad, "line 1"]);
+    one_error(&run(&["clusters"]), &["no kubeconfig", "fleet up"]);
+    let listed = fleet().env("KUBECONFIG", "/nowhere/a:/nowhere/b").args(["queue"]).output().expect("runs");
+    one_error(&listed, &["/nowhere/a, /nowhere/b"]);
+}
+
+#[test]
+fn a_server_that_is_away_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("config");
+    let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\n\
+                clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\nusers: [{name: u, user: {}}]\n";
+    std::fs::write(&file, text).expect("written");
+    let file = file.to_string_lossy().to_string();
+    one_error(&run(&["--kubeconfig", &file, "get", "pod"]), &["http://127.0.0.1:1", "refused"]);
+    one_error(&run(&["--kubeconfig", &file, "--context", "b", "get", "pod"]), &["\"b\"", "allowed is a"]);
+}
+
+#[test]
+fn up_says_what_is_in_its_way() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    let file = file.to_string_lossy().to_string();
+    one_error(&run(&["up", "--data-dir", &file]), &[&file, "--data-dir"]);
+
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port().to_string();
+    let data = directory.path().join("data").to_string_lossy().to_string();
+    one_error(&run(&["up", "--data-dir", &data, "--port", &port]), &[&port, "--port"]);
+    assert!(!Path::new(&data).join("fleet.json").exists(), "nothing was started");
+}
+
+#[test]
+fn it_is_a_plugin_of_kubectl_under_its_other_names() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let made = run(&["plugins", &directory.path().to_string_lossy()]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let plugin = directory.path().join("kubectl-amc");
+    let help = Command::new(&plugin).arg("--help").output().expect("runs");
+    assert!(String::from_utf8_lossy(&help.stdout).contains("Usage: kubectl amc "));
+    // Again is fine; a file that is no link is left alone.
+    assert!(run(&["plugins", &directory.path().to_string_lossy()]).status.success());
+    std::fs::remove_file(&plugin).expect("removed");
+    std::fs::write(&plugin, "mine").expect("written");
+    one_error_or_text(&run(&["plugins", &directory.path().to_string_lossy()]));
+    assert_eq!(std::fs::read_to_string(&plugin).expect("readable"), "mine");
+    assert!(std::fs::metadata(&plugin).expect("there").permissions().mode() & 0o111 == 0);
+}
+
+fn one_error_or_text(output: &Output) {
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(output).contains("left alone"), "{}", stderr(output));
+}
+
+#[test]
+fn definitions_and_completions_are_printed() {
+    let hub = run(&["crds", "--hub"]);
+    let text = String::from_utf8_lossy(&hub.stdout);
+    assert!(text.contains("name: clusters.fleet.dev"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(run(&["completion", shell]).stdout.len() > 1000, "{shell}");
+    }
+    assert_eq!(run(&["crds"]).status.code(), Some(2));
+}
+
+#[test]
+fn the_demo_tells_the_whole_story() {
+    let output = run(&["demo", "--runtime", "1s"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", stderr(&output));
+    for line in [
+        "elasticquotatree.scheduling.sigs.k8s.io/elasticquotatree created",
+        "pytorchjob.kubeflow.org/pytorch-test created",
+        "Queuing",
+        ":0,[{master 1} {worker 2}]}",
+        "pytorch-test-worker-1",
+        "Succeeded",
+    ] {
+        assert!(text.contains(line), "{line} in\n{text}");
+    }
+}
+
+#[test]
+fn up_becomes_ready_and_ends_cleanly_and_goes_on() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().to_string_lossy().to_string();
+    // Two starts on one directory; the second finds the first one's members.
+    for flags in [["--members", "2"].as_slice(), &[]] {
+        let port = free_ports().to_string();
+        let arguments = ["up", "--data-dir", &data, "--port", &port];
+        let mut up = fleet()
+            .args(arguments)
+            .args(flags)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("runs");
+        let lines = BufReader::new(up.stdout.take().expect("piped")).lines();
+        let said: Vec<String> = lines.map_while(Result::ok).take_while(|line| line != "ready").collect();
+        assert!(said.contains(&format!("export KUBECONFIG={data}/kubeconfig")), "{said:?}");
+        assert!(said.contains(&format!("export PATH={data}/bin:$PATH")), "{said:?}");
+        let listed = fleet()
+            .env("KUBECONFIG", directory.path().join("kubeconfig"))
+            .args(["clusters"])
+            .output()
+            .expect("runs");
+        let listed = String::from_utf8_lossy(&listed.stdout).to_string();
+        assert_eq!(listed.lines().count(), 3, "{listed}");
+        assert!(listed.contains("32/32"), "{listed}");
+        // Contradicting the directory is refused while it is in use and after.
+        Command::new("kill").args(["-TERM", &up.id().to_string()]).status().expect("kill runs");
+        assert_eq!(up.wait().expect("ends").code(), Some(0));
+    }
+    one_error(
+        &run(&["up", "--data-dir", &data, "--members", "5"]),
+        &["--members", "found --members 5", "is 2"],
+    );
+}
+
+/// The first of a few ports in a row that are free now.
+fn free_ports() -> u16 {
+    const NEEDED: u16 = 4;
+    for _ in 0..100 {
+        let probe = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let first = probe.local_addr().expect("an address").port();
+        drop(probe);
+        let Some(last) = first.checked_add(NEEDED) else { continue };
+        if (first..last).all(|port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok()) {
+            return first;
+        }
+    }
+    panic!("no free ports");
+}
