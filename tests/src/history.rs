@@ -35,6 +35,21 @@ pub struct History {
     pub changes: Vec<Change>,
 }
 
+impl History {
+    /// Names of bindings in the order in which they were first bound.
+    pub fn bound_in_order(&self) -> Vec<String> {
+        let mut order: Vec<String> = Vec::new();
+        for change in self.changes.iter().filter(|change| change.cluster.is_none() && !change.gone) {
+            let name = change.object["metadata"]["name"].as_str().unwrap_or_default();
+            let bound = change.object["spec"]["clusters"].as_array().is_some_and(|list| !list.is_empty());
+            if bound && !order.iter().any(|known| known == name) {
+                order.push(name.to_string());
+            }
+        }
+        order
+    }
+}
+
 /// Watches a fleet until stopped.
 pub struct Recorder {
     history: Arc<Mutex<History>>,

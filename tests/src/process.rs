@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsStr,
+    net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -63,6 +64,24 @@ fn find_or_build() -> anyhow::Result<PathBuf> {
 fn profile_folder(test: &Path) -> Option<&Path> {
     let folder = test.parent()?;
     if folder.file_name() == Some(OsStr::new("deps")) { folder.parent() } else { Some(folder) }
+}
+
+/// The first of `count` ports in a row that nobody listens on. Below the range from which the system gives
+/// ports to clients, so that none is lost while a fleet is down.
+///
+/// # Errors
+/// There are none.
+pub fn ports_in_a_row(count: u16) -> anyhow::Result<u16> {
+    const FIRST: u16 = 20_000;
+    const LAST: u16 = 32_000;
+    // Tests that run at once begin to look at different places.
+    let begin = u16::try_from(std::process::id() % u32::from(LAST - FIRST)).unwrap_or(0);
+    let places = (0..LAST - FIRST).map(|step| FIRST + (begin + step) % (LAST - FIRST));
+    let free = |port: &u16| {
+        let listens = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+        (*port..port + count).map(listens).collect::<Result<Vec<_>, _>>().is_ok()
+    };
+    places.step_by(usize::from(count)).find(free).context("no free ports in a row")
 }
 
 /// A running `fleet`. Killed when dropped.

@@ -14,6 +14,8 @@ use fleet_api::crds::{self, Side};
 use fleet_apiserver::{ApiServer, Config, ServeOptions, Server};
 use kube::Client;
 
+pub use real::client as client_of;
+
 /// Variable that names the folder with `etcd` and `kube-apiserver`.
 pub const ASSETS: &str = "KUBEBUILDER_ASSETS";
 
