@@ -206,3 +206,30 @@ async fn a_deployment_keeps_its_replicas_and_rolls() {
         fixture.wait_gone("pods", &pod.metadata.name.unwrap()).await;
     }
 }
+
+/// Every write to the embedded server raises its revision by one.
+#[tokio::test]
+async fn few_writes_bring_a_job_to_run() {
+    let fixture = start(&[JobController::PyTorchJob]).await;
+    let revision = async || {
+        let list = fixture.of_member("pods").list(&ListParams::default()).await.unwrap();
+        list.metadata.resource_version.unwrap().parse::<u64>().unwrap()
+    };
+    let before = revision().await;
+    submit(&fixture, pytorch("a", json!({}))).await;
+    for pod in PODS {
+        fixture.wait_for("pods", pod).await;
+    }
+    for pod in PODS {
+        fixture.set_phase(pod, "Running", 0).await;
+    }
+    let jobs = fixture.of_member("pytorchjobs");
+    let running = fixture.wait(&jobs, "a", "running with all pods", |job| {
+        job.is_some_and(|job| job.data["status"]["replicaStatuses"]["Worker"]["active"] == 2)
+    });
+    running.await;
+    // The job, three pods, one service, three phases by the test; the status at most once for Created and
+    // once per pod that began to run.
+    let writes = revision().await - before;
+    assert!((8..=12).contains(&writes), "{writes} writes");
+}

@@ -139,10 +139,7 @@ impl<'a> View<'a> {
     fn is_complete(&self) -> bool {
         match self.completions {
             Some(completions) => self.succeeded >= completions,
-            None => {
-                (self.succeeded > 0 && self.active == 0)
-                    || self.parallelism == 0 && self.active == 0 && self.succeeded > 0
-            }
+            None => self.succeeded > 0 && self.active == 0,
         }
     }
 
