@@ -76,10 +76,6 @@ impl MemberState {
         self.pods.get(key)
     }
 
-    pub fn hold(&self, name: &str) -> Option<&Hold> {
-        self.holds.get(name)
-    }
-
     pub fn unbound(&self) -> &Resources {
         &self.unbound
     }
