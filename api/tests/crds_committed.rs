@@ -4,27 +4,33 @@ use std::path::Path;
 
 use fleet_api::crds::{self, Side};
 
-fn check(side: Side, file: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts").join(file);
-    let generated = crds::yaml(side).expect("definitions can be written as YAML");
-    if std::env::var_os("UPDATE_CRDS").is_some() {
-        std::fs::write(&path, &generated).expect("the charts folder can be written");
+fn check(side: Side, chart: &str, embedded: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let yaml = crds::yaml(side).expect("definitions can be written as YAML");
+    let json = serde_json::to_string(&crds::generate(side)).expect("definitions can be written as JSON");
+    for (path, generated) in
+        [(root.join("../charts").join(chart), yaml), (root.join("crds").join(embedded), json)]
+    {
+        if std::env::var_os("UPDATE_CRDS").is_some() {
+            std::fs::write(&path, &generated).expect("the folder can be written");
+        }
+        let committed = std::fs::read_to_string(&path).expect("the definitions are committed");
+        assert!(
+            committed == generated,
+            "{} is not what the types say; run UPDATE_CRDS=1 cargo test -p fleet-api",
+            path.display()
+        );
     }
-    let committed = std::fs::read_to_string(&path).expect("the definitions are committed");
-    assert!(
-        committed == generated,
-        "charts/{file} is not what the types say; run UPDATE_CRDS=1 cargo test -p fleet-api"
-    );
 }
 
 #[test]
 fn hub_definitions_are_committed() {
-    check(Side::Hub, "fleet/crds/hub.yaml");
+    check(Side::Hub, "fleet/crds/hub.yaml", "hub.json");
 }
 
 #[test]
 fn member_definitions_are_committed() {
-    check(Side::Member, "member-agent/crds/member.yaml");
+    check(Side::Member, "member-agent/crds/member.yaml", "member.json");
 }
 
 #[test]
