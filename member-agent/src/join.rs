@@ -2,7 +2,7 @@
 //!
 //! What may pass (an API server away) is tried again for ever, with backoff.
 
-use std::{collections::BTreeMap, future::Future, pin::pin};
+use std::{collections::BTreeMap, future::Future, pin::pin, time::Duration};
 
 use fleet_api::{Cluster, ClusterSpec, ClusterStatus, cluster::SecretReference, names};
 use futures::StreamExt;
@@ -29,6 +29,8 @@ pub const ACCESS_SECRET: &str = "member-access";
 /// ConfigMap in the member that keeps who the agent of this installation is.
 const IDENTITY_CONFIG_MAP: &str = "fleet-agent";
 const IDENTITY_KEY: &str = "installation";
+/// Longest silence of the watch for the cluster's namespace.
+const NAMESPACE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Makes the agent's namespace in the member and reads, or makes up, the name of the installation:
 /// stable over restarts, so that a restarted agent takes its own lease over at once.
@@ -153,19 +155,22 @@ async fn keep_access(context: &Context, access: &MemberAccess) -> Result<(), Cal
 async fn wait_for_namespace(context: &Context) {
     let name = context.cluster_namespace();
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut events = pin!(watcher::watcher(Api::<Namespace>::all(context.hub.clone()), config));
     let mut backoff = Backoff::new(&name);
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Apply(found) | Event::InitApply(found))
-                if found.metadata.name.as_ref() == Some(&name) =>
-            {
-                return;
-            }
-            Ok(_) => {}
-            Err(error) => {
-                tracing::debug!(namespace = %name, %error, "cannot watch for the cluster's namespace");
-                backoff.wait().await;
+    loop {
+        let mut events = pin!(watcher::watcher(Api::<Namespace>::all(context.hub.clone()), config.clone()));
+        // A hub that says nothing for that long is asked anew.
+        while let Ok(Some(event)) = tokio::time::timeout(NAMESPACE_PATIENCE, events.next()).await {
+            match event {
+                Ok(Event::Apply(found) | Event::InitApply(found))
+                    if found.metadata.name.as_ref() == Some(&name) =>
+                {
+                    return;
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(namespace = %name, %error, "cannot watch for the cluster's namespace");
+                    backoff.wait().await;
+                }
             }
         }
     }

@@ -72,20 +72,20 @@ pub(crate) fn decide(state: &mut MemberState, key: &GangKey, memo: &mut Memo) ->
         .filter_map(|pod| state.pod(pod).map(|entry| (pod.clone(), entry.clone())))
         .filter(|(_, pod)| !pod.deleting)
         .collect();
-    let exist = members.len();
     let (mut pending, settled): (Vec<_>, Vec<_>) = members.into_iter().partition(|(_, pod)| pod.is_pending());
-    pending.retain(|(_, pod)| !pod.gated);
     if pending.is_empty() {
         return Decision::Nothing;
     }
+    let placed = settled.iter().filter(|(_, pod)| pod.finished || pod.counted_on().is_some()).count();
+    // Pods behind a scheduling gate are not there yet.
+    let exist = pending.len() + placed;
     if exist < size {
         return Decision::Incomplete { exist, size };
     }
     if let Some((pod, error)) = pending.iter().find_map(|(key, pod)| Some((key, pod.unreadable.as_ref()?))) {
         return refuse(format!("pod {}: {error}", pod.name), Vec::new());
     }
-    let placed = settled.iter().filter(|(_, pod)| pod.finished || pod.counted_on().is_some()).count();
-    let demanded = size.saturating_sub(placed).min(pending.len());
+    let demanded = size.saturating_sub(placed);
     let rest = pending.split_off(demanded);
     let mut bindings = match place_all(state, &pending, memo) {
         Ok(bindings) => bindings,
@@ -200,10 +200,10 @@ fn plan(nodes: &NodeIndex, pods: &[(&PodKey, &PodEntry)], memo: &mut Memo) -> Re
     let gang = Gang { components };
     let asked: Vec<(PodShape, i64)> = gang.components.iter().map(|c| (c.shape.clone(), c.replicas)).collect();
     if let Some(refusal) = memo.refused.get(&asked) {
-        return Err(sentence(refusal));
+        return Err(refusal.sentence());
     }
     let placement = place_gang(nodes, &gang).map_err(|refusal| {
-        let message = sentence(&refusal);
+        let message = refusal.sentence();
         memo.refused.insert(asked, refusal);
         message
     })?;
@@ -216,10 +216,6 @@ fn plan(nodes: &NodeIndex, pods: &[(&PodKey, &PodEntry)], memo: &mut Memo) -> Re
         .into_iter()
         .map(|at| places[at].next().ok_or_else(|| "the plan holds fewer places than pods".to_owned()))
         .collect()
-}
-
-fn sentence(refusal: &Refusal) -> String {
-    refusal.sentence()
 }
 
 fn component_name(pod: &PodEntry) -> &str {

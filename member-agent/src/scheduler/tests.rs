@@ -47,6 +47,16 @@ fn a_gang_waits_for_all_its_members_and_is_bound_whole() {
 }
 
 #[test]
+fn a_gang_waits_for_members_behind_a_gate() {
+    let mut state = state(&["n1 8"]);
+    state.apply_pod(&pod("j-worker-0: gpu=4 gang=j size=2"));
+    state.apply_pod(&pod("j-worker-1: gpu=4 gang=j size=2 gate=hold"));
+    assert_eq!(look(&mut state, &gang("j")), "1 of 2 exist");
+    state.apply_pod(&pod("j-worker-1: gpu=4 gang=j size=2"));
+    assert_eq!(look(&mut state, &gang("j")), "j-worker-0->n1 j-worker-1->n1");
+}
+
+#[test]
 fn a_gang_that_does_not_fit_takes_nothing() {
     let mut state = state(&["n1 8", "n2 4"]);
     for i in 0..3 {

@@ -1,7 +1,7 @@
 //! A member in a small text form, for tests of the pure parts.
 //!
 //! A node is `name gpus`; a pod is `namespace-less name: key=value ...` with the keys `gpu`, `gang`,
-//! `size`, `component`, `reservation`, `node`, `phase`, `priority`, `created` and `started` (seconds).
+//! `size`, `component`, `reservation`, `node`, `phase`, `gate`, `uid`, `priority`, `created` and `started` (seconds).
 
 use fleet_api::{Reservation, ReservationSpec, ReservationStatus, binding::Component, names};
 use jiff::Timestamp;
@@ -53,6 +53,7 @@ pub(crate) fn pod(text: &str) -> LeanPod {
             "priority" => pod["spec"]["priority"] = json!(value.parse::<i32>().unwrap()),
             "created" => pod["metadata"]["creationTimestamp"] = time(value),
             "started" => pod["status"]["startTime"] = time(value),
+            "gate" => pod["spec"]["schedulingGates"] = json!([{"name": value}]),
             "uid" => pod["metadata"]["uid"] = json!(value),
             other => panic!("unknown field {other}"),
         }
