@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::{convert, reservation::ReservationPhase};
 use fleet_placement::{
-    Gang, GangPlacement, NodeIndex, NodeShape, expand, first_fit_counts, fits_shapes_empty, fits_sum,
+    Gang, GangPlacement, Node, NodeIndex, NodeShape, PodShape, expand, fits_shapes_empty, fits_sum,
     place_gang,
 };
 use fleet_policies::affinity::ClusterFacts;
@@ -55,10 +55,15 @@ impl Room {
         Ok(())
     }
 
-    /// How many whole sets of a gang would fit one after the other, at most `limit`.
-    pub fn sets_of(&self, gang: &Gang, limit: i64) -> i64 {
-        let nodes: Vec<_> = self.nodes.iter().cloned().collect();
-        first_fit_counts(&nodes, gang, limit)
+    /// How many pods of one shape still fit, at most `limit`. Counted node by node: alone, pods of one shape
+    /// never stand in each other's way.
+    pub fn pods_of(&self, shape: &PodShape, limit: i64) -> i64 {
+        let in_node = |node: &Node| {
+            let by_amount = shape.requests.times_in(&node.free()).unwrap_or(i64::MAX);
+            by_amount.min(node.free_pods())
+        };
+        let fitting = self.nodes.iter().filter(|node| node.admits(shape));
+        fitting.map(in_node).fold(0, i64::saturating_add).min(limit)
     }
 
     fn apply(&mut self, placement: &GangPlacement, gang: &Gang) {

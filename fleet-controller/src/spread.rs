@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use fleet_api::binding::TargetCluster;
-use fleet_placement::{Gang, GangComponent};
 use fleet_policies::{
     affinity::{self, ClusterFacts},
     division::{self, TieOrder},
@@ -106,8 +105,8 @@ fn divide(
 /// How many more replicas a cluster has room for.
 fn replicas_in(room: &Room, entry: &BindingEntry) -> i64 {
     let Some(component) = entry.gang.components.first() else { return 0 };
-    let one = Gang { components: vec![GangComponent::whole(&component.name, 1, component.shape.clone())] };
-    room.sets_of(&one, COUNTED_REPLICAS.min(entry.object.spec.replicas.max(1)))
+    // Not cut to the replicas asked for: as weights, what is free counts beyond them.
+    room.pods_of(&component.shape, COUNTED_REPLICAS)
 }
 
 fn short(replicas: i64, available: &[(String, i64)]) -> Waiting {
