@@ -208,14 +208,22 @@ impl Auth {
             return Ok(());
         }
         let r = call.resource();
+        // A list or watch of one name counts as that object, as in the real server.
+        let named = call.params.get("fieldSelector").strip_prefix("metadata.name=");
+        let name = match named {
+            Some(one) if call.name.is_empty() && !one.contains(',') => {
+                one.trim_start_matches('=').to_string()
+            }
+            _ => call.name.clone(),
+        };
         let q = Question {
             verb: verb.into(),
             group: r.group.clone(),
             resource: r.plural.clone(),
             subresource: call.subresource.clone(),
             // Rights on a namespace object are asked inside that namespace.
-            namespace: if r.is("", "namespaces") { call.name.clone() } else { call.namespace.clone() },
-            name: call.name.clone(),
+            namespace: if r.is("", "namespaces") { name.clone() } else { call.namespace.clone() },
+            name,
             path: String::new(),
         };
         if self.allows(core, &call.user, &q) { Ok(()) } else { Err(denied(&call.user, &q)) }

@@ -65,7 +65,7 @@ pub async fn join(hub: &Hub, args: &JoinArgs) -> anyhow::Result<Answer> {
     let token = token(&member).await?;
     let ca = ca_bundle(&kubeconfig, context)?;
     let on_hub =
-        apply::apply_all(&hub.server, "default", &hub_objects(&args.name, &member.url, &token, &ca)).await?;
+        apply::apply_all(&hub.server, "default", &hub_objects(&args.name, &member.url, &token, &ca)?).await?;
     let mut text = String::new();
     for line in on_member.iter().chain(&readers) {
         text.push_str(&format!("cluster({}): {line}\n", args.name));
@@ -163,38 +163,21 @@ fn agent_role(cluster: &str) -> String {
     format!("fleet-agent-{cluster}")
 }
 
-fn hub_objects(cluster: &str, url: &str, token: &str, ca: &str) -> Vec<Value> {
-    const RBAC: &str = "rbac.authorization.k8s.io";
+/// What an agent may do on the hub, as the chart says it; `CLUSTER` stands for the cluster's name.
+const HUB_ACCESS: &str = include_str!("../../charts/member-agent/hub-access.yaml");
+
+fn hub_objects(cluster: &str, url: &str, token: &str, ca: &str) -> anyhow::Result<Vec<Value>> {
     let namespace = cluster_namespace(cluster);
-    let own = json!({"name": AGENT, "namespace": namespace});
-    let role = agent_role(cluster);
-    let subject = json!([{"kind": "ServiceAccount", "name": AGENT, "namespace": namespace}]);
-    vec![
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own}),
-        json!({"apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": own, "rules": [
-            {"apiGroups": ["fleet.dev"], "resources": ["works", "works/status", "works/finalizers", "reservations",
-                "reservations/status"], "verbs": ["get", "list", "watch", "update", "patch"]},
-            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
-                "verbs": ["get", "list", "watch", "create", "update", "patch"]},
-            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "update", "patch"]},
-            {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}]}),
-        json!({"apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding", "metadata": own, "subjects": subject,
-            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": AGENT}}),
-        json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": role}, "rules": [
-            {"apiGroups": ["fleet.dev"], "resources": ["clusters", "clusters/status"], "resourceNames": [cluster],
-                "verbs": ["get", "update", "patch"]},
-            {"apiGroups": ["fleet.dev"], "resources": ["clusters"], "verbs": ["list", "watch", "create"]},
-            {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "create"]}]}),
-        json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": role},
-            "subjects": subject, "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role}}),
-        json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-            "metadata": {"name": ACCESS_SECRET, "namespace": namespace},
-            "data": {"token": STANDARD.encode(token), "caBundle": STANDARD.encode(ca)}}),
-        json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster", "metadata": {"name": cluster},
-            "spec": {"syncMode": "Pull", "apiEndpoint": url,
-                "secretRef": {"namespace": namespace, "name": ACCESS_SECRET}}}),
-    ]
+    let mut objects: Vec<Value> = fleet_api::yaml::read_all(&HUB_ACCESS.replace("CLUSTER", cluster))
+        .context("the manifest of an agent's rights")?;
+    for object in objects.iter_mut().filter(|object| object["kind"] == "Cluster") {
+        object["spec"]["apiEndpoint"] = json!(url);
+        object["spec"]["secretRef"] = json!({"namespace": namespace, "name": ACCESS_SECRET});
+    }
+    objects.push(json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": {"name": ACCESS_SECRET, "namespace": namespace},
+        "data": {"token": STANDARD.encode(token), "caBundle": STANDARD.encode(ca)}}));
+    Ok(objects)
 }
 
 /// A token of the reader: one without an end where the server fills in token Secrets, else one for a year.
