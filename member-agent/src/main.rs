@@ -176,8 +176,12 @@ async fn from_file(flag: &str, file: &PathBuf) -> anyhow::Result<Config> {
     let shown = file.display();
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("{flag}: cannot read {shown}; allowed is a readable kubeconfig file"))?;
-    let kubeconfig = Kubeconfig::from_yaml(&text)
-        .with_context(|| format!("{flag}: {shown} is not a kubeconfig; allowed is YAML of kind Config"))?;
+    let kubeconfig = Kubeconfig::from_yaml(&text).map_err(|error| {
+        // The parser shows the place over several lines; one says enough.
+        let cause = error.to_string();
+        let cause = cause.lines().next().unwrap_or_default();
+        anyhow::anyhow!("{flag}: {shown} is not a kubeconfig; allowed is YAML of kind Config: {cause}")
+    })?;
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.with_context(|| {
         format!(
             "{flag}: {shown} names no usable cluster; allowed is a current-context with a cluster and a user"
@@ -236,9 +240,16 @@ mod tests {
 
     #[tokio::test]
     async fn an_unreadable_kubeconfig_is_one_line() {
-        let error = from_file("--hub-kubeconfig", &"/nowhere/config".into()).await.unwrap_err();
-        let line = format!("{error:#}");
-        assert!(line.starts_with("--hub-kubeconfig: cannot read /nowhere/config; allowed is"), "{line}");
-        assert!(!line.contains('\n'));
+        let own = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        for (file, start) in [
+            (
+                "/nowhere/config".into(),
+                "--hub-kubeconfig: cannot read /nowhere/config; allowed is".to_owned(),
+            ),
+            (own.clone(), format!("--hub-kubeconfig: {} is not a kubeconfig; allowed is", own.display())),
+        ] {
+            let line = format!("{:#}", from_file("--hub-kubeconfig", &file).await.unwrap_err());
+            assert!(line.starts_with(&start) && !line.contains('\n'), "{line}");
+        }
     }
 }
