@@ -54,12 +54,6 @@ impl LocalFleet {
             Err(error) => return Some(format!("the hub does not answer ({error})")),
         };
         for name in self.members() {
-            let Some(client) = self.member(name) else {
-                continue;
-            };
-            if let Err(error) = client.apiserver_version().await {
-                return Some(format!("member {name:?} does not answer ({error})"));
-            }
             let found = listed.items.iter().find(|cluster| cluster.metadata.name.as_deref() == Some(name));
             let Some(status) = found.and_then(|cluster| cluster.status.as_ref()) else {
                 return Some(format!("cluster {name:?} has not joined"));
@@ -75,6 +69,14 @@ impl LocalFleet {
             }
             if expected > 0 && status.resource_summary.as_ref().is_none_or(|all| all.allocatable.is_empty()) {
                 return Some(format!("cluster {name:?} has not reported its capacity"));
+            }
+        }
+        // Last, because it is true of a member whose agent has reported.
+        for name in self.members() {
+            if let Some(client) = self.member(name)
+                && let Err(error) = client.apiserver_version().await
+            {
+                return Some(format!("member {name:?} does not answer ({error})"));
             }
         }
         None
