@@ -260,9 +260,11 @@ async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)
     }
     let table = &call.entry.table;
     if let (Some(key), None) = (&filter.key, range.at) {
+        // The revision is taken before the object is read: what happens in between is in the watch that follows.
+        let before = call.core.store.durable();
         let found = call.core.store.read(table, key).await?;
         let items: Vec<Arc<Obj>> = found.into_iter().filter(|o| filter.selects(&o.value)).collect();
-        let rv = call.core.store.durable().max(items.first().map_or(0, |o| o.rv));
+        let rv = before.max(items.first().map_or(0, |o| o.rv));
         return Ok((Page { items: Vec::new(), next: None, remaining: 0, rv }, items));
     }
     let limit = range.limit;

@@ -422,6 +422,9 @@ impl Scheduler {
             exact.insert(key.clone());
             self.tell(&key, waiting.reason, waiting.message);
         }
+        if of_class.is_empty() {
+            return;
+        }
         let behind: Vec<(Key, Reason)> = world
             .leaves
             .keys()
