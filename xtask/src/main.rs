@@ -64,7 +64,10 @@ fn tidy() -> anyhow::Result<()> {
 }
 
 fn nextest_is_here() -> bool {
-    Command::new(cargo_path()).args(["nextest", "--version"]).output().is_ok_and(|output| output.status.success())
+    Command::new(cargo_path())
+        .args(["nextest", "--version"])
+        .output()
+        .is_ok_and(|output| output.status.success())
 }
 
 fn cargo_path() -> String {

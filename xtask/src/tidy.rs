@@ -13,7 +13,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-placement", &["fleet-resources"]),
     ("fleet-api", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement"]),
     ("fleet-apiserver", &["fleet-api"]),
-    ("fleet-controller", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-api"]),
+    (
+        "fleet-controller",
+        &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-api"],
+    ),
     ("member-agent", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-api"]),
 ];
 
@@ -61,7 +64,9 @@ pub fn check() -> anyhow::Result<()> {
                 broken.push(format!("{folder}: may not use {dependency}; allowed rooms: {allowed:?}"));
             }
             if pure && !room && !PURE_MAY_USE.contains(&dependency.as_str()) {
-                broken.push(format!("{folder}: is pure and may not use {dependency}; allowed: {PURE_MAY_USE:?}"));
+                broken.push(format!(
+                    "{folder}: is pure and may not use {dependency}; allowed: {PURE_MAY_USE:?}"
+                ));
             }
         }
         if pure {
