@@ -115,10 +115,13 @@ fn several_runs(pods: &[Pod]) -> Vec<Violation> {
     several.map(|(job, runs)| broken(1, format!("{job} has pods of several runs: {runs:?}"))).collect()
 }
 
-/// 2: of a gang's pods none is bound, or as many as it needs.
+/// 2: of a gang's pods none is bound, or as many as it needs. A gang of which a pod has ended was whole, and
+/// may have lost pods since.
 fn half_bound(pods: &[Pod]) -> Vec<Violation> {
+    let ended: BTreeSet<&str> =
+        pods.iter().filter(|pod| pod.has_ended()).map(|pod| pod.run.as_str()).collect();
     let mut gangs: BTreeMap<(&str, &str), (i64, i64)> = BTreeMap::new();
-    for pod in pods {
+    for pod in pods.iter().filter(|pod| !ended.contains(pod.run.as_str())) {
         if let Some((_, needs)) = &pod.gang {
             let (bound, size) = gangs.entry((&pod.cluster, &pod.run)).or_default();
             *bound += i64::from(pod.node.is_some());

@@ -57,6 +57,8 @@ fn find_or_build() -> anyhow::Result<PathBuf> {
     if !status.success() || !binary.is_file() {
         bail!("{build:?} ended with {status}; {} is not there", binary.display());
     }
+    // Cargo leaves the time of a binary that was fresh; the next test need not ask again.
+    std::fs::File::open(&binary)?.set_modified(SystemTime::now())?;
     Ok(binary)
 }
 
@@ -141,8 +143,8 @@ impl FleetProcess {
         match seen {
             Ok(true) => Ok(()),
             Ok(false) => {
-                let ended = self.child.wait().await?;
-                bail!("fleet up ended before it was ready, with {ended}:\n{}", self.output())
+                let ended = self.wait().await?;
+                bail!("fleet up ended before it was ready, with {ended:?}:\n{}", self.output())
             }
             Err(_) => bail!("fleet up was not ready after {READY_WITHIN:?}:\n{}", self.output()),
         }
@@ -179,6 +181,8 @@ impl FleetProcess {
     pub async fn wait(&mut self) -> anyhow::Result<Option<i32>> {
         let ended = tokio::time::timeout(ENDS_WITHIN, self.child.wait()).await;
         let ended = ended.with_context(|| format!("fleet up did not end:\n{}", self.output()))??;
+        // Its last words are read when both ends of its output are closed.
+        let _ = tokio::time::timeout(ENDS_WITHIN, self.ready.wait_for(|_| false)).await;
         Ok(ended.code())
     }
 }

@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
@@ -24,9 +24,11 @@ use serde_json::json;
 
 const JOBS: usize = 20;
 const KILLS: usize = 10;
+/// The last ones come in the middle of the kills, and each kill finds jobs that wait, start, run and end.
+const SUBMITTED_AT_ONCE: usize = 4;
 const MEMBERS: [&str; 2] = ["east", "west"];
 /// Two members of two nodes, eight jobs at a time by room and six by quota.
-const SHAPE: [&str; 8] = ["--members", "2", "--nodes", "2", "--gpus", "4", "--runtime", "700ms"];
+const SHAPE: [&str; 8] = ["--members", "2", "--nodes", "2", "--gpus", "4", "--runtime", "2s"];
 const ALL_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -77,6 +79,10 @@ async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     servers::client_of(&text).await
 }
 
+fn ms(since: Instant) -> u128 {
+    since.elapsed().as_millis()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_jobs_outlive_ten_kills() -> anyhow::Result<()> {
     let seed = std::env::var("FLEET_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20);
@@ -87,6 +93,7 @@ async fn twenty_jobs_outlive_ten_kills() -> anyhow::Result<()> {
     let port = ports_in_a_row(3)?;
 
     let mut process = FleetProcess::up(&home, port, &SHAPE).await?;
+    let begin = Instant::now();
     let hub = client(&home.join("kubeconfig")).await?;
     let mut members = Vec::new();
     for name in MEMBERS {
@@ -110,7 +117,7 @@ async fn twenty_jobs_outlive_ten_kills() -> anyhow::Result<()> {
     objects::apply(&hub, &gang_policy(Queueing::Queued)).await?;
     let mut waiting: Vec<String> = (0..JOBS).rev().map(|i| format!("job-{i}")).collect();
     for kill in 0..KILLS {
-        for name in waiting.split_off(waiting.len().saturating_sub(4)).iter().rev() {
+        for name in waiting.split_off(waiting.len().saturating_sub(SUBMITTED_AT_ONCE)).iter().rev() {
             objects::apply(&hub, &Job::pytorch(name).manifest()).await?;
         }
         tokio::time::sleep(random.pause(20, 600)).await;
@@ -122,9 +129,12 @@ async fn twenty_jobs_outlive_ten_kills() -> anyhow::Result<()> {
             process.kill().await?;
             process = FleetProcess::start(&home, port, &SHAPE)?;
         }
+        let started = Instant::now();
         process.ready().await.with_context(|| format!("after kill {kill} of seed {seed}"))?;
+        println!("kill {kill}: ready again after {} ms, {} ms since the start", ms(started), ms(begin));
     }
 
+    let last = Instant::now();
     let ended = wait_for("all jobs to succeed", ALL_WITHIN, async || {
         let jobs = objects::list(&hub, PYTORCH_JOB).await?;
         let mut states: BTreeMap<String, usize> = BTreeMap::new();
@@ -134,6 +144,7 @@ async fn twenty_jobs_outlive_ten_kills() -> anyhow::Result<()> {
         Ok(Look::at(states.get("Succeeded") == Some(&JOBS), || format!("{states:?}")))
     });
     ended.await.with_context(|| format!("seed {seed}\n{}", process.output()))?;
+    println!("all jobs succeeded {} ms after the last kill", ms(last));
     watching.abort();
     for (name, member) in &members {
         Seen::look(&seen, name, member).await?;
