@@ -142,6 +142,7 @@ fn unbound(
     let mut desired = known.clone();
     set_conditions(entry, &mut desired, &[scheduled, queuing][..if queued { 2 } else { 1 }], now);
     patch_binding_status(entry, &known, &desired, step);
+    tell_of_refusal(entry, waiting, step, now);
     if entry.workload.is_job() {
         let mut status = object.value["status"].clone();
         let time = rfc3339(now);
@@ -156,6 +157,31 @@ fn unbound(
             workload::queuing_condition(&mut status, told, &time);
         }
         patch_object_status(entry, object, &status, step);
+    }
+}
+
+/// A job that no cluster takes is told so in an event, once for each reason; waiting for quota is no event.
+fn tell_of_refusal(entry: &BindingEntry, waiting: &Waiting, step: &mut Step, now: Timestamp) {
+    let refused = matches!(
+        waiting.reason,
+        Reason::ExceedsEveryCluster
+            | Reason::NoClusterFit
+            | Reason::ClusterNotAdmitted
+            | Reason::ReservationRefused
+            | Reason::NoQuotaLeaf
+    );
+    let known =
+        entry.object.status.as_ref().and_then(|status| find_condition(&status.conditions, "Scheduled"));
+    if refused && known.is_none_or(|known| known.reason != waiting.reason.as_str()) {
+        let message = format!("{}: {}", waiting.reason, waiting.message);
+        let subject = entry.object_subject();
+        step.writes.push(events::warning(
+            &subject,
+            entry.source(),
+            Reason::ScheduleBindingFailed,
+            &message,
+            now,
+        ));
     }
 }
 

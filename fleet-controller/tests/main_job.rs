@@ -282,6 +282,14 @@ async fn what_no_cluster_could_ever_hold_says_so_and_holds_no_quota() {
         (unit.status?.reason.as_deref() == Some("ExceedsEveryCluster")).then_some(())
     })
     .await;
+    let events: Api<Event> = Api::namespaced(hub.client.clone(), "default");
+    until("one event that tells it", || async {
+        let list = events.list(&ListParams::default()).await.ok()?;
+        let told: Vec<&Event> =
+            list.items.iter().filter(|e| e.reason.as_deref() == Some("ScheduleBindingFailed")).collect();
+        (told.len() == 1 && told[0].message.as_ref()?.contains("ExceedsEveryCluster")).then_some(())
+    })
+    .await;
     let queues: Api<Queue> = Api::namespaced(hub.client.clone(), "kube-queue");
     until("no job admitted, one waiting", || async {
         let list = queues.list(&ListParams::default()).await.ok()?;
