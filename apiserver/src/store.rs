@@ -12,9 +12,16 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use tokio::sync::watch;
+use tokio::time::{Duration, Instant};
 
 /// Events kept per table for watchers and for lists at an older revision.
 const RING_EVENTS: usize = 10_000;
+/// Events a table keeps however old they are.
+const RING_KEPT: usize = 1_000;
+/// Beyond those, how long an event can be resumed from; what is older goes as new ones come.
+const RING_AGE: Duration = Duration::from_secs(75);
+/// Old events that may go with each new one, so that a full log shrinks and no write waits for it.
+const RING_TRIM: usize = 4;
 
 /// Tables up to this size are counted for `remainingItemCount`.
 const COUNTED: usize = 2000;
@@ -113,6 +120,8 @@ pub struct Event {
     pub obj: Arc<Obj>,
     /// The state before, except for Added.
     pub prev: Option<Arc<Obj>>,
+    /// When it was committed.
+    at: Instant,
 }
 
 #[derive(Default)]
@@ -122,6 +131,25 @@ struct TableState {
     /// Revisions at or below this have left the ring.
     floor: u64,
     last: u64,
+}
+
+impl TableState {
+    /// Appends to the log and lets go of what nobody resumes from any more.
+    fn push(&mut self, event: Arc<Event>) {
+        let now = event.at;
+        for _ in 0..RING_TRIM {
+            let full = self.ring.len() >= RING_EVENTS;
+            let aged = self.ring.len() > RING_KEPT
+                && self.ring.front().is_some_and(|old| now.duration_since(old.at) > RING_AGE);
+            if !full && !aged {
+                break;
+            }
+            if let Some(old) = self.ring.pop_front() {
+                self.floor = old.rv;
+            }
+        }
+        self.ring.push_back(event);
+    }
 }
 
 /// All objects of one resource.
@@ -415,6 +443,7 @@ impl Store {
                 }
             }
         }
+        let at = Instant::now();
         let mut objs = Vec::with_capacity(writes.len());
         let mut events = Vec::with_capacity(writes.len());
         for write in writes {
@@ -423,16 +452,16 @@ impl Store {
             let (table, event) = match write {
                 Write::Create { table, key, value } => {
                     let obj = Arc::new(Obj::new(&key, rv, stamp(value, rv)));
-                    (table, Event { rv, kind: EventKind::Added, obj, prev: None })
+                    (table, Event { rv, kind: EventKind::Added, obj, prev: None, at })
                 }
                 Write::Update { table, prev, value } => {
                     let obj = Arc::new(Obj::new(&prev.key, rv, stamp(value, rv)));
-                    (table, Event { rv, kind: EventKind::Modified, obj, prev: Some(prev) })
+                    (table, Event { rv, kind: EventKind::Modified, obj, prev: Some(prev), at })
                 }
                 Write::Delete { table, prev, value } => {
                     let value = value.unwrap_or_else(|| prev.full());
                     let obj = Arc::new(Obj::new(&prev.key, rv, stamp(value, rv)));
-                    (table, Event { rv, kind: EventKind::Deleted, obj, prev: Some(prev) })
+                    (table, Event { rv, kind: EventKind::Deleted, obj, prev: Some(prev), at })
                 }
             };
             let event = Arc::new(event);
@@ -445,12 +474,7 @@ impl Store {
                     state.objects.insert(event.obj.key.clone(), event.obj.clone());
                 }
                 state.last = rv;
-                if state.ring.len() >= RING_EVENTS
-                    && let Some(old) = state.ring.pop_front()
-                {
-                    state.floor = old.rv;
-                }
-                state.ring.push_back(event.clone());
+                state.push(event.clone());
             }
             events.push((table, event));
         }
@@ -559,5 +583,24 @@ mod tests {
         let events = table.events(100, store.durable(), 10).unwrap();
         assert_eq!(events.len(), 3);
         assert!(table.events(99, store.durable(), 10).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn old_events_go_as_new_ones_come_and_their_revisions_are_too_old() {
+        let store = Store::memory(100);
+        let table = store.table("/things");
+        let create =
+            |n: usize| Write::Create { table: table.clone(), key: format!("x/{n:05}"), value: json!({}) };
+        for n in 0..RING_KEPT + 8 {
+            store.commit(vec![create(n)]).unwrap();
+        }
+        assert!(table.events(100, store.durable(), 1).is_some(), "young events all stay");
+        tokio::time::advance(RING_AGE + Duration::from_secs(1)).await;
+        for n in 0..4 {
+            store.commit(vec![create(RING_KEPT + 8 + n)]).unwrap();
+        }
+        assert!(table.events(100, store.durable(), 1).is_none());
+        let kept = table.read(|state| state.ring.len());
+        assert!((RING_KEPT..RING_KEPT + 8).contains(&kept), "{kept}");
     }
 }

@@ -62,6 +62,7 @@ pub async fn run(hub: Client, options: Options, shutdown: CancellationToken) -> 
         again: BTreeSet::new(),
         failures: BTreeMap::new(),
         timers: BTreeMap::new(),
+        timer_count: 0,
         summary_due: None,
         deadlines: BTreeMap::new(),
         listed: false,
@@ -108,6 +109,7 @@ struct Process {
     again: BTreeSet<Dirty>,
     failures: BTreeMap<Lane, u32>,
     timers: BTreeMap<(Instant, u64), Dirty>,
+    timer_count: u64,
     summary_due: Option<Instant>,
     /// When each cluster counts as lost.
     deadlines: BTreeMap<String, Instant>,
@@ -340,7 +342,7 @@ impl Process {
                 Lane::Summaries | Lane::Tell => None,
             };
             if let Some(dirty) = dirty {
-                self.timers.insert((Instant::now() + pause, self.timers.len() as u64), dirty);
+                self.ring_at(Instant::now() + pause, dirty);
             }
         }
         self.leave(&lane);
@@ -371,7 +373,13 @@ impl Process {
 
     fn set_timer(&mut self, dirty: Dirty, at: Instant, now: Timestamp, wake: Timestamp) {
         let pause = wake.duration_since(now).unsigned_abs();
-        self.timers.insert((at + pause, self.timers.len() as u64), dirty);
+        self.ring_at(at + pause, dirty);
+    }
+
+    fn ring_at(&mut self, due: Instant, dirty: Dirty) {
+        // The number keeps two timers of one instant apart.
+        self.timer_count += 1;
+        self.timers.insert((due, self.timer_count), dirty);
     }
 
     /// Marks what was to be looked at by now.
@@ -450,7 +458,7 @@ impl Process {
                     tracing::warn!(%api_version, %kind, "a policy selects a kind that the hub does not serve");
                     let next = Instant::now() + Duration::from_secs(10);
                     self.unknown.insert(id, next);
-                    self.timers.insert((next, self.timers.len() as u64), Dirty::Policy(scope, key.clone()));
+                    self.ring_at(next, Dirty::Policy(scope, key.clone()));
                 }
             }
         }
