@@ -178,5 +178,15 @@ async fn a_job_reaches_the_member_as_its_user_wrote_it() -> anyhow::Result<()> {
             assert!(text.contains(variable), "{variable} is not in {text}");
         }
     }
+    // What the invariants read is there to be read: gangs, runs, places, and the hold on both sides.
+    let snapshot = fleet.snapshot().await?;
+    assert_eq!((snapshot.pods.len(), snapshot.holds.len()), (2, 2), "{snapshot}");
+    for pod in &snapshot.pods {
+        assert_eq!(pod.gang, Some(("a".to_string(), 2)));
+        assert!(pod.takes().is_some() && pod.may_run_for().is_some(), "{pod:?}");
+        assert_eq!(pod.requests.get("nvidia.com/gpu"), 1);
+    }
+    let seen = fleet.history().changes.iter().filter(|change| change.cluster.is_some()).count();
+    assert!(seen >= 4, "two pods were made, bound and started in {seen} changes");
     fleet.finish().await
 }

@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::Context;
 use fleet_tests::{
-    FleetProcess, Look,
+    FleetProcess, Look, Random,
     jobs::{Job, Queueing, gang_policy, quota_tree},
     objects::{self, BINDING, POD, PYTORCH_JOB},
     process::ports_in_a_row,
@@ -31,23 +31,6 @@ const MEMBERS: [&str; 2] = ["east", "west"];
 const SHAPE: [&str; 8] = ["--members", "2", "--nodes", "2", "--gpus", "4", "--runtime", "2s"];
 const ALL_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// SplitMix64: the same moments for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn pause(&mut self, from_ms: u64, to_ms: u64) -> Duration {
-        Duration::from_millis(from_ms + self.next() % (to_ms - from_ms))
-    }
-}
 
 /// Pods ever seen: by job the runs (cluster and uid of the member's job), by pod the uids.
 #[derive(Debug, Default)]
@@ -85,9 +68,8 @@ fn ms(since: Instant) -> u128 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_jobs_outlive_ten_kills() -> anyhow::Result<()> {
-    let seed = std::env::var("FLEET_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20);
-    println!("FLEET_SEED={seed}");
-    let mut random = Random(seed);
+    let mut random = Random::from_env(20);
+    let seed = random.seed;
     let folder = tempfile::Builder::new().prefix("fleet-kill-").tempdir()?;
     let home = folder.path().join("home");
     let port = ports_in_a_row(3)?;
@@ -123,7 +105,7 @@ async fn twenty_jobs_outlive_ten_kills() -> anyhow::Result<()> {
         tokio::time::sleep(random.pause(20, 600)).await;
         process.kill().await?;
         process = FleetProcess::start(&home, port, &SHAPE)?;
-        if random.next().is_multiple_of(3) {
+        if random.number().is_multiple_of(3) {
             // Once more, while it starts.
             tokio::time::sleep(random.pause(5, 300)).await;
             process.kill().await?;
