@@ -28,7 +28,8 @@ use crate::{
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
-use ending::{Ending, is_given_up, job_outcome, judge_end, judge_health, note_attempt, take_back};
+use ending::{Ending, is_given_up, job_outcome, judge_end, judge_health, note_attempt};
+use ending::{between_runs, lost_places, take_back};
 use report::{aggregated_object_status, collect, report};
 use statuses::{binding_status, patch_binding_status, patch_object_status, set_conditions};
 use unit::{UnitPhase, unit};
@@ -128,7 +129,10 @@ fn unbound(
     now: Timestamp,
 ) {
     for (key, work) in world.works_of(key) {
-        delete_work(key, work, step);
+        // One of a later epoch belongs to a target that this look does not know yet.
+        if work.spec.epoch <= entry.object.spec.epoch {
+            delete_work(key, work, step);
+        }
     }
     let queued = entry.is_suspended();
     if queued {
@@ -141,6 +145,11 @@ fn unbound(
     let known = binding_status(entry);
     let mut desired = known.clone();
     set_conditions(entry, &mut desired, &[scheduled, queuing][..if queued { 2 } else { 1 }], now);
+    if let Some(fields) = desired.as_object_mut() {
+        // What was said of a run that is over.
+        fields.remove("unhealthySince");
+        fields.remove("aggregatedStatus");
+    }
     patch_binding_status(entry, &known, &desired, step);
     tell_of_refusal(entry, waiting, step, now);
     if entry.workload.is_job() {
@@ -153,10 +162,11 @@ fn unbound(
                 &entry.object.spec.resource.name,
                 &time,
             );
+            between_runs(entry, &mut status, now);
             let told = queued.then_some((waiting.reason.as_str(), waiting.message.as_str()));
             workload::queuing_condition(&mut status, told, &time);
         }
-        patch_object_status(entry, object, &status, step);
+        patch_object_status(world, entry, object, &status, step);
     }
 }
 
@@ -164,11 +174,7 @@ fn unbound(
 fn tell_of_refusal(entry: &BindingEntry, waiting: &Waiting, step: &mut Step, now: Timestamp) {
     let refused = matches!(
         waiting.reason,
-        Reason::ExceedsEveryCluster
-            | Reason::NoClusterFit
-            | Reason::ClusterNotAdmitted
-            | Reason::ReservationRefused
-            | Reason::NoQuotaLeaf
+        Reason::ExceedsEveryCluster | Reason::NoClusterFit | Reason::ClusterNotAdmitted | Reason::NoQuotaLeaf
     );
     let known =
         entry.object.status.as_ref().and_then(|status| find_condition(&status.conditions, "Scheduled"));
@@ -185,6 +191,12 @@ fn tell_of_refusal(entry: &BindingEntry, waiting: &Waiting, step: &mut Step, now
     }
 }
 
+/// Whether what the object depends on has been listed, so that nothing is left out of its Work.
+fn dependencies_listed(world: &World, entry: &BindingEntry, object: &Object) -> bool {
+    !manifests::has_dependencies(entry, object)
+        || crate::kinds::dependencies().iter().all(|kind| world.objects.contains_key(kind))
+}
+
 /// Placed: each target has its Work, and the hub's objects say what the members report.
 fn bound(
     world: &World,
@@ -196,7 +208,10 @@ fn bound(
     now: Timestamp,
 ) {
     if is_given_up(entry) {
-        take_back(world, key, entry, object, step, now);
+        take_back(world, key, entry, step);
+        return;
+    }
+    if lost_places(world, key, entry, step) || !dependencies_listed(world, entry, object) {
         return;
     }
     let winner = dispatch(world, key, entry, object, step, now);
@@ -236,7 +251,7 @@ fn bound(
         }
     }
     patch_binding_status(entry, &known, &desired, step);
-    patch_object_status(entry, object, &status, step);
+    patch_object_status(world, entry, object, &status, step);
     let running =
         items.iter().any(|item| item.status.is_some_and(|s| workload::is_running(entry.workload, s)));
     let phase = if running { UnitPhase::Running } else { UnitPhase::Dequeued };
@@ -255,7 +270,7 @@ fn finished(
 ) {
     let items = collect(world, entry);
     let status = aggregated_object_status(entry, object, &items, now);
-    patch_object_status(entry, object, &status, step);
+    patch_object_status(world, entry, object, &status, step);
     let succeeded = entry
         .object
         .status

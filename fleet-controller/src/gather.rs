@@ -59,8 +59,50 @@ pub enum Observation {
     PriorityClass(Change<PriorityClass>),
 }
 
-/// Kinds of observation whose first listing the controller waits for before it plans anything.
-pub const BASE_KINDS: usize = 14;
+/// Kinds whose first listing the controller waits for before it plans anything, as
+/// [`Observation::listed`] names them.
+pub const BASE_KINDS: [&str; 14] = [
+    "Policy",
+    "ClusterPolicy",
+    "Override",
+    "ClusterOverride",
+    "Binding",
+    "Unit",
+    "Queue",
+    "Tree",
+    "Cluster",
+    "Reservation",
+    "Work",
+    "Lease",
+    "Namespace",
+    "PriorityClass",
+];
+
+impl Observation {
+    /// The kind that this observation lists, if it is a listing.
+    pub fn listed(&self) -> Option<String> {
+        use Change::Reset;
+        let name = match self {
+            Self::Object(kind, Reset(_)) => return Some(format!("{} {}", kind.api_version, kind.kind)),
+            Self::Policy(Reset(_)) => "Policy",
+            Self::ClusterPolicy(Reset(_)) => "ClusterPolicy",
+            Self::Override(Reset(_)) => "Override",
+            Self::ClusterOverride(Reset(_)) => "ClusterOverride",
+            Self::Binding(Reset(_)) => "Binding",
+            Self::Unit(Reset(_)) => "Unit",
+            Self::Queue(Reset(_)) => "Queue",
+            Self::Tree(Reset(_)) => "Tree",
+            Self::Cluster(Reset(_)) => "Cluster",
+            Self::Reservation(Reset(_)) => "Reservation",
+            Self::Work(Reset(_)) => "Work",
+            Self::Lease(Reset(_)) => "Lease",
+            Self::Namespace(Reset(_)) => "Namespace",
+            Self::PriorityClass(Reset(_)) => "PriorityClass",
+            _ => return None,
+        };
+        Some(name.to_string())
+    }
+}
 
 /// Pauses between attempts of a watch that fails: doubling, without jitter, so that a run repeats.
 #[derive(Clone, Debug)]

@@ -47,6 +47,9 @@ pub fn build(
     if !entry.is_gang() && replicas > 0 {
         workload::revise_replicas(entry.workload, &mut governed, replicas);
     }
+    if entry.is_gang() {
+        hold_replicas(entry, &mut governed);
+    }
     let mut manifests = vec![written(world, entry.namespace(), governed, cluster)?];
     if entry.object.spec.propagate_deps == Some(true) {
         for dependency in workload::dependencies(entry.workload, &object.value) {
@@ -58,6 +61,28 @@ pub fn build(
         }
     }
     Ok(manifests)
+}
+
+/// A gang is sent with as many pods as were counted and reserved for it, whatever is edited later.
+fn hold_replicas(entry: &BindingEntry, object: &mut Value) {
+    let counted = |role: &str| {
+        let components = &entry.object.spec.components;
+        components.iter().find(|c| c.name.eq_ignore_ascii_case(role)).map(|c| c.replicas)
+    };
+    for field in ["pytorchReplicaSpecs", "tfReplicaSpecs", "mpiReplicaSpecs"] {
+        let Some(roles) = object["spec"].get_mut(field).and_then(Value::as_object_mut) else { continue };
+        for (role, spec) in roles {
+            if let (Some(replicas), true) = (counted(role), spec["replicas"].is_number()) {
+                spec["replicas"] = json!(replicas);
+            }
+        }
+    }
+    for task in object["spec"].get_mut("tasks").and_then(Value::as_array_mut).into_iter().flatten() {
+        let replicas = task["name"].as_str().and_then(counted);
+        if let (Some(replicas), true) = (replicas, task["replicas"].is_number()) {
+            task["replicas"] = json!(replicas);
+        }
+    }
 }
 
 fn written(world: &World, namespace: &str, mut manifest: Value, cluster: &str) -> Result<Value, String> {

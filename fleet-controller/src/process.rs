@@ -36,6 +36,12 @@ const OBSERVATIONS: usize = 4096;
 const BATCH: usize = 512;
 /// Pause before something is looked at again after its write found the world changed.
 const STALE_PAUSE: Duration = Duration::from_millis(20);
+/// Time a Work or Reservation without a binding has until it counts as left behind.
+const ORPHAN_PAUSE: Duration = Duration::from_millis(300);
+/// Stale writes in a row after which it is said.
+const STALE_TOLD: u32 = 8;
+/// Longest wait for the hub to say how a kind is served.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Rounds of looks before observations are taken in again.
 const LOOK_ROUNDS: usize = 8;
 /// Longest pause after writes that failed.
@@ -120,7 +126,9 @@ struct Process {
 impl Process {
     async fn drive(&mut self, mut observations: mpsc::Receiver<Observation>) {
         let mut batch = Vec::with_capacity(BATCH);
-        let mut missing = gather::BASE_KINDS + kinds::jobs().len();
+        let mut missing: BTreeSet<String> =
+            gather::BASE_KINDS.iter().map(|kind| (*kind).to_string()).collect();
+        missing.extend(kinds::jobs().iter().map(|kind| format!("{} {}", kind.api_version, kind.kind)));
         loop {
             let wake = self.next_wake();
             tokio::select! {
@@ -147,12 +155,14 @@ impl Process {
                 }
             }
             for observation in batch.drain(..) {
-                if missing > 0 && is_listing(&observation) {
-                    missing -= 1;
+                if !missing.is_empty()
+                    && let Some(listed) = observation.listed()
+                {
+                    missing.remove(&listed);
                 }
                 self.world.observe(observation);
             }
-            if missing == 0 {
+            if missing.is_empty() {
                 self.listed = true;
                 self.look().await;
             }
@@ -168,6 +178,9 @@ impl Process {
             self.clock.hear(&cluster, at);
         }
         self.ring(at);
+        for key in std::mem::take(&mut self.world.orphans) {
+            self.ring_at(at + ORPHAN_PAUSE, Dirty::Orphan(key));
+        }
         // Looks mark further looks; the bound keeps observations from waiting behind a long chain of them.
         for _ in 0..LOOK_ROUNDS {
             for dirty in self.world.take_dirty() {
@@ -203,7 +216,7 @@ impl Process {
                 claim::plan(&self.world, kind, key, now)
             }
             Dirty::Binding(key) => {
-                self.need_dependencies(key);
+                self.need_dependencies(key).await;
                 let step = dispatch::plan(&self.world, key, self.scheduler.waiting(key), &self.options, now);
                 if let Some(wake) = step.wake {
                     self.set_timer(dirty.clone(), at, now, wake);
@@ -211,8 +224,11 @@ impl Process {
                 step.writes
             }
             Dirty::Cluster(name) => {
-                self.deadlines.insert(name.clone(), self.clock.deadline(name, &self.options));
-                if !self.world.clusters.contains_key(name) {
+                // A deadline that has passed is not waited for again.
+                let due = self.clock.deadline(name, &self.options);
+                if self.world.clusters.contains_key(name) && due > at {
+                    self.deadlines.insert(name.clone(), due);
+                } else {
                     self.deadlines.remove(name);
                 }
                 cluster::plan(&self.world, name, &self.clock, &self.options, at, now)
@@ -318,7 +334,18 @@ impl Process {
                 self.send(Lane::Tell, then);
                 None
             }
-            Err(Refused::Stale) => Some(STALE_PAUSE),
+            Err(Refused::Stale) => {
+                let failures = self.failures.entry(lane.clone()).or_insert(0);
+                *failures += 1;
+                if *failures == STALE_TOLD {
+                    tracing::warn!(
+                        ?lane,
+                        failures,
+                        "the hub keeps answering that the object is gone or has changed"
+                    );
+                }
+                Some((STALE_PAUSE * (1 << (*failures - 1).min(9))).min(RETRY_MAX))
+            }
             Err(Refused::Rejected(message) | Refused::Passing(message)) => {
                 let failures = self.failures.entry(lane.clone()).or_insert(0);
                 *failures += 1;
@@ -339,7 +366,11 @@ impl Process {
                     self.world.schedule = true;
                     Some(Dirty::Binding(key.clone()))
                 }
-                Lane::Summaries | Lane::Tell => None,
+                Lane::Summaries => {
+                    self.summary_due = Some(Instant::now() + pause);
+                    None
+                }
+                Lane::Tell => None,
             };
             if let Some(dirty) = dirty {
                 self.ring_at(Instant::now() + pause, dirty);
@@ -410,7 +441,9 @@ impl Process {
         let idle = Instant::now() + Duration::from_secs(60);
         let timer = self.timers.first_key_value().map(|((due, _), _)| *due);
         let deadline = self.deadlines.values().min().copied();
-        [timer, deadline, self.summary_due].into_iter().flatten().min().unwrap_or(idle)
+        // A summary that is due waits for the one under way, whose answer wakes the loop.
+        let summary = self.summary_due.filter(|_| !self.busy.contains_key(&Lane::Summaries));
+        [timer, deadline, summary].into_iter().flatten().min().unwrap_or(idle)
     }
 
     fn watch(&mut self, kind: KindRef) {
@@ -422,13 +455,14 @@ impl Process {
         self.watched.insert(id, kind);
     }
 
-    /// Starts watching what jobs depend on, when the first job depends on something.
-    fn need_dependencies(&mut self, key: &Key) {
+    /// Starts watching what jobs depend on, when the first job depends on something, and kinds of objects
+    /// that have a binding from before a restart.
+    async fn need_dependencies(&mut self, key: &Key) {
         let Some(entry) = self.world.bindings.get(key) else { return };
         let wanted =
             self.world.bound_object(entry).is_some_and(|object| manifests::has_dependencies(entry, object));
         let kind = entry.kind.clone();
-        self.watch(kind);
+        self.need_kind(&kind.api_version, &kind.kind, Dirty::Binding(key.clone())).await;
         if wanted {
             for kind in kinds::dependencies() {
                 self.watch(kind);
@@ -441,49 +475,32 @@ impl Process {
         let Some(policy) = self.world.policies.get(&(scope, key.clone())) else { return };
         let selected: Vec<ResourceSelector> = policy.spec.resource_selectors.clone();
         for ResourceSelector { api_version, kind, .. } in selected {
-            let id = (api_version.clone(), kind.clone());
-            if self.watched.contains_key(&id) {
-                continue;
+            self.need_kind(&api_version, &kind, Dirty::Policy(scope, key.clone())).await;
+        }
+    }
+
+    /// Starts watching one kind; one that the hub does not serve is asked for again with `asker`.
+    async fn need_kind(&mut self, api_version: &str, kind: &str, asker: Dirty) {
+        let id = (api_version.to_string(), kind.to_string());
+        let asked_lately = self.unknown.get(&id).is_some_and(|next| Instant::now() < *next);
+        if self.watched.contains_key(&id) || asked_lately {
+            return;
+        }
+        let found = match kinds::known(api_version, kind) {
+            Some(kind) => Some(kind),
+            None => {
+                let asked = kinds::discover(&self.hub, api_version, kind);
+                tokio::time::timeout(DISCOVERY_TIMEOUT, asked).await.ok().flatten()
             }
-            if self.unknown.get(&id).is_some_and(|next| Instant::now() < *next) {
-                continue;
-            }
-            let found = match kinds::known(&api_version, &kind) {
-                Some(kind) => Some(kind),
-                None => kinds::discover(&self.hub, &api_version, &kind).await,
-            };
-            match found {
-                Some(kind) => self.watch(kind),
-                None => {
-                    tracing::warn!(%api_version, %kind, "a policy selects a kind that the hub does not serve");
-                    let next = Instant::now() + Duration::from_secs(10);
-                    self.unknown.insert(id, next);
-                    self.ring_at(next, Dirty::Policy(scope, key.clone()));
-                }
+        };
+        match found {
+            Some(kind) => self.watch(kind),
+            None => {
+                tracing::warn!(%api_version, %kind, "a kind to propagate is not served by the hub");
+                let next = Instant::now() + RETRY_MAX;
+                self.unknown.insert(id, next);
+                self.ring_at(next, asker);
             }
         }
     }
-}
-
-/// The first listing of a kind.
-fn is_listing(observation: &Observation) -> bool {
-    use gather::Change::Reset;
-    matches!(
-        observation,
-        Observation::Object(_, Reset(_))
-            | Observation::Policy(Reset(_))
-            | Observation::ClusterPolicy(Reset(_))
-            | Observation::Override(Reset(_))
-            | Observation::ClusterOverride(Reset(_))
-            | Observation::Binding(Reset(_))
-            | Observation::Unit(Reset(_))
-            | Observation::Queue(Reset(_))
-            | Observation::Tree(Reset(_))
-            | Observation::Cluster(Reset(_))
-            | Observation::Reservation(Reset(_))
-            | Observation::Work(Reset(_))
-            | Observation::Lease(Reset(_))
-            | Observation::Namespace(Reset(_))
-            | Observation::PriorityClass(Reset(_))
-    )
 }

@@ -124,6 +124,10 @@ impl Scheduler {
                 let leaf = self.leaf(world, key);
                 let Some(entry) = world.bindings.get(key) else { return };
                 if let (Some(ledger), Some(Ok(leaf))) = (self.ledger.as_mut(), leaf) {
+                    if ledger.job(&id).is_some_and(|known| known.leaf != leaf || known.request != entry.total)
+                    {
+                        ledger.release(&id);
+                    }
                     ledger.admit(AdmittedJob {
                         id,
                         leaf,
@@ -255,8 +259,10 @@ impl Scheduler {
                 continue;
             }
             let cluster = cluster_of(&place.0);
+            // What was asked for before the job was changed is asked for again.
             let current = reservation.spec.binding.uid == entry.uid()
-                && reservation.spec.epoch == entry.object.spec.epoch + 1;
+                && reservation.spec.epoch == entry.object.spec.epoch + 1
+                && reservation.spec.components == entry.object.spec.components;
             let status = reservation.status.as_ref();
             let lost = world.clusters.get(cluster).is_none_or(|cluster| !crate::world::ready(cluster));
             match status.and_then(|status| status.phase) {
@@ -305,6 +311,10 @@ impl Scheduler {
         self.count(world);
         let entry = world.bindings.get(key).filter(|entry| !entry.is_gang())?;
         world.bound_object(entry).filter(|object| !object.deleting)?;
+        // A job that was sent is not sent again because the set of clusters has changed.
+        if entry.is_finished() || (entry.workload.is_job() && entry.is_bound()) {
+            return None;
+        }
         if entry.object.spec.suspension.as_ref().is_some_and(|s| s.dispatching == Some(true)) {
             self.tell(key, Reason::Suspended, "the policy suspends dispatching".to_string());
             return None;

@@ -72,6 +72,12 @@ fn divide(
         .collect();
     let scheduling = entry.placement.replica_scheduling.clone().unwrap_or_default();
     let weights = scheduling.weight_preference.unwrap_or_default();
+    let by_room = scheduling.replica_division_preference == Some(ReplicaDivisionPreference::Aggregated)
+        || weights.dynamic_weight.is_some();
+    if by_room && !current.is_empty() && current.values().sum::<i64>() == replicas {
+        // The room that it takes itself is not seen yet when it is looked at again.
+        return Ok(current);
+    }
     let room_for = |name: &String| {
         let held = current.get(name).copied().unwrap_or(0);
         let free =

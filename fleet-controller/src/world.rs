@@ -4,7 +4,7 @@
 //! over. Each change marks what must be looked at again. Deliberately absent: decisions and IO.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
 };
 
@@ -94,6 +94,10 @@ pub struct World {
     pub renewed: BTreeSet<String>,
     lease_versions: BTreeMap<String, String>,
     dirty: BTreeSet<Dirty>,
+    ended: Ended,
+    /// Works and Reservations seen without their binding. They are judged a moment later: the binding may
+    /// be on its way.
+    pub orphans: BTreeSet<Key>,
     /// Set when capacity, quota or the set of waiting jobs changed: a scheduling pass may find something.
     pub schedule: bool,
 }
@@ -112,34 +116,110 @@ fn key<K: Resource>(object: &K) -> Key {
     (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
 }
 
+/// Uids of objects whose end was seen. The answer to a write may come after the watch has told that the
+/// object is gone; without this memory it would stand up again.
+#[derive(Default)]
+struct Ended {
+    uids: BTreeSet<String>,
+    order: VecDeque<String>,
+}
+
+/// Ends remembered; answers are never that late.
+const ENDED_KEPT: usize = 4096;
+
+impl Ended {
+    fn note(&mut self, uid: Option<String>) {
+        let Some(uid) = uid.filter(|uid| !uid.is_empty()) else { return };
+        if self.uids.insert(uid.clone()) {
+            self.order.push_back(uid);
+        }
+        if self.order.len() > ENDED_KEPT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.uids.remove(&oldest);
+        }
+    }
+
+    fn has(&self, uid: Option<&str>) -> bool {
+        uid.is_some_and(|uid| self.uids.contains(uid))
+    }
+}
+
+/// What `keep` asks of a kept value.
+trait Kept {
+    fn version(&self) -> Option<String>;
+    fn uid(&self) -> Option<String>;
+}
+
+impl Kept for Object {
+    fn version(&self) -> Option<String> {
+        self.value["metadata"]["resourceVersion"].as_str().map(str::to_string)
+    }
+
+    fn uid(&self) -> Option<String> {
+        Some(self.uid.clone())
+    }
+}
+
+impl Kept for BindingEntry {
+    fn version(&self) -> Option<String> {
+        self.object.resource_version()
+    }
+
+    fn uid(&self) -> Option<String> {
+        self.object.metadata.uid.clone()
+    }
+}
+
+macro_rules! kept_by_metadata {
+    ($($kind:ty),+) => {$(
+        impl Kept for $kind {
+            fn version(&self) -> Option<String> {
+                self.metadata.resource_version.clone()
+            }
+
+            fn uid(&self) -> Option<String> {
+                self.metadata.uid.clone()
+            }
+        }
+    )+};
+}
+
+kept_by_metadata!(QueueUnit, Queue, ElasticQuotaTree, Reservation, Work);
+
 /// Applies a change to a map of objects; returns the keys that changed.
-fn keep<K, V, F>(
-    map: &mut BTreeMap<Key, V>,
-    change: Change<K>,
-    version: fn(&V) -> Option<String>,
-    read: F,
-) -> Vec<Key>
+fn keep<K, V, F>(map: &mut BTreeMap<Key, V>, ended: &mut Ended, change: Change<K>, read: F) -> Vec<Key>
 where
     K: Resource,
+    V: Kept,
     F: Fn(K) -> V,
 {
     match change {
         Change::Reset(objects) => {
             let mut fresh: BTreeMap<Key, V> = BTreeMap::new();
             for object in objects {
-                fresh.insert(key(&object), read(object));
+                let key = key(&object);
+                // A listing may be older than the answer to a write of ours.
+                let newer = map.remove(&key).filter(|known| {
+                    known.uid() == object.meta().uid
+                        && older(object.meta().resource_version.as_deref(), known.version().as_deref())
+                });
+                let value = newer.unwrap_or_else(|| read(object));
+                fresh.insert(key, value);
             }
-            let mut changed: Vec<Key> = map.keys().filter(|key| !fresh.contains_key(*key)).cloned().collect();
-            changed.extend(fresh.keys().cloned());
-            *map = fresh;
+            let mut changed: Vec<Key> = fresh.keys().cloned().collect();
+            for (key, gone) in std::mem::replace(map, fresh) {
+                ended.note(gone.uid());
+                changed.push(key);
+            }
             changed
         }
         Change::Apply(object) => {
             let key = key(&object);
             let stale = map.get(&key).is_some_and(|known| {
-                older(object.meta().resource_version.as_deref(), version(known).as_deref())
+                older(object.meta().resource_version.as_deref(), known.version().as_deref())
             });
-            if stale {
+            if stale || ended.has(object.meta().uid.as_deref()) {
                 return Vec::new();
             }
             map.insert(key.clone(), read(object));
@@ -147,7 +227,11 @@ where
         }
         Change::Delete(object) => {
             let key = key(&object);
-            map.remove(&key);
+            ended.note(object.meta().uid.clone());
+            // A successor of the same name may be known already.
+            if map.get(&key).is_some_and(|known| known.uid() == object.meta().uid) {
+                map.remove(&key);
+            }
             vec![key]
         }
     }
@@ -195,12 +279,7 @@ impl World {
                 self.observe_override(PolicyScope::Cluster, change);
             }
             Observation::Binding(change) => {
-                let changed = keep(
-                    &mut self.bindings,
-                    change,
-                    |entry| entry.object.resource_version(),
-                    BindingEntry::read,
-                );
+                let changed = keep(&mut self.bindings, &mut self.ended, change, BindingEntry::read);
                 for key in changed {
                     if !self.bindings.contains_key(&key) {
                         self.mark_orphans(&key);
@@ -211,7 +290,7 @@ impl World {
                 self.schedule = true;
             }
             Observation::Unit(change) => {
-                let changed = keep(&mut self.units, change, ResourceExt::resource_version, |unit| unit);
+                let changed = keep(&mut self.units, &mut self.ended, change, |unit| unit);
                 self.dirty.insert(Dirty::Tree);
                 for (namespace, name) in changed {
                     if let Some(binding) = name.strip_suffix(crate::binding::UNIT_SUFFIX) {
@@ -220,12 +299,12 @@ impl World {
                 }
             }
             Observation::Queue(change) => {
-                keep(&mut self.queues, change, ResourceExt::resource_version, |queue| queue);
+                keep(&mut self.queues, &mut self.ended, change, |queue| queue);
                 self.dirty.insert(Dirty::Tree);
                 self.schedule = true;
             }
             Observation::Tree(change) => {
-                keep(&mut self.trees, change, ResourceExt::resource_version, |tree| tree);
+                keep(&mut self.trees, &mut self.ended, change, |tree| tree);
                 self.dirty.insert(Dirty::Tree);
                 self.schedule = true;
             }
@@ -236,21 +315,23 @@ impl World {
                 observe_owned(
                     &mut self.reservations,
                     &mut self.reservations_of,
+                    &mut self.ended,
                     change,
                     &mut bindings,
                     |r| (r.spec.binding.namespace.clone(), r.spec.binding.name.clone()),
                 );
-                self.dirty.extend(bindings.into_iter().map(Dirty::Binding));
+                self.mark_bindings(bindings);
                 self.schedule = true;
             }
             Observation::Work(change) => {
                 // A name whose older run is gone may be placed again.
                 self.schedule |= !matches!(change, Change::Apply(_));
                 let mut bindings = BTreeSet::new();
-                observe_owned(&mut self.works, &mut self.works_of, change, &mut bindings, |w| {
+                let ended = &mut self.ended;
+                observe_owned(&mut self.works, &mut self.works_of, ended, change, &mut bindings, |w| {
                     (w.spec.binding.namespace.clone(), w.spec.binding.name.clone())
                 });
-                self.dirty.extend(bindings.into_iter().map(Dirty::Binding));
+                self.mark_bindings(bindings);
             }
             Observation::Lease(change) => self.observe_lease(change),
             Observation::Namespace(change) => self.observe_namespace(change),
@@ -322,7 +403,26 @@ impl World {
     fn mark_orphans(&mut self, binding: &Key) {
         let works = self.works_of.get(binding).into_iter().flatten();
         let reservations = self.reservations_of.get(binding).into_iter().flatten();
-        self.dirty.extend(works.chain(reservations).cloned().map(Dirty::Orphan));
+        self.orphans.extend(works.chain(reservations).cloned());
+    }
+
+    fn mark_bindings(&mut self, bindings: BTreeSet<Key>) {
+        for key in bindings {
+            if !self.bindings.contains_key(&key) {
+                self.mark_orphans(&key);
+            }
+            self.dirty.insert(Dirty::Binding(key));
+        }
+    }
+
+    /// Whatever waits for a cluster's answer, or follows the set of clusters, is looked at again.
+    fn mark_users_of(&mut self, cluster: &str) {
+        let namespace = names::cluster_namespace(cluster);
+        let first: Key = (namespace.clone(), String::new());
+        let here = self.reservations.range(first..).take_while(|((ns, _), _)| *ns == namespace);
+        let asked = here.map(|(_, r)| (r.spec.binding.namespace.clone(), r.spec.binding.name.clone()));
+        let plain = self.bindings.iter().filter(|(_, entry)| !entry.is_gang()).map(|(key, _)| key.clone());
+        self.dirty.extend(asked.chain(plain).map(Dirty::Binding));
     }
 
     fn mark_objects_of_binding(&mut self, (namespace, binding): &Key) {
@@ -355,8 +455,20 @@ impl World {
     }
 
     fn observe_object(&mut self, kind: KindRef, change: Change<DynamicObject>) {
+        let listed = matches!(change, Change::Reset(_));
+        // A kind first known by a guess is served as discovery says.
+        if self.objects.get_key_value(&kind).is_some_and(|(known, _)| known.plural != kind.plural)
+            && let Some(objects) = self.objects.remove(&kind)
+        {
+            self.objects.insert(kind.clone(), objects);
+        }
         let objects = self.objects.entry(kind.clone()).or_default();
-        let changed = keep(objects, change, |object| version_of(&object.value), read_object);
+        let changed = keep(objects, &mut self.ended, change, read_object);
+        if listed {
+            // What was deleted meanwhile is in no listing, but its binding is still there.
+            let of_kind = self.bindings.iter().filter(|(_, entry)| entry.kind == kind);
+            self.dirty.extend(of_kind.map(|(key, _)| Dirty::Binding(key.clone())));
+        }
         let governed = !crate::kinds::dependencies().contains(&kind);
         for key in changed {
             let binding = (key.0.clone(), names::binding_name(&kind.kind, &key.1));
@@ -423,7 +535,12 @@ impl World {
     fn observe_cluster(&mut self, change: Change<Cluster>) {
         match change {
             Change::Reset(list) => {
+                let gone: Vec<String> = self.clusters.keys().cloned().collect();
                 self.clusters = list.into_iter().map(|cluster| (cluster.name_any(), cluster)).collect();
+                let all: BTreeSet<String> = gone.into_iter().chain(self.clusters.keys().cloned()).collect();
+                for name in &all {
+                    self.mark_users_of(name);
+                }
                 self.recount.extend(self.clusters.keys().cloned());
                 self.dirty.extend(self.clusters.keys().cloned().map(Dirty::Cluster));
             }
@@ -435,6 +552,7 @@ impl World {
                 }
                 self.dirty.insert(Dirty::Cluster(name.clone()));
                 self.recount.insert(name.clone());
+                let marked = name.clone();
                 let moved = self.clusters.get(&name).is_none_or(|known| {
                     known.spec != cluster.spec
                         || known.metadata.labels != cluster.metadata.labels
@@ -442,15 +560,14 @@ impl World {
                 });
                 self.clusters.insert(name, cluster);
                 if moved {
-                    // Plain objects follow the set of clusters.
-                    let plain = self.bindings.iter().filter(|(_, entry)| !entry.is_gang());
-                    self.dirty.extend(plain.map(|(key, _)| Dirty::Binding(key.clone())));
+                    self.mark_users_of(&marked);
                 }
             }
             Change::Delete(cluster) => {
                 let name = cluster.name_any();
                 self.clusters.remove(&name);
                 self.recount.insert(name.clone());
+                self.mark_users_of(&name);
                 self.dirty.insert(Dirty::Cluster(name));
             }
         }
@@ -514,10 +631,6 @@ fn override_spec(wire: &OverrideSpec) -> overrides::OverrideSpec {
     serde_json::from_value(value).unwrap_or_default()
 }
 
-fn version_of(value: &Value) -> Option<String> {
-    value["metadata"]["resourceVersion"].as_str().map(str::to_string)
-}
-
 fn read_object(object: DynamicObject) -> Object {
     let mut object = object;
     object.metadata.managed_fields = None;
@@ -536,11 +649,12 @@ fn read_object(object: DynamicObject) -> Object {
 fn observe_owned<K>(
     map: &mut BTreeMap<Key, K>,
     index: &mut BTreeMap<Key, BTreeSet<Key>>,
+    ended: &mut Ended,
     change: Change<K>,
     touched: &mut BTreeSet<Key>,
     owner: fn(&K) -> Key,
 ) where
-    K: Resource,
+    K: Resource + Kept,
 {
     match &change {
         Change::Reset(_) => touched.extend(std::mem::take(index).into_keys()),
@@ -556,7 +670,7 @@ fn observe_owned<K>(
         }
         Change::Apply(_) => {}
     }
-    for key in keep(map, change, |object| object.meta().resource_version.clone(), |object| object) {
+    for key in keep(map, ended, change, |object| object) {
         if let Some(object) = map.get(&key) {
             let owner = owner(object);
             index.entry(owner.clone()).or_default().insert(key);

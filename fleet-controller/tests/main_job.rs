@@ -26,13 +26,16 @@ impl Drop for Hub {
 }
 
 async fn hub() -> Hub {
+    hub_with(fleet_controller::Options::default()).await
+}
+
+async fn hub_with(options: fleet_controller::Options) -> Hub {
     let config =
         Config { access: Access::AlwaysAllow, crds: crds::definitions(crds::Side::Hub), ..Config::default() };
     let server = ApiServer::open(config).await.expect("in memory");
     let client = Client::new(server.router(), "default");
     let shutdown = CancellationToken::new();
-    let options =
-        fleet_controller::Options { summary_interval: Duration::from_millis(20), ..Default::default() };
+    let options = fleet_controller::Options { summary_interval: Duration::from_millis(20), ..options };
     tokio::spawn(fleet_controller::run(client.clone(), options, shutdown.clone()));
     Hub { client, shutdown }
 }
@@ -365,4 +368,70 @@ async fn a_failed_job_is_run_again_elsewhere_once_the_member_has_let_go() {
         until("the result", || async { hub.binding().await.status.filter(|s| s.result.is_some()) }).await;
     assert_eq!(status.attempts.len(), 1);
     assert_eq!((status.attempts[0].cluster.as_str(), status.attempts[0].epoch), ("east", 1));
+}
+
+#[tokio::test]
+async fn a_job_taken_back_goes_through_its_queue_again() {
+    let hub = hub().await;
+    hub.member("east").await;
+    hub.apply("elasticquotatree.yaml").await;
+    hub.create(json!({"apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"name": "p", "namespace": "default"}, "spec": {
+            "propagateDeps": true,
+            "suspension": {"scheduling": true},
+            "resourceSelectors": [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}],
+            "failover": {"application": {"decisionConditions": {"tolerationSeconds": 0}}}}}))
+        .await;
+    hub.apply("pytorchjob.yaml").await;
+    let reservation = hub.reservation("east").await;
+    hub.answer(&reservation, json!({"phase": "Reserved", "reportSequence": 2})).await;
+    let work = hub.work("east").await;
+    let mut second = hub.jobs().get("pytorch-test").await.expect("there");
+    second.metadata = kube::core::ObjectMeta { name: Some("second".into()), ..Default::default() };
+    second.data.as_object_mut().map(|data| data.remove("status"));
+    hub.jobs().create(&PostParams::default(), &second).await.expect("created");
+    hub.until_state("second", "Queuing").await;
+    hub.report(&work, json!([condition("Created", "True"), condition("Failed", "True")])).await;
+    let works: Api<Work> = Api::namespaced(hub.client.clone(), "fleet-east");
+    until("the work to be deleted", || async {
+        works.get(&work.name_any()).await.ok()?.metadata.deletion_timestamp.map(|_| ())
+    })
+    .await;
+    let patch = json!({"metadata": {"finalizers": null}});
+    works.patch(&work.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.expect("let go");
+    // One job of this queue at a time: it is the older one's turn again, and the other still waits.
+    let again = hub.reservation("east").await;
+    assert_eq!((again.spec.binding.name.as_str(), again.spec.epoch), ("pytorch-test-pytorchjob", 2));
+    let reservations: Api<Reservation> = Api::namespaced(hub.client.clone(), "fleet-east");
+    assert_eq!(reservations.list(&ListParams::default()).await.expect("listed").items.len(), 1);
+    assert_eq!(hub.state("second").await, "Queuing");
+}
+
+#[tokio::test]
+async fn a_cluster_that_dies_before_it_answers_lets_the_job_go() {
+    let hub = hub_with(fleet_controller::Options {
+        lease_duration: Duration::from_millis(200),
+        lease_margin: Duration::from_millis(50),
+        ..Default::default()
+    })
+    .await;
+    hub.member("east").await;
+    hub.apply("propagationpolicy-gang.yaml").await;
+    hub.apply("pytorchjob.yaml").await;
+    hub.reservation("east").await;
+    // Nobody renews the lease.
+    until("the reason", || async {
+        let status = hub.binding().await.status?;
+        status
+            .conditions
+            .iter()
+            .any(|c| c.reason == "ClusterNotAdmitted" && c.message.contains("not ready"))
+            .then_some(())
+    })
+    .await;
+    let reservations: Api<Reservation> = Api::namespaced(hub.client.clone(), "fleet-east");
+    until("the reservation to be gone", || async {
+        reservations.list(&ListParams::default()).await.ok()?.items.is_empty().then_some(())
+    })
+    .await;
 }

@@ -1,5 +1,6 @@
 //! How a run ends: for good, or before its job, to be run again elsewhere.
 
+use fleet_api::reservation::ReservationPhase;
 use fleet_policies::{
     reason::Reason,
     spec::PurgeMode,
@@ -15,7 +16,7 @@ use crate::{
     events,
     options::Options,
     status::rfc3339,
-    world::{Key, Object, World},
+    world::{Key, World},
     writes::{Target, Verb, Write},
 };
 
@@ -139,15 +140,8 @@ pub(super) fn is_given_up(entry: &BindingEntry) -> bool {
 }
 
 /// Takes a run back: its Work goes first; when the member has let go of it, the target is cleared and the
-/// job is free to be placed again.
-pub(super) fn take_back(
-    world: &World,
-    key: &Key,
-    entry: &BindingEntry,
-    object: &Object,
-    step: &mut Step,
-    now: Timestamp,
-) {
+/// job is free to be placed again, through its queue if it came from one.
+pub(super) fn take_back(world: &World, key: &Key, entry: &BindingEntry, step: &mut Step) {
     let mut left = false;
     for (key, work) in world.works_of(key) {
         left = true;
@@ -156,37 +150,58 @@ pub(super) fn take_back(
     for (key, reservation) in world.reservations_of(key) {
         delete(Target::Reservation, key, &reservation.metadata, step);
     }
-    if left {
-        return;
+    if !left {
+        step.writes.push(clear_target(world, key, entry));
     }
-    let patch = json!({
-        "metadata": {"resourceVersion": entry.object.resource_version()},
-        "spec": {"clusters": null},
-    });
-    let forget = json!({"status": {"unhealthySince": null, "aggregatedStatus": null}});
-    let mut then = vec![Write::new(Target::Binding, &key.0, &key.1, Verb::MergeStatus(forget))];
-    if entry.workload.is_kubeflow() {
-        then.push(restarting(entry, object, now));
-    }
-    step.writes.push(Write::new(Target::Binding, &key.0, &key.1, Verb::Merge(patch)).then(then));
 }
 
-/// Between two runs the job is neither failed nor running.
-fn restarting(entry: &BindingEntry, object: &Object, now: Timestamp) -> Write {
-    let time = rfc3339(now);
-    let conditions = object.value["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let mut kept: Vec<Value> =
-        conditions.into_iter().filter(|c| c["type"] == "Created" || c["type"] == "Queuing").collect();
-    kept.push(json!({
-        "type": "Restarting",
-        "status": "True",
-        "reason": Reason::ApplicationFailure.as_str(),
-        "message": "the run was taken back and the job is placed again",
-        "lastUpdateTime": time,
-        "lastTransitionTime": time,
-    }));
-    let reference = &entry.object.spec.resource;
-    let status = json!({"status": {"conditions": kept, "replicaStatuses": null, "completionTime": null}});
-    let target = Target::Object(entry.kind.clone());
-    Write::new(target, &reference.namespace, &reference.name, Verb::MergeStatus(status))
+/// Clears the target by compare-and-swap; the epoch stays, the next binding raises it.
+fn clear_target(world: &World, key: &Key, entry: &BindingEntry) -> Write {
+    let mut spec = json!({"clusters": null});
+    if world.units.contains_key(&(key.0.clone(), entry.unit_name())) {
+        spec["suspension"] = json!({"scheduling": true});
+    }
+    let patch = json!({"metadata": {"resourceVersion": entry.object.resource_version()}, "spec": spec});
+    Write::new(Target::Binding, &key.0, &key.1, Verb::Merge(patch))
+}
+
+/// A gang that was bound, and whose places were given away before its Work was made, is placed anew.
+pub(super) fn lost_places(world: &World, key: &Key, entry: &BindingEntry, step: &mut Step) -> bool {
+    if !entry.is_gang() || world.works_of(key).next().is_some() {
+        return false;
+    }
+    let expired = world.reservations_of(key).find(|(_, reservation)| {
+        let phase = reservation.status.as_ref().and_then(|status| status.phase);
+        reservation.spec.binding.uid == entry.uid()
+            && reservation.spec.epoch == entry.object.spec.epoch
+            && phase == Some(ReservationPhase::Expired)
+    });
+    let Some((place, reservation)) = expired else { return false };
+    delete(Target::Reservation, place, &reservation.metadata, step);
+    step.writes.push(clear_target(world, key, entry));
+    true
+}
+
+/// Between two runs a job is neither failed nor running: what the last run said of it goes.
+pub(super) fn between_runs(entry: &BindingEntry, status: &mut Value, now: Timestamp) {
+    let given_up = entry.object.status.as_ref().is_some_and(|status| !status.attempts.is_empty());
+    if !given_up || !entry.workload.is_kubeflow() {
+        return;
+    }
+    let Some(conditions) = status["conditions"].as_array_mut() else { return };
+    conditions.retain(|c| c["type"] != "Failed" && c["type"] != "Running");
+    if !conditions.iter().any(|c| c["type"] == "Restarting") {
+        let time = rfc3339(now);
+        conditions.push(json!({
+            "type": "Restarting",
+            "status": "True",
+            "reason": Reason::ApplicationFailure.as_str(),
+            "message": "the run was taken back and the job is placed again",
+            "lastUpdateTime": time,
+            "lastTransitionTime": time,
+        }));
+    }
+    if let Some(fields) = status.as_object_mut() {
+        fields.remove("replicaStatuses");
+    }
 }

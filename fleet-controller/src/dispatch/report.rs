@@ -5,7 +5,10 @@ use fleet_policies::{reason::Reason, workload};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::statuses::{health_text, set_conditions};
+use super::{
+    ending::between_runs,
+    statuses::{health_text, set_conditions},
+};
 use crate::{
     binding::{BindingEntry, cluster_namespace},
     manifests,
@@ -86,6 +89,9 @@ pub(super) fn aggregated_object_status(
     let reported: Vec<(&str, &Value)> =
         items.iter().filter_map(|item| Some((item.cluster, item.status?))).collect();
     let mut status = workload::aggregate(entry.workload, current, &reported);
+    if reported.is_empty() {
+        between_runs(entry, &mut status, now);
+    }
     if entry.workload.is_kubeflow() {
         let time = rfc3339(now);
         workload::created_condition(&mut status, &entry.kind.kind, &entry.object.spec.resource.name, &time);

@@ -8,7 +8,7 @@ use super::Step;
 use crate::{
     binding::BindingEntry,
     status::{condition, find_condition, merge_patch},
-    world::Object,
+    world::{Object, World},
     writes::{Target, Verb, Write},
 };
 
@@ -26,19 +26,25 @@ pub(super) fn patch_binding_status(entry: &BindingEntry, known: &Value, desired:
     }
 }
 
-pub(super) fn patch_object_status(entry: &BindingEntry, object: &Object, desired: &Value, step: &mut Step) {
+pub(super) fn patch_object_status(
+    world: &World,
+    entry: &BindingEntry,
+    object: &Object,
+    desired: &Value,
+    step: &mut Step,
+) {
+    // As the hub serves the kind, which for one that is not built in only its watch knows.
+    let Some((kind, _)) = world.objects.get_key_value(&entry.kind).filter(|(kind, _)| kind.status) else {
+        return;
+    };
     if desired.is_null() {
         return;
     }
     if let Some(patch) = merge_patch(&object.value["status"], desired) {
         let reference = &entry.object.spec.resource;
         let verb = Verb::MergeStatus(json!({"status": patch}));
-        step.writes.push(Write::new(
-            Target::Object(entry.kind.clone()),
-            &reference.namespace,
-            &reference.name,
-            verb,
-        ));
+        let target = Target::Object(kind.clone());
+        step.writes.push(Write::new(target, &reference.namespace, &reference.name, verb));
     }
 }
 

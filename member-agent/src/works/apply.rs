@@ -45,6 +45,12 @@ impl Works {
         if !self.state().pods_synced {
             return Ok(Next::Wait);
         }
+        // The Work's arrival is what the hold was for: from now on it has an owner and no deadline, however
+        // long it takes until everything stands.
+        let newest = self.state().newest_epoch(&work.spec.binding.uid);
+        if !report::has_ended(&work) && newest.is_none_or(|newest| newest <= work.spec.epoch) {
+            self.context.reservations().consume(&work.spec.binding.uid, work.spec.epoch).await;
+        }
         let lapsed = self.context.lease.deadline().is_some() && !self.context.lease.is_held();
         if work.spec.suspend_dispatching == Some(true) || (work.spec.fenced && lapsed) {
             let objects = self.objects(&work);
@@ -58,9 +64,6 @@ impl Works {
                 (Some(Applied::No { reason: Reason::AppliedFailed, message }), Next::Retry)
             }
         };
-        if applied == Some(Applied::Yes) && !report::is_applied(&work) {
-            self.context.reservations().consume(&work.spec.binding.uid, work.spec.epoch).await;
-        }
         let objects = self.objects(&work);
         self.write_status(&work, applied.as_ref(), &objects).await?;
         if work.annotations().contains_key(RESULT_RECORDED_ANNOTATION) {

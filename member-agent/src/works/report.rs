@@ -89,14 +89,6 @@ pub(super) fn has_ended(work: &Work) -> bool {
             .any(|one| one.identifier.ordinal == 0 && outcome(kind_of(manifest), &one.status).is_some())
 }
 
-/// Whether the hub has been told that everything stands, under this epoch.
-pub(super) fn is_applied(work: &Work) -> bool {
-    work.status.as_ref().is_some_and(|status| {
-        status.observed_epoch == Some(work.spec.epoch)
-            && status.conditions.iter().any(|c| c.type_ == APPLIED && c.status == "True")
-    })
-}
-
 fn set_applied(status: &mut WorkStatus, applied: &Applied, generation: Option<i64>, now: Timestamp) {
     let (value, reason, message) = match applied {
         Applied::Yes => ("True", "AppliedSuccessful", "every manifest stands in the member"),
