@@ -8,7 +8,7 @@ use crate::read::{self, Filter};
 use crate::registry::Resource;
 use crate::server::{Call, Core};
 use crate::store::{Obj, Range, Refused, Table, Write};
-use crate::{crd, tree, write};
+use crate::{action, crd, tree, write};
 use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -321,5 +321,5 @@ pub async fn evict(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     };
     let entry = call.entry.clone();
     delete_object(&call.core, &entry.resource, &entry.table, &call.key(&call.name), &o).await?;
-    Ok(write::bound(call, &pod))
+    Ok(action::bound(call, &pod))
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+mod action;
 mod auth;
 mod builtins;
 mod convert;

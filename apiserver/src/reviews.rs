@@ -5,7 +5,7 @@
 use crate::auth::{Question, User};
 use crate::error::{ApiError, ApiResult, Cause};
 use crate::server::Call;
-use crate::{http_io, read, tree, write};
+use crate::{action, http_io, read, tree, write};
 use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub async fn create(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         call.entry = pods.ok_or_else(ApiError::no_such_resource)?;
         call.name = name;
         call.subresource = "binding".into();
-        return write::action(call, body).await;
+        return action::action(call, body).await;
     }
     tree::meta(&mut value).entry("creationTimestamp").or_insert(Value::Null);
     let spec = value.get("spec").cloned().unwrap_or_default();

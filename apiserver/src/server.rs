@@ -8,7 +8,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::http_io::{self, Form, Params};
 use crate::registry::{Entry, Registry, Resource};
 use crate::store::{Refused, Store, Table};
-use crate::{Clock, openapi, read, reviews, watch, write};
+use crate::{Clock, action, openapi, read, reviews, watch, write};
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
@@ -265,7 +265,7 @@ async fn resource(call: &mut Call, method: &Method, body: Body) -> ApiResult<Res
         _ => {
             let body = http_io::read_body(body).await?;
             match verb {
-                "create" if item => write::action(call, &body).await?,
+                "create" if item => action::action(call, &body).await?,
                 "create" => write::create(call, &body).await?,
                 "update" => write::update(call, &body).await?,
                 "patch" => write::patch(call, &body).await?,

@@ -1,0 +1,96 @@
+//! POST to a subresource of an object: bind a pod, evict it, ask for a token.
+//!
+//! Inputs: a resolved call and a body. Absent on purpose: exec, attach and port forwarding, for which there is no
+//! kubelet.
+
+use crate::error::{ApiError, ApiResult, Cause, success};
+use crate::http_io;
+use crate::registry::Resource;
+use crate::server::Call;
+use crate::store::{Obj, Refused, Write};
+use crate::write::decode_body;
+use crate::{read, tree};
+use axum::body::Body;
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+/// POST to a subresource: bind, evict, ask for a token.
+pub async fn action(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
+    match call.subresource.as_str() {
+        "binding" => bind(call, body).await,
+        "eviction" => crate::delete::evict(call, body).await,
+        "token" => crate::reviews::token_request(call, body).await,
+        "exec" | "attach" | "portforward" => {
+            Err(ApiError::bad_request(format!("pod {} does not have a host assigned", call.name)))
+        }
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
+    let (binding, _) = decode_body(call, body)?;
+    let node = tree::text(&binding, &["target", "name"]).to_string();
+    if node.is_empty() {
+        let cause = Cause::required("target.name", "");
+        return Err(ApiError::invalid("", "Binding", &call.name, vec![cause]));
+    }
+    loop {
+        let old = read::current(call).await?;
+        let assigned = tree::text(&old.value, &["spec", "nodeName"]);
+        let conflict = |why: String| {
+            let mut pods = Resource { plural: "pods/binding".into(), ..Resource::default() };
+            pods.group.clear();
+            ApiError::conflict(&pods, &call.name, &why)
+        };
+        if tree::at(&old.value, &["metadata", "deletionTimestamp"]).is_some() {
+            return Err(conflict(format!(
+                "pod {} is being deleted, cannot be assigned to a host",
+                call.name
+            )));
+        }
+        if !assigned.is_empty() {
+            return Err(conflict(format!("pod {} is already assigned to node \"{assigned}\"", call.name)));
+        }
+        if !tree::list(&old.value, &["spec", "schedulingGates"]).is_empty() {
+            return Err(conflict(format!("pod {} has non-empty .spec.schedulingGates", call.name)));
+        }
+        let mut new = old.full();
+        tree::child(&mut new, "spec").insert("nodeName".into(), node.as_str().into());
+        if let Some(Value::Object(extra)) = tree::at(&binding, &["metadata", "annotations"]) {
+            let annotations =
+                tree::object(tree::meta(&mut new).entry("annotations").or_insert_with(|| json!({})));
+            annotations.extend(extra.clone());
+        }
+        let now = call.core.clock.stamp();
+        let status = tree::child(&mut new, "status");
+        let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+        if let Value::Array(list) = conditions {
+            list.retain(|c| tree::text(c, &["type"]) != "PodScheduled");
+            list.push(json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}));
+        }
+        let generation = tree::number(&old.value, &["metadata", "generation"]) + 1;
+        tree::meta(&mut new).insert("generation".into(), generation.into());
+        if call.dry_run() {
+            return Ok(bound(call, &old));
+        }
+        let write = Write::Update { table: call.entry.table.clone(), prev: old.clone(), value: new };
+        match call.core.store.commit(vec![write]) {
+            Ok(objs) => {
+                call.core.store.wait(objs[0].rv).await?;
+                return Ok(bound(call, &objs[0]));
+            }
+            Err(Refused::Changed(_)) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// The answer of an action that worked.
+pub fn bound(call: &Call, obj: &Obj) -> Response<Body> {
+    let mut status = success(call.resource(), &call.name, tree::meta_text(&obj.value, "uid"));
+    if let Value::Object(map) = &mut status {
+        map.insert("code".into(), 201.into());
+        map.remove("details");
+    }
+    http_io::value_response(StatusCode::CREATED, &status)
+}
