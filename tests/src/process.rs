@@ -33,6 +33,29 @@ pub fn fleet_binary() -> anyhow::Result<PathBuf> {
     found.clone().map_err(anyhow::Error::msg)
 }
 
+/// Another program of this workspace, built by this build: package and binary have one name.
+///
+/// # Errors
+/// It cannot be built.
+pub fn program(name: &str) -> anyhow::Result<PathBuf> {
+    let test = std::env::current_exe()?;
+    let profile =
+        profile_folder(&test).with_context(|| format!("{} is in no target folder", test.display()))?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    // Of the whole workspace, so that dependencies keep the features they were built with.
+    build.args(["build", "--quiet", "--workspace", "--bin", name]).current_dir(crate::repository());
+    if let Some(profile) = profile.file_name().filter(|name| *name != "debug") {
+        build.arg("--profile").arg(profile);
+    }
+    let status = build.status().context("cargo does not start")?;
+    let binary = profile.join(name);
+    if !status.success() || !binary.is_file() {
+        bail!("{build:?} ended with {status}; {} is not there", binary.display());
+    }
+    Ok(binary)
+}
+
 fn find_or_build() -> anyhow::Result<PathBuf> {
     if let Some(named) = std::env::var_os(BINARY).filter(|named| !named.is_empty()) {
         return Ok(PathBuf::from(named));
@@ -48,7 +71,7 @@ fn find_or_build() -> anyhow::Result<PathBuf> {
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "--package", "fleet", "--bin", "fleet"]).current_dir(crate::repository());
+    build.args(["build", "--quiet", "--workspace", "--bin", "fleet"]).current_dir(crate::repository());
     // The folder of the profile `dev` is `debug`.
     if let Some(profile) = profile.file_name().filter(|name| *name != "debug") {
         build.arg("--profile").arg(profile);
