@@ -33,6 +33,19 @@ pub fn fleet_binary() -> anyhow::Result<PathBuf> {
     found.clone().map_err(anyhow::Error::msg)
 }
 
+/// Cargo, without what the test's own package has in the environment: build scripts look at those variables,
+/// and would have half of the dependencies built anew.
+fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&name);
+        }
+    }
+    cargo
+}
+
 /// Another program of this workspace, built by this build: package and binary have one name.
 ///
 /// # Errors
@@ -41,8 +54,7 @@ pub fn program(name: &str) -> anyhow::Result<PathBuf> {
     let test = std::env::current_exe()?;
     let profile =
         profile_folder(&test).with_context(|| format!("{} is in no target folder", test.display()))?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
+    let mut build = cargo();
     // Of the whole workspace, so that dependencies keep the features they were built with.
     build.args(["build", "--quiet", "--workspace", "--bin", name]).current_dir(crate::repository());
     if let Some(profile) = profile.file_name().filter(|name| *name != "debug") {
@@ -69,8 +81,7 @@ fn find_or_build() -> anyhow::Result<PathBuf> {
     if std::env::var_os(BUILD).is_none() && made(&binary) >= made(&test) {
         return Ok(binary);
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
+    let mut build = cargo();
     build.args(["build", "--quiet", "--workspace", "--bin", "fleet"]).current_dir(crate::repository());
     // The folder of the profile `dev` is `debug`.
     if let Some(profile) = profile.file_name().filter(|name| *name != "debug") {
