@@ -105,10 +105,10 @@ async fn separate_processes_over_tls_outlive_a_kill() -> anyhow::Result<()> {
     .await?;
     objects::apply(&hub.client, &quota_tree(json!({"kube-queue/max-jobs": 1}))).await?;
     objects::apply(&hub.client, &gang_policy(Queueing::Queued)).await?;
-    for name in ["a", "b"] {
-        objects::create(&hub.client, &Job::pytorch(name).manifest()).await?;
-    }
+    // Two submitted at one moment may be admitted in either order, so the second comes once the first runs.
+    objects::create(&hub.client, &Job::pytorch("a").runs("8s").manifest()).await?;
     until_state(&hub.client, "a", "Running").await?;
+    objects::create(&hub.client, &Job::pytorch("b").runs("1s").manifest()).await?;
     until_state(&hub.client, "b", "Queuing").await?;
     let pods = |all: Vec<serde_json::Value>| -> Vec<String> {
         all.iter().map(|pod| pod["metadata"]["uid"].as_str().unwrap_or_default().to_string()).collect()
