@@ -10,6 +10,7 @@ pub mod convert;
 pub mod crds;
 pub mod jobs;
 pub mod names;
+pub mod patch;
 pub mod policy;
 pub mod queue;
 pub mod quota_tree;

@@ -1,5 +1,6 @@
 //! From an object and the policies to its ResourceBinding: which policy governs it, what it asks for.
 
+use fleet_api::patch::merge_diff;
 use fleet_api::{binding as wire, convert, names, policy::PropagationSpec};
 use fleet_policies::{
     choice::{self, ClaimRef, ObjectRef, PolicyRule, PolicyScope},
@@ -12,7 +13,6 @@ use crate::{
     binding::{API_VERSION, BindingEntry},
     events,
     kinds::KindRef,
-    status::merge_patch,
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
@@ -166,7 +166,7 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
         desired["components"] = known["components"].clone();
         desired["replicas"] = known["replicas"].clone();
     }
-    let patch = merge_patch(&known, &desired)?;
+    let patch = merge_diff(&known, &desired)?;
     let verb = Verb::Merge(json!({"spec": patch}));
     Some(Write::new(Target::Binding, entry.namespace(), entry.name(), verb))
 }

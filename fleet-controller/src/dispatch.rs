@@ -9,6 +9,7 @@ mod report;
 mod statuses;
 mod unit;
 
+use fleet_api::patch::merge_diff;
 use std::collections::BTreeMap;
 
 use fleet_api::{Work, binding as wire, names};
@@ -24,7 +25,7 @@ use crate::{
     binding::{BindingEntry, cluster_namespace},
     events, manifests,
     options::Options,
-    status::{find_condition, merge_patch, rfc3339},
+    status::{find_condition, rfc3339},
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
@@ -340,7 +341,7 @@ fn dispatch(
             }
             Some(work) if work.metadata.deletion_timestamp.is_none() => {
                 let known = serde_json::to_value(&work.spec).unwrap_or_default();
-                if let Some(patch) = merge_patch(&known, &desired) {
+                if let Some(patch) = merge_diff(&known, &desired) {
                     let verb = Verb::Merge(json!({"spec": patch}));
                     step.writes.push(Write::new(Target::Work, &work_key.0, &work_key.1, verb));
                 }

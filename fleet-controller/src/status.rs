@@ -1,9 +1,8 @@
-//! Building status patches: conditions whose times move only when they do, and the difference between
-//! what stands and what should.
+//! Building statuses: conditions whose times move only when they do, times and messages as they are written.
 
 use fleet_policies::reason::Reason;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Longest message written to an object (bytes); longer ones are cut at a character.
 pub const MAX_MESSAGE: usize = 1024;
@@ -47,42 +46,9 @@ pub fn cut(message: &str) -> &str {
     &message[..end]
 }
 
-/// The merge patch (RFC 7386) that turns `from` into `to`; `None` where they are equal.
-pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
-    if from == to {
-        return None;
-    }
-    let (Value::Object(from), Value::Object(to)) = (from, to) else {
-        return Some(to.clone());
-    };
-    let mut patch = Map::new();
-    for (key, value) in to {
-        let change = match from.get(key) {
-            Some(known) => merge_patch(known, value),
-            None => Some(value.clone()),
-        };
-        if let Some(change) = change {
-            patch.insert(key.clone(), change);
-        }
-    }
-    for key in from.keys().filter(|key| !to.contains_key(*key)) {
-        patch.insert(key.clone(), Value::Null);
-    }
-    (!patch.is_empty()).then_some(Value::Object(patch))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_merge_patch_says_only_what_differs() {
-        let from = json!({"a": 1, "b": {"c": [1], "d": 2}, "e": 3});
-        let to = json!({"a": 1, "b": {"c": [2], "d": 2}});
-        assert_eq!(merge_patch(&from, &to), Some(json!({"b": {"c": [2]}, "e": null})));
-        assert_eq!(merge_patch(&to, &to), None);
-        assert_eq!(merge_patch(&Value::Null, &to), Some(to.clone()));
-    }
 
     #[test]
     fn messages_are_cut_at_a_character() {

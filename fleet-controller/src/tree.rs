@@ -1,6 +1,7 @@
 //! The quota tree on the hub: which ElasticQuotaTree counts, the Queue objects made from it, and what both
 //! say of their use.
 
+use fleet_api::patch::merge_diff;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -17,7 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     events,
     schedule::{Scheduler, key_of},
-    status::{condition, find_condition, merge_patch},
+    status::{condition, find_condition},
     world::{Key, World},
     writes::{Target, Verb, Write},
 };
@@ -277,7 +278,7 @@ pub fn plan_summaries(world: &World, scheduler: &Scheduler) -> Vec<Write> {
             desired["queueItemDetails"] = json!({"active": items});
         }
         let known = queue.status.as_ref().map_or(Value::Null, |status| json!(status));
-        if let Some(patch) = merge_patch(&known, &desired) {
+        if let Some(patch) = merge_diff(&known, &desired) {
             writes.push(Write::new(
                 Target::Queue,
                 &key.0,

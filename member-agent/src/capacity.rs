@@ -2,6 +2,7 @@
 //!
 //! [`report`] is pure. [`run`] writes reports, the newest only, and only what differs from the last.
 
+use fleet_api::patch::merge_diff_of;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fleet_api::{
@@ -21,7 +22,6 @@ use tokio::{sync::watch, time::Instant};
 use crate::{
     clock::Backoff,
     context::{CallError, Context, call},
-    patch::merge_diff_of,
     state::MemberState,
 };
 

@@ -2,6 +2,7 @@
 //!
 //! What may pass (an API server away) is tried again for ever, with backoff.
 
+use fleet_api::patch::merge_diff_of;
 use std::{collections::BTreeMap, future::Future, pin::pin, time::Duration};
 
 use fleet_api::{Cluster, ClusterSpec, ClusterStatus, cluster::SecretReference, names};
@@ -21,7 +22,6 @@ use crate::{
     MemberAccess,
     clock::Backoff,
     context::{CallError, Context, call},
-    patch::merge_diff_of,
 };
 
 /// Secret on the hub, in the cluster's namespace, by which the hub's users reach the member.

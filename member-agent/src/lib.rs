@@ -15,7 +15,6 @@ mod lean;
 mod lease;
 mod notices;
 mod options;
-mod patch;
 mod reconcile;
 mod reservations;
 mod scheduler;

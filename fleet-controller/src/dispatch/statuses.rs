@@ -1,5 +1,6 @@
 //! Patches of statuses: only what differs is sent.
 
+use fleet_api::patch::merge_diff;
 use fleet_policies::{reason::Reason, workload::Health};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use super::Step;
 use crate::{
     binding::BindingEntry,
-    status::{condition, find_condition, merge_patch},
+    status::{condition, find_condition},
     world::{Object, World},
     writes::{Target, Verb, Write},
 };
@@ -20,7 +21,7 @@ pub(super) fn binding_status(entry: &BindingEntry) -> Value {
 }
 
 pub(super) fn patch_binding_status(entry: &BindingEntry, known: &Value, desired: &Value, step: &mut Step) {
-    if let Some(patch) = merge_patch(known, desired) {
+    if let Some(patch) = merge_diff(known, desired) {
         let verb = Verb::MergeStatus(json!({"status": patch}));
         step.writes.push(Write::new(Target::Binding, entry.namespace(), entry.name(), verb));
     }
@@ -40,7 +41,7 @@ pub(super) fn patch_object_status(
     if desired.is_null() {
         return;
     }
-    if let Some(patch) = merge_patch(&object.value["status"], desired) {
+    if let Some(patch) = merge_diff(&object.value["status"], desired) {
         let reference = &entry.object.spec.resource;
         let verb = Verb::MergeStatus(json!({"status": patch}));
         let target = Target::Object(kind.clone());

@@ -1,12 +1,13 @@
 //! The QueueUnit of a queued job, as its binding goes along.
 
+use fleet_api::patch::merge_diff;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Step, Waiting};
 use crate::{
     binding::{API_VERSION, BindingEntry},
-    status::{merge_patch, rfc3339},
+    status::rfc3339,
     world::{Key, World},
     writes::{Target, Verb, Write},
 };
@@ -76,7 +77,7 @@ pub(super) fn unit(
     if phase == UnitPhase::Dequeued && status["phase"] != "Dequeued" {
         desired["lastAllocateTime"] = json!(rfc3339(now));
     }
-    if let Some(patch) = merge_patch(&status, &desired) {
+    if let Some(patch) = merge_diff(&status, &desired) {
         let verb = Verb::MergeStatus(json!({"status": patch}));
         step.writes.push(Write::new(Target::Unit, &unit_key.0, &unit_key.1, verb));
     }

@@ -4,6 +4,7 @@
 //! does not wait for the watch to echo them. A status is written last, after the pods, and is made from
 //! what is known then: several changes that come together cost one write.
 
+use fleet_api::patch::merge_diff;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
@@ -20,7 +21,6 @@ use super::{
 use crate::{
     CallError, Context,
     clock::Clock,
-    patch::merge_diff,
     reconcile::{Change, Next, Queue, follow},
 };
 

@@ -1,5 +1,6 @@
 //! Writes of reservations: the copy in the member before the answer on the hub.
 
+use fleet_api::patch::merge_diff_of;
 use std::sync::Arc;
 
 use fleet_api::{Reservation, ReservationSpec, ReservationStatus, names, reservation::ReservationPhase};
@@ -12,7 +13,6 @@ use serde_json::json;
 use crate::{
     clock::Backoff,
     context::{CallError, Context, call},
-    patch::merge_diff_of,
 };
 
 /// Annotation on a copy: the status it was made with. An API server drops the status of an object that

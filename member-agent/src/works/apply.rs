@@ -1,5 +1,6 @@
 //! Brings the member in line with one Work, and tells the hub.
 
+use fleet_api::patch::merge_diff_of;
 use std::sync::Arc;
 
 use fleet_api::{
@@ -21,7 +22,7 @@ use super::{
     report::{self, Applied, Reason},
     state::{Known, ObjectId, epoch_of},
 };
-use crate::{CallError, call, patch::merge_diff_of, reconcile::Next};
+use crate::{CallError, call, reconcile::Next};
 
 /// Dependencies of one Work that are applied at a time.
 const DEPENDENCIES_IN_FLIGHT: usize = 8;

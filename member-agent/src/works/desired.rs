@@ -215,7 +215,7 @@ fn lacking(wanted: &Value, found: &Value) -> Option<Value> {
 }
 
 fn exact(wanted: &Value, found: &Value) -> Option<Value> {
-    crate::patch::merge_diff(found, wanted).filter(|_| !(found.is_null() && wanted == &json!({})))
+    fleet_api::patch::merge_diff(found, wanted).filter(|_| !(found.is_null() && wanted == &json!({})))
 }
 
 /// `1000m` and `1` are the same to a server that rewrites quantities. Compared in thousandths.

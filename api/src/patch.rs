@@ -1,10 +1,10 @@
-//! Merge patches that say only what differs.
+//! Merge patches that say only what differs: hub and member write statuses by the same rule.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// The merge patch (RFC 7386) that makes `new` of `old`; `None` when they are equal.
-pub(crate) fn merge_diff(old: &Value, new: &Value) -> Option<Value> {
+pub fn merge_diff(old: &Value, new: &Value) -> Option<Value> {
     if old == new {
         return None;
     }
@@ -25,7 +25,7 @@ pub(crate) fn merge_diff(old: &Value, new: &Value) -> Option<Value> {
 }
 
 /// [`merge_diff`] of two values in their JSON form; a value without one counts as null.
-pub(crate) fn merge_diff_of<T: Serialize>(old: &T, new: &T) -> Option<Value> {
+pub fn merge_diff_of<T: Serialize>(old: &T, new: &T) -> Option<Value> {
     let json = |value| serde_json::to_value(value).unwrap_or_default();
     merge_diff(&json(old), &json(new))
 }
@@ -45,5 +45,6 @@ mod tests {
             Some(json!({"gone": null, "deep": {"changed": [2], "gone": null}, "new": {"a": 1}}))
         );
         assert_eq!(merge_diff(&new, &new), None);
+        assert_eq!(merge_diff(&Value::Null, &new), Some(new.clone()));
     }
 }
