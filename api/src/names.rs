@@ -31,6 +31,21 @@ pub const RESULT_FINALIZER: &str = "fleet.dev/result-recorded";
 /// Annotation on a finished Work, written by the hub: the result stands on the hub, the member may forget.
 pub const RESULT_RECORDED_ANNOTATION: &str = "fleet.dev/result-recorded";
 
+/// Annotation on a Work, written by the hub before it deletes it: the binding itself goes, so that the member may
+/// forget its epoch.
+pub const BINDING_GONE_ANNOTATION: &str = "fleet.dev/binding-gone";
+/// Annotation on a member's job that must be stopped when its cluster is cut off: `Lease` or `Watchdog`.
+pub const FENCING_ANNOTATION: &str = "fleet.dev/fencing";
+/// Annotation on a member's job that was stopped because its cluster was cut off: the epoch of the run.
+pub const FENCED_ANNOTATION: &str = "fleet.dev/fenced";
+/// Annotation on an agent's lease: seconds beyond the lease's duration within which pods of fenced jobs are gone
+/// after the agent sent its last renewal that succeeded.
+pub const FENCE_GRACE_ANNOTATION: &str = "fleet.dev/fence-grace-seconds";
+/// Annotation on an agent's lease, written by the hub by compare-and-swap before it moves the first job off a lost
+/// cluster, and removed when the cluster is heard again and nothing is half moved. While it stands the agent renews,
+/// but keeps fenced jobs stopped.
+pub const DECLARED_LOST_ANNOTATION: &str = "fleet.dev/declared-lost";
+
 /// Label on Queue objects made from the tree, as kube-queue sets it.
 pub const QUEUE_CREATED_LABEL: &str = "create-by-kubequeue";
 /// Annotation on Queue objects: full path of the quota node, `root/child-2`.
@@ -59,5 +74,6 @@ pub fn binding_name(kind: &str, name: &str) -> String {
     format!("{}-{}", name.replace(':', "."), kind).to_lowercase()
 }
 
-/// Name of the Lease by which an agent shows that it is alive, in the cluster's hub namespace.
+/// Name of the Lease by which an agent shows that it is alive, in the cluster's hub namespace; and of the one in the
+/// member's `fleet-system` that it renews while it is in good standing with the hub, for watchdogs to read.
 pub const LEASE_NAME: &str = "member-agent";

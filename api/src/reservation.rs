@@ -35,6 +35,10 @@ pub struct ReservationSpec {
     pub components: Vec<Component>,
     /// Seconds the hold lives without the job's Work arriving.
     pub ttl_seconds: i64,
+    /// Term of the leader that asks. A member refuses an older term than the newest it has seen; absent: not
+    /// checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub term: Option<i64>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]

@@ -7,7 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{policy::ConflictResolution, reservation::BindingReference};
+use crate::{
+    policy::{ConflictResolution, Fencing},
+    reservation::BindingReference,
+};
 
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[kube(
@@ -40,6 +43,24 @@ pub struct WorkSpec {
     /// The job may move when the cluster is lost, so the agent must stop it when cut off.
     #[serde(default)]
     pub fenced: bool,
+    /// By what means a fenced job is stopped; absent: `Lease`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fencing: Option<Fencing>,
+    /// Term of the leader that wrote this. A member starts nothing for an older term than the newest it has
+    /// seen; absent: not checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub term: Option<i64>,
+}
+
+impl WorkSpec {
+    /// How the job is stopped when its cluster is cut off.
+    pub fn fencing(&self) -> Fencing {
+        match (self.fenced, self.fencing) {
+            (false, _) => Fencing::None,
+            (true, Some(Fencing::Watchdog)) => Fencing::Watchdog,
+            (true, _) => Fencing::Lease,
+        }
+    }
 }
 
 /// The governed object first, then what it depends on.
