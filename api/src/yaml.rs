@@ -3,7 +3,11 @@
 //! Kubernetes reads YAML 1.1-like documents; strict booleans keep a bare `y` or `no` a string, as
 //! manifests mean it. Deliberately absent: files (callers read them and name them in their errors).
 
+mod located;
+
 use serde::{Serialize, de::DeserializeOwned};
+
+pub use located::{Located, Node};
 
 /// A document that could not be read: which one of the stream, and what the reader found.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +30,19 @@ fn options() -> serde_saphyr::Options {
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
     serde_saphyr::from_str_with_options(text, options())
         .map_err(|error| YamlError { document: 1, message: error.to_string() })
+}
+
+/// Reads one document with the line of each value.
+///
+/// # Errors
+/// The line, and in one sentence what the reader found there.
+pub fn read_located(text: &str) -> Result<Located, (u64, String)> {
+    serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
+        let line = error.location().map_or(1, |location| location.line());
+        let rendered = error.without_snippet().to_string();
+        let sentence = rendered.split_whitespace().collect::<Vec<_>>().join(" ");
+        (line, sentence)
+    })
 }
 
 /// Reads every document of a stream; empty ones are passed over.

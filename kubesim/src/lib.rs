@@ -1,4 +1,4 @@
-//! Simulated members: hollow nodes whose pods run by the clock alone, and a whole fleet in one process.
+//! Simulated members: hollow nodes whose pods run by the clock alone, a whole fleet in one process, and scenarios.
 //!
 //! Inputs: Kubernetes clients (any conformant server) and small plain specs. Deliberately absent:
 //! scheduling, job controllers and quota; those are the production rooms, which this one only starts.
@@ -6,6 +6,8 @@
 pub mod hollow;
 pub mod local_fleet;
 pub mod run_plan;
+pub mod scenario;
 
 pub use local_fleet::{FleetSpec, Listen, LocalFleet, MemberSpec, StartError};
 pub use run_plan::RunTime;
+pub use scenario::Scenario;
