@@ -5,6 +5,7 @@
 //! the pure rooms), clients and IO (they live in the processes).
 
 pub mod binding;
+pub mod clock;
 pub mod cluster;
 pub mod convert;
 pub mod crds;

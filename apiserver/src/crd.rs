@@ -310,7 +310,7 @@ pub fn ensure(core: &Arc<Core>, mut crd: Value) -> Result<(), String> {
         }
         None => {
             let meta = tree::meta(&mut crd);
-            meta.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
+            meta.insert("uid".into(), core.ids.uuid().to_string().into());
             meta.insert("creationTimestamp".into(), now.into());
             meta.insert("generation".into(), 1.into());
             Write::Create { table, key: name, value: crd }

@@ -9,6 +9,7 @@ use axum::body::Body;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 mod action;
 mod auth;
@@ -20,6 +21,7 @@ mod defaults;
 mod delete;
 mod disk;
 mod error;
+pub mod faults;
 mod fieldset;
 mod garbage;
 mod http_io;
@@ -86,6 +88,36 @@ impl Clock {
     }
 }
 
+/// Where uids and generated names come from.
+#[derive(Clone, Debug, Default)]
+pub struct Ids(Option<Arc<AtomicU64>>);
+
+impl Ids {
+    /// The same ids in the same order for the same seed, so that a simulation can be repeated. For one process
+    /// that hands out few ids: they are as unlikely to meet as random ones only within one seed.
+    pub fn seeded(seed: u64) -> Self {
+        Ids(Some(Arc::new(AtomicU64::new(seed))))
+    }
+
+    /// The next id.
+    pub fn uuid(&self) -> uuid::Uuid {
+        let Some(state) = &self.0 else { return uuid::Uuid::new_v4() };
+        let high = mix(state.fetch_add(GOLDEN, Ordering::Relaxed).wrapping_add(GOLDEN));
+        let low = mix(high ^ GOLDEN);
+        uuid::Builder::from_random_bytes(((u128::from(high) << 64) | u128::from(low)).to_be_bytes())
+            .into_uuid()
+    }
+}
+
+/// Step of SplitMix64 (Steele, Lea and Flood, 2014).
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 /// RFC 3339 in whole seconds, as object timestamps are written.
 fn stamp(t: jiff::Timestamp) -> String {
     jiff::Timestamp::from_second(t.as_second()).unwrap_or(t).to_string()
@@ -100,6 +132,8 @@ pub struct Config {
     pub access: Access,
     /// Time source of objects.
     pub clock: Clock,
+    /// Source of uids and generated names.
+    pub ids: Ids,
     /// CustomResourceDefinitions ensured at start.
     pub crds: Vec<Value>,
     /// Appended to `v1.36.0+` in `/version`.
@@ -112,6 +146,7 @@ impl Default for Config {
             data_dir: None,
             access: Access::AlwaysAllow,
             clock: Clock::default(),
+            ids: Ids::default(),
             crds: Vec::new(),
             version_suffix: "fleet".into(),
         }
@@ -190,6 +225,7 @@ impl ApiServer {
             store,
             registry: ArcSwap::from_pointee(registry),
             clock: config.clock,
+            ids: config.ids,
             auth,
             closing: CancellationToken::new(),
             namespaces,
@@ -271,7 +307,7 @@ fn seed(core: &Arc<Core>) -> Result<(), OpenError> {
         let key = tree::meta_text(&value, "name").to_string();
         if table.get(&key).is_none() {
             let meta = tree::meta(&mut value);
-            meta.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
+            meta.insert("uid".into(), core.ids.uuid().to_string().into());
             meta.insert("creationTimestamp".into(), core.clock.stamp().into());
             writes.push(Write::Create { table, key, value });
         }

@@ -15,7 +15,7 @@ pub const PERMANENT: [&str; 4] = ["default", "kube-system", "kube-public", "kube
 
 fn object(core: &Core, kind: &str, namespace: &str, name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace,
-        "uid": uuid::Uuid::new_v4().to_string(), "creationTimestamp": core.clock.stamp()}})
+        "uid": core.ids.uuid().to_string(), "creationTimestamp": core.clock.stamp()}})
 }
 
 /// The default ServiceAccount and the root certificate of a new namespace, written in the same commit.
@@ -40,7 +40,7 @@ pub fn companions(core: &Core, namespace: &str) -> Vec<Write> {
 /// The writes that make a namespace at start.
 pub fn make(core: &Core, name: &str) -> Vec<Write> {
     let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name,
-        "uid": uuid::Uuid::new_v4().to_string(), "creationTimestamp": core.clock.stamp(),
+        "uid": core.ids.uuid().to_string(), "creationTimestamp": core.clock.stamp(),
         "labels": {"kubernetes.io/metadata.name": name}},
         "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
     let mut out = vec![Write::Create { table: core.namespaces.clone(), key: name.into(), value }];

@@ -139,7 +139,7 @@ pub async fn token_request(call: &mut Call, body: &[u8]) -> ApiResult<Response<B
     let now = call.core.clock.now().as_second();
     let claims = json!({
         "iss": "https://kubernetes.default.svc", "aud": audiences, "iat": now, "nbf": now, "exp": now + seconds,
-        "jti": uuid::Uuid::new_v4().to_string(),
+        "jti": call.core.ids.uuid().to_string(),
         "sub": format!("system:serviceaccount:{}:{}", call.namespace, call.name),
         "kubernetes.io": {"namespace": call.namespace,
             "serviceaccount": {"name": call.name, "uid": tree::meta_text(&account.value, "uid")}},

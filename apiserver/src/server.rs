@@ -8,7 +8,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::http_io::{self, Form, Params};
 use crate::registry::{Entry, Registry, Resource};
 use crate::store::{Refused, Store, Table};
-use crate::{Clock, action, openapi, read, reviews, watch, write};
+use crate::{Clock, Ids, action, openapi, read, reviews, watch, write};
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
@@ -24,6 +24,8 @@ pub struct Core {
     pub registry: ArcSwap<Registry>,
     /// Time of the objects.
     pub clock: Clock,
+    /// Uids and generated names.
+    pub ids: Ids,
     /// Identities and permissions.
     pub auth: Auth,
     /// Set when the server goes down.

@@ -369,7 +369,10 @@ impl Store {
 
     /// All tables made so far.
     pub fn tables(&self) -> Vec<Arc<Table>> {
-        self.tables.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<Arc<Table>> = tables.values().cloned().collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
     }
 
     /// The newest durable revision.

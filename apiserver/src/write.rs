@@ -9,7 +9,7 @@ use crate::registry::Resource;
 use crate::server::Call;
 use crate::store::{Obj, Refused, Write};
 use crate::validate::{self, NameRule};
-use crate::{convert, crd, decode, defaults, namespaces, patch as patches, protobuf, read, scale, tree};
+use crate::{Ids, convert, crd, decode, defaults, namespaces, patch as patches, protobuf, read, scale, tree};
 use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
@@ -141,10 +141,10 @@ fn name_rule(r: &Resource) -> NameRule {
     }
 }
 
-fn generated(base: &str) -> String {
+fn generated(ids: &Ids, base: &str) -> String {
     // The alphabet has no vowels, so that no words come out.
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    let random = uuid::Uuid::new_v4();
+    let random = ids.uuid();
     let mut out: String = base.chars().take(58).collect();
     for b in random.as_bytes().iter().take(5) {
         out.push(char::from(ALPHABET[usize::from(*b) % ALPHABET.len()]));
@@ -227,7 +227,7 @@ async fn create_object(call: &mut Call, mut value: Value, applied: Option<()>) -
         meta.remove("deletionTimestamp");
         meta.remove("deletionGracePeriodSeconds");
         meta.remove("generation");
-        meta.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
+        meta.insert("uid".into(), call.core.ids.uuid().to_string().into());
         meta.insert("creationTimestamp".into(), now.as_str().into());
         if r.generation || r.custom {
             meta.insert("generation".into(), 1.into());
@@ -250,7 +250,7 @@ async fn create_object(call: &mut Call, mut value: Value, applied: Option<()>) -
     }
     for attempt in 0.. {
         if generate {
-            tree::meta(&mut value).insert("name".into(), generated(&base).into());
+            tree::meta(&mut value).insert("name".into(), generated(&call.core.ids, &base).into());
         }
         let name = tree::meta_text(&value, "name").to_string();
         if attempt == 0 {

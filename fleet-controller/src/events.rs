@@ -1,7 +1,5 @@
 //! Events, with the texts the field knows.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use fleet_api::binding::TargetCluster;
 use fleet_policies::reason::Reason;
 use serde_json::json;
@@ -46,9 +44,8 @@ fn event(
     message: &str,
     now: jiff::Timestamp,
 ) -> Write {
-    // Two events of one moment need two names.
-    static SERIAL: AtomicU32 = AtomicU32::new(0);
-    let serial = SERIAL.fetch_add(1, Ordering::Relaxed) & 0xfff;
+    // Two events of one moment need two names; one told twice in one moment is one event.
+    let serial = hash(&[subject.uid, reason.as_str(), message]) & 0xfff;
     let namespace = if subject.namespace.is_empty() { DEFAULT_NAMESPACE } else { subject.namespace };
     let name = format!("{}.{:x}{serial:03x}", subject.name, now.as_nanosecond());
     let time = rfc3339(now);
@@ -74,6 +71,12 @@ fn event(
         "reportingInstance": "",
     });
     Write::new(Target::Event, namespace, &name, Verb::Create(body))
+}
+
+/// FNV-1a over the parts.
+fn hash(parts: &[&str]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The message of `ScheduleBindingSucceed`: each target as `name:replicas`, for a gang followed by its

@@ -6,6 +6,7 @@
 //! looked at. Deliberately absent: any state that a restart could not rebuild by listing.
 
 pub mod binding;
+pub mod check;
 pub mod claim;
 pub mod cluster;
 pub mod dispatch;

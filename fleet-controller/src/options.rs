@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use fleet_api::clock::Clock;
+
 /// Settings of one controller.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -22,6 +24,8 @@ pub struct Options {
     pub attempts_limit: usize,
     /// Writes under way at once.
     pub writes_in_flight: usize,
+    /// Wall-clock time.
+    pub clock: Clock,
 }
 
 impl Default for Options {
@@ -36,6 +40,7 @@ impl Default for Options {
             backoff_max: Duration::from_secs(30),
             attempts_limit: 3,
             writes_in_flight: 256,
+            clock: Clock::start(),
         }
     }
 }

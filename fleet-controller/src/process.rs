@@ -173,7 +173,7 @@ impl Process {
     /// Looks at everything marked, then lets the scheduler pass if something it depends on moved.
     async fn look(&mut self) {
         let at = Instant::now();
-        let now = Timestamp::now();
+        let now = self.options.clock.now();
         for cluster in std::mem::take(&mut self.world.renewed) {
             self.clock.hear(&cluster, at);
         }
@@ -361,7 +361,8 @@ impl Process {
             let dirty = match &lane {
                 Lane::Look(dirty) => Some(dirty.clone()),
                 Lane::Place(key) => {
-                    let until = Timestamp::now() + jiff::SignedDuration::try_from(pause).unwrap_or_default();
+                    let until =
+                        self.options.clock.now() + jiff::SignedDuration::try_from(pause).unwrap_or_default();
                     self.scheduler.hold(key, until);
                     self.world.schedule = true;
                     Some(Dirty::Binding(key.clone()))
@@ -385,7 +386,7 @@ impl Process {
                     }
                 }
                 Lane::Place(key) => {
-                    self.scheduler.asked(&mut self.world, &key, Timestamp::now());
+                    self.scheduler.asked(&mut self.world, &key, self.options.clock.now());
                     self.world.mark(Dirty::Binding(key));
                 }
                 Lane::Summaries | Lane::Tell => {}

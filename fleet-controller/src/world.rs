@@ -4,7 +4,7 @@
 //! over. Each change marks what must be looked at again. Deliberately absent: decisions and IO.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -67,7 +67,7 @@ pub struct PolicyEntry {
 /// Everything known.
 #[derive(Default)]
 pub struct World {
-    pub objects: HashMap<KindRef, BTreeMap<Key, Object>>,
+    pub objects: BTreeMap<KindRef, BTreeMap<Key, Object>>,
     pub policies: BTreeMap<(PolicyScope, Key), PolicyEntry>,
     /// The rules of all valid policies, rebuilt when one changes.
     pub rules: Vec<PolicyRule>,

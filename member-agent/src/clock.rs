@@ -1,35 +1,8 @@
-//! Wall-clock time that follows tokio's clock, and seeded backoff.
-//!
-//! The wall clock is read once, at the start; from then on time passes as tokio's does, so that a
-//! simulation on a paused clock sees deadlines pass too.
+//! Seeded backoff. The wall clock itself is [`fleet_api::clock::Clock`], which follows tokio's time.
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-use tokio::time::Instant;
-
-/// Wall-clock time of one agent.
-#[derive(Clone, Copy, Debug)]
-pub struct Clock {
-    base: Timestamp,
-    at: Instant,
-}
-
-impl Clock {
-    pub fn start() -> Self {
-        Self { base: Timestamp::now(), at: Instant::now() }
-    }
-
-    pub fn now(&self) -> Timestamp {
-        self.base.checked_add(self.at.elapsed()).unwrap_or(Timestamp::MAX)
-    }
-
-    /// The moment on the monotonic clock that `time` is; a moment past is now.
-    pub fn instant_of(&self, time: Timestamp) -> Instant {
-        let ahead = time.duration_since(self.now());
-        Instant::now() + Duration::try_from(ahead).unwrap_or(Duration::ZERO)
-    }
-}
+pub(crate) use fleet_api::clock::Clock;
 
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_secs(10);
@@ -93,15 +66,5 @@ mod tests {
         assert!((0..20).any(|i| other.next_delay() != delays[i]));
         assert!(delays[0] >= FIRST_DELAY / 2 && delays[0] < FIRST_DELAY);
         assert!(delays.iter().all(|delay| *delay < LONGEST_DELAY));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_clock_follows_tokio() {
-        let clock = Clock::start();
-        let before = clock.now();
-        tokio::time::advance(Duration::from_secs(60)).await;
-        assert_eq!(clock.now().duration_since(before).as_secs(), 60);
-        let later = before.checked_add(Duration::from_secs(90)).unwrap();
-        assert_eq!((clock.instant_of(later) - Instant::now()).as_secs(), 30);
     }
 }

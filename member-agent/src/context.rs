@@ -38,7 +38,8 @@ impl Context {
         lease: LeaseClock,
         reservations: Reservations,
     ) -> Self {
-        Self { hub, member, options, shutdown, lease, clock: Clock::start(), reservations }
+        let clock = options.clock;
+        Self { hub, member, options, shutdown, lease, clock, reservations }
     }
 
     /// Namespace on the hub that belongs to this member.

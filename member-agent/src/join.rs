@@ -45,13 +45,17 @@ pub(crate) async fn identity(context: &Context) -> String {
         }
         let mut map = ConfigMap::default();
         map.metadata.name = Some(IDENTITY_CONFIG_MAP.to_owned());
-        map.data = Some([(IDENTITY_KEY.to_owned(), uuid::Uuid::new_v4().to_string())].into());
+        map.data = Some([(IDENTITY_KEY.to_owned(), new_installation(context))].into());
         unless_conflict(call(maps.create(&params(), &map)).await)?;
         let stored = call(maps.get(IDENTITY_CONFIG_MAP)).await?;
         // Somebody emptied the map: an identity for this run only is still an identity.
-        Ok(installation(stored).unwrap_or_else(|| uuid::Uuid::new_v4().to_string()))
+        Ok(installation(stored).unwrap_or_else(|| new_installation(context)))
     })
     .await
+}
+
+fn new_installation(context: &Context) -> String {
+    context.options.installation.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string())
 }
 
 fn installation(map: ConfigMap) -> Option<String> {

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use fleet_api::clock::Clock;
+
 /// Job kinds the agent can bring a controller for, to members without an operator of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobController {
@@ -44,6 +46,10 @@ pub struct Options {
     /// How long a half-bound gang without a hold may stay so before its places are given back, and an
     /// incomplete one before its pods are told.
     pub gang_grace: Duration,
+    /// Wall-clock time.
+    pub clock: Clock,
+    /// Name of this installation, when the member keeps none yet; `None` makes one up.
+    pub installation: Option<String>,
 }
 
 /// How the hub's users reach a member.
@@ -71,6 +77,8 @@ impl Options {
             lease_renew: Duration::from_secs(10),
             report_interval: Duration::from_millis(100),
             gang_grace: Duration::from_secs(5),
+            clock: Clock::start(),
+            installation: None,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path, time::Duration};
 
 use anyhow::{Context, bail};
 use fleet_api::crds::Side;
+use fleet_controller::check::{self, History, Snapshot};
 use fleet_kubesim::{RunTime, hollow};
 use kube::Client;
 use member_agent::{JobController, MemberAccess};
@@ -15,8 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    history::{History, Recorder},
-    invariants::{self, Snapshot},
+    history::Recorder,
     objects::{self, Kind},
     servers::{ApiServers, Door, Plane},
     wait::{self, Look},
@@ -405,11 +405,11 @@ impl TestFleet {
     /// An invariant does not hold; all violations are named.
     pub async fn finish(mut self) -> anyhow::Result<()> {
         let settled = self.wait_for("holds to be given back and gangs to be whole", async || {
-            let found = invariants::check_at_rest(&self.snapshot().await?);
+            let found = check::check_at_rest(&self.snapshot().await?);
             Ok(Look::at(found.is_empty(), || format!("{found:#?}")))
         });
         settled.await?;
-        let found = invariants::check_invariants(&self.history(), &self.snapshot().await?);
+        let found = check::check_invariants(&self.history(), &self.snapshot().await?);
         anyhow::ensure!(found.is_empty(), "broken invariants: {found:#?}\n{}", self.picture().await);
         let ended = self.ended_parts();
         anyhow::ensure!(ended.is_empty(), "{ended}");
@@ -441,7 +441,7 @@ impl TestFleet {
     /// A server does not answer.
     pub async fn snapshot(&self) -> anyhow::Result<Snapshot> {
         let members = self.members.iter().map(|(name, plane)| (name.clone(), plane.client.clone()));
-        Snapshot::take(&self.hub(), &members.collect()).await
+        Ok(Snapshot::take(&self.hub(), &members.collect()).await?)
     }
 
     /// The fleet in some lines, for a failure.

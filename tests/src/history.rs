@@ -10,45 +10,16 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use fleet_controller::check::{Change, History};
 use futures::StreamExt;
 use kube::{Client, ResourceExt, api::DynamicObject, runtime::watcher};
-use serde_json::Value;
+
 use tokio_util::sync::CancellationToken;
 
 use crate::objects::{BINDING, Kind, POD};
 
 /// Changes kept; a suite makes some thousands.
 const MOST_CHANGES: usize = 1_000_000;
-
-/// One change.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// The member, or `None` for the hub.
-    pub cluster: Option<String>,
-    pub object: Arc<Value>,
-    pub gone: bool,
-}
-
-/// All changes so far.
-#[derive(Clone, Debug, Default)]
-pub struct History {
-    pub changes: Vec<Change>,
-}
-
-impl History {
-    /// Names of bindings in the order in which they were first bound.
-    pub fn bound_in_order(&self) -> Vec<String> {
-        let mut order: Vec<String> = Vec::new();
-        for change in self.changes.iter().filter(|change| change.cluster.is_none() && !change.gone) {
-            let name = change.object["metadata"]["name"].as_str().unwrap_or_default();
-            let bound = change.object["spec"]["clusters"].as_array().is_some_and(|list| !list.is_empty());
-            if bound && !order.iter().any(|known| known == name) {
-                order.push(name.to_string());
-            }
-        }
-        order
-    }
-}
 
 /// Watches a fleet until stopped.
 pub struct Recorder {

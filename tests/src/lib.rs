@@ -4,11 +4,10 @@
 //! `KUBEBUILDER_ASSETS`), the `fleet` binary and a kubectl where they are wanted. A suite waits on
 //! conditions with a bound ([`wait_for`]) and never sleeps; what it waits for is a sentence, which the
 //! failure repeats together with what was last seen. Deliberately absent: any expectation about the
-//! product; those stand in `tests/*.rs`, but for the invariants of the design ([`invariants`]).
+//! product; those stand in `tests/*.rs`, but for the invariants of the design ([`fleet_controller::check`]).
 
 pub mod fleet;
 pub mod history;
-pub mod invariants;
 pub mod jobs;
 pub mod kubectl;
 pub mod objects;
@@ -19,8 +18,7 @@ pub mod table;
 pub mod wait;
 
 pub use fleet::{FleetSpec, TestFleet};
-pub use history::History;
-pub use invariants::{Snapshot, check_invariants};
+pub use fleet_controller::check::{History, Snapshot, check_invariants};
 pub use kubectl::Kubectl;
 pub use process::FleetProcess;
 pub use random::Random;

@@ -36,7 +36,7 @@ pub(super) async fn run(context: Arc<Context>, kinds: Vec<Kind>) {
         client: context.member.clone(),
         cluster: context.options.cluster.clone(),
         kinds,
-        clock: Clock::start(),
+        clock: context.clock,
         state: Mutex::default(),
         queue: Arc::new(Queue::new()),
     });

@@ -1,7 +1,7 @@
 //! What the driver knows of the member: the jobs of each kind and the pods by owner.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -35,14 +35,14 @@ pub(super) enum Support {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub pods_synced: bool,
-    jobs: HashMap<String, Tracked>,
+    jobs: BTreeMap<String, Tracked>,
     pods: Stored<Pod>,
-    pods_by_owner: HashMap<String, Pods>,
+    pods_by_owner: BTreeMap<String, Pods>,
     /// Uids of the ReplicaSets of a Deployment, by its uid.
-    sets_by_owner: HashMap<String, HashSet<String>>,
+    sets_by_owner: BTreeMap<String, BTreeSet<String>>,
     /// Who waits for a pod name to become free.
-    blocked: HashMap<ObjectKey, String>,
-    kind_synced: HashSet<usize>,
+    blocked: BTreeMap<ObjectKey, String>,
+    kind_synced: BTreeSet<usize>,
 }
 
 /// Everything a plan is made from.

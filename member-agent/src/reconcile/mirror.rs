@@ -2,7 +2,7 @@
 //! restart of the watch, where objects that are no longer listed count as deleted.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt::Debug,
     sync::Arc,
 };
@@ -34,7 +34,7 @@ pub(crate) enum Change<K> {
 /// write of our own.
 #[derive(Debug)]
 pub(crate) struct Stored<K> {
-    objects: HashMap<ObjectKey, Arc<K>>,
+    objects: BTreeMap<ObjectKey, Arc<K>>,
     /// Uids of the latest deletions: an answer that comes after the news of the end revives nothing.
     ended: VecDeque<String>,
 }
@@ -44,7 +44,7 @@ const ENDED_CAPACITY: usize = 1024;
 
 impl<K> Default for Stored<K> {
     fn default() -> Self {
-        Self { objects: HashMap::new(), ended: VecDeque::new() }
+        Self { objects: BTreeMap::new(), ended: VecDeque::new() }
     }
 }
 
@@ -114,7 +114,7 @@ pub(crate) async fn follow<K, F>(
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     F: FnMut(Change<K>),
 {
-    let mut seen = Seen { known: HashMap::new(), on_change };
+    let mut seen = Seen { known: BTreeMap::new(), on_change };
     feed::run(name, api, config, shutdown, |change| {
         seen.take(change);
         std::future::ready(true)
@@ -123,7 +123,7 @@ pub(crate) async fn follow<K, F>(
 }
 
 struct Seen<K, F> {
-    known: HashMap<ObjectKey, Arc<K>>,
+    known: BTreeMap<ObjectKey, Arc<K>>,
     on_change: F,
 }
 
@@ -136,7 +136,7 @@ impl<K: Resource, F: FnMut(Change<K>)> Seen<K, F> {
                 (self.on_change)(Change::Deleted(Arc::new(object)));
             }
             feed::Change::All(objects) => {
-                let listed: HashSet<ObjectKey> = objects.iter().map(key_of).collect();
+                let listed: BTreeSet<ObjectKey> = objects.iter().map(key_of).collect();
                 let mut gone: Vec<ObjectKey> =
                     self.known.keys().filter(|key| !listed.contains(*key)).cloned().collect();
                 gone.sort();
@@ -186,7 +186,7 @@ mod tests {
     fn a_listing_ends_what_it_does_not_name() {
         let mut log = Vec::new();
         let mut seen = Seen {
-            known: HashMap::new(),
+            known: BTreeMap::new(),
             on_change: |change| {
                 log.push(match change {
                     Change::Applied(o) => format!("+{}", key_of(&*o).1),

@@ -65,7 +65,7 @@ pub async fn run(context: Arc<Context>) -> anyhow::Result<()> {
         state: Mutex::default(),
         queue: Arc::new(Queue::new()),
         watches: Mutex::default(),
-        clock: Clock::start(),
+        clock: context.clock,
         context: context.clone(),
     });
     works.watch_hub();

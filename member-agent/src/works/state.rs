@@ -2,7 +2,7 @@
 //! indexes that say what has to be looked at after a change.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -79,16 +79,16 @@ pub(super) struct State {
     pub pods_synced: bool,
     works: Stored<Work>,
     /// Works that name an object.
-    by_object: HashMap<ObjectId, BTreeSet<String>>,
+    by_object: BTreeMap<ObjectId, BTreeSet<String>>,
     /// How many Works there are of a binding.
-    bindings: HashMap<String, usize>,
-    kinds: HashMap<KindId, Kind>,
+    bindings: BTreeMap<String, usize>,
+    kinds: BTreeMap<KindId, Kind>,
     pods: Stored<Pod>,
-    pods_by_owner: HashMap<ObjectId, BTreeMap<String, Arc<Pod>>>,
-    epochs: HashMap<String, i64>,
+    pods_by_owner: BTreeMap<ObjectId, BTreeMap<String, Arc<Pod>>>,
+    epochs: BTreeMap<String, i64>,
     epochs_order: VecDeque<String>,
     /// Patches that changed nothing the next comparison would see; not sent again.
-    settled: HashMap<ObjectId, String>,
+    settled: BTreeMap<ObjectId, String>,
 }
 
 #[derive(Debug)]

@@ -11,7 +11,7 @@ const PODS: &str = "pods";
 /// Name under which a quota tree counts jobs.
 const MAX_JOBS: &str = "kube-queue/max-jobs";
 /// Kinds that run to an end; pods of others have no run.
-const JOB_KINDS: [&str; 4] = ["PyTorchJob", "TFJob", "MPIJob", "Job"];
+pub(super) const JOB_KINDS: [&str; 4] = ["PyTorchJob", "TFJob", "MPIJob", "Job"];
 
 /// One pod.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -2,13 +2,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use fleet_api::names;
 use fleet_resources::Resources;
-use kube::Client;
 use serde_json::Value;
 
-use super::facts::{Pod, Quota, amounts};
-use crate::objects::{self, list};
+use super::facts::{Pod, Quota};
 
 /// Hub and members, listed one after the other: true for a fleet at rest.
 #[derive(Clone, Debug, Default)]
@@ -23,60 +20,30 @@ pub struct Snapshot {
     pub pods: Vec<Pod>,
     /// Allocatable amounts by cluster and node.
     pub nodes: BTreeMap<(String, String), Resources>,
+    /// Jobs in the members, with their cluster.
+    pub runs: Vec<(String, Value)>,
     /// Warnings of the hub, for the eye.
     pub warnings: Vec<Value>,
 }
 
-impl Snapshot {
-    /// Lists everything.
-    ///
-    /// # Errors
-    /// A server does not answer.
-    pub async fn take(hub: &Client, members: &BTreeMap<String, Client>) -> anyhow::Result<Self> {
-        let mut snapshot = Self {
-            bindings: list(hub, objects::BINDING).await?,
-            works: list(hub, objects::WORK).await?,
-            units: list(hub, objects::QUEUE_UNIT).await?,
-            clusters: list(hub, objects::CLUSTER).await?,
-            ..Self::default()
-        };
-        for hold in list(hub, objects::RESERVATION).await? {
-            let namespace = objects::namespace_of(&hold).to_string();
-            let cluster = namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX).unwrap_or(&namespace);
-            snapshot.holds.push((cluster.to_string(), hold));
-        }
-        // The oldest tree counts.
-        let mut trees = list(hub, objects::QUOTA_TREE).await?;
-        trees.sort_by_key(|tree| {
-            (tree["metadata"]["creationTimestamp"].to_string(), objects::name_of(tree).to_string())
-        });
-        snapshot.quota = trees.first().map(|tree| Quota::read(&tree["spec"]));
-        snapshot.warnings = list(hub, objects::EVENT).await?;
-        snapshot.warnings.retain(|event| event["type"] == "Warning");
-        for (cluster, client) in members {
-            for node in list(client, objects::NODE).await? {
-                let name = objects::name_of(&node).to_string();
-                snapshot.nodes.insert((cluster.clone(), name), amounts(&node["status"]["allocatable"]));
-            }
-            let pods = list(client, objects::POD).await?;
-            snapshot.pods.extend(pods.iter().map(|pod| Pod::read(cluster, pod)));
-            let copies = list(client, objects::RESERVATION).await?;
-            snapshot.holds.extend(copies.into_iter().map(|hold| (cluster.clone(), hold)));
-        }
-        Ok(snapshot)
-    }
+fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+fn namespace_of(object: &Value) -> &str {
+    object["metadata"]["namespace"].as_str().unwrap_or("default")
 }
 
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let meta = |object: &Value| format!("{}/{}", objects::namespace_of(object), objects::name_of(object));
+        let meta = |object: &Value| format!("{}/{}", namespace_of(object), name_of(object));
         let conditions = |object: &Value| {
             let list = object["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
             let say = |c: &Value| format!("{}={} {} ({})", c["type"], c["status"], c["reason"], c["message"]);
             list.iter().map(say).collect::<Vec<_>>().join("; ").replace('"', "")
         };
         for cluster in &self.clusters {
-            writeln!(f, "cluster {}: {}", objects::name_of(cluster), conditions(cluster))?;
+            writeln!(f, "cluster {}: {}", name_of(cluster), conditions(cluster))?;
         }
         for binding in &self.bindings {
             let spec = &binding["spec"];

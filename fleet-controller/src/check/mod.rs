@@ -1,27 +1,41 @@
-//! The invariants of the design, stated over a snapshot of a fleet and over its history. Numbers are those of
-//! `docs/ARCHITECTURE.md`.
+//! The checker: the invariants of the design, stated over a snapshot of a fleet and over its history. Numbers
+//! are those of `docs/ARCHITECTURE.md`.
 //!
-//! Written against the objects alone and without the product's rules, so that an error there does not hide
-//! itself here.
+//! Pure over what was listed, but for [`Snapshot::take`]. Written against the objects alone and without the
+//! product's rules, so that an error there does not hide itself here. Used by `fleet audit`, by the simulation
+//! after each step, and by the end-to-end tests.
 
 mod facts;
+mod history;
+mod leftovers;
+mod listing;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_resources::Resources;
+use serde_json::Value;
 
 pub use facts::{Pod, Quota};
+pub use history::{Change, History};
 pub use snapshot::Snapshot;
 
-use crate::history::History;
 use facts::{Use, used_by};
+use leftovers::{left_behind, lost};
 
 /// One broken invariant.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Violation {
+    /// Number in `docs/ARCHITECTURE.md`.
     pub invariant: u8,
+    /// The objects, and what is wrong with them.
     pub what: String,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "invariant {}: {}", self.invariant, self.what)
+    }
 }
 
 fn broken(invariant: u8, what: String) -> Violation {
@@ -44,6 +58,8 @@ pub fn check_history(history: &History, rest: &Snapshot) -> Vec<Violation> {
     let mut bindings: BTreeMap<String, Use> = BTreeMap::new();
     let mut used: BTreeMap<(String, String), Resources> = BTreeMap::new();
     let mut runs: BTreeMap<String, BTreeMap<(String, String), i64>> = BTreeMap::new();
+    let hub = history.changes.iter().filter(|change| change.cluster.is_none());
+    let unfenced = unfenced_jobs(hub.map(|change| &*change.object));
     for change in &history.changes {
         let uid = change.object["metadata"]["uid"].as_str().unwrap_or_default().to_string();
         let Some(cluster) = &change.cluster else {
@@ -77,6 +93,10 @@ pub fn check_history(history: &History, rest: &Snapshot) -> Vec<Violation> {
         if let Some((job, run)) = pod.may_run_for() {
             let of_job = runs.entry(job.clone()).or_default();
             *of_job.entry(run).or_default() += 1;
+            if unfenced.contains(&job) {
+                pods.insert(uid, pod);
+                continue;
+            }
             let live: Vec<_> = of_job.iter().filter(|(_, count)| **count > 0).map(|(run, _)| run).collect();
             if live.len() > 1 {
                 found.insert(broken(1, format!("{job} has pods of several runs at once: {live:?}")));
@@ -90,26 +110,55 @@ pub fn check_history(history: &History, rest: &Snapshot) -> Vec<Violation> {
 /// Invariants 1, 2, 3 and 5 of a fleet in which nothing is under way.
 pub fn check_at_rest(rest: &Snapshot) -> Vec<Violation> {
     let mut found = Vec::new();
-    found.extend(several_runs(&rest.pods));
+    found.extend(check_moment(rest));
     found.extend(half_bound(&rest.pods));
+    found.extend(left_behind(rest));
+    found
+}
+
+/// What must hold at any moment of a fleet, also in the middle of things, when the snapshot is of one moment:
+/// invariants 1 and 3.
+pub fn check_moment(snapshot: &Snapshot) -> Vec<Violation> {
+    let mut found = several_runs(snapshot);
     let mut used: BTreeMap<(String, String), Resources> = BTreeMap::new();
-    for pod in &rest.pods {
+    for pod in &snapshot.pods {
         if let Some(place) = pod.takes() {
             used.entry(place).or_default().add(&pod.requests);
         }
     }
-    found.extend(used.iter().flat_map(|(place, sum)| over_node(rest, place, sum)));
-    let uses: Vec<Use> = rest.bindings.iter().map(used_by).collect();
-    found.extend(over_quota(rest.quota.as_ref(), uses.iter()));
-    found.extend(held_for_nothing(rest));
+    found.extend(used.iter().flat_map(|(place, sum)| over_node(snapshot, place, sum)));
+    let uses: Vec<Use> = snapshot.bindings.iter().map(used_by).collect();
+    found.extend(over_quota(snapshot.quota.as_ref(), uses.iter()));
     found
 }
 
+/// What must hold when everything has come to its end: all of [`check_at_rest`], and that nothing was lost (4).
+pub fn check_end(rest: &Snapshot) -> Vec<Violation> {
+    let mut found = check_at_rest(rest);
+    found.extend(lost(rest));
+    found
+}
+
+/// Jobs whose policy accepts two runs after a partition (fencing level `None`), as pods name them.
+fn unfenced_jobs<'a>(bindings: impl IntoIterator<Item = &'a Value>) -> BTreeSet<String> {
+    let unfenced = bindings.into_iter().filter(|b| b["spec"]["failover"]["cluster"]["fencing"] == "None");
+    unfenced
+        .map(|binding| {
+            let job = &binding["spec"]["resource"];
+            let text = |field: &str| job[field].as_str().unwrap_or_default().to_string();
+            format!("{} {}/{}", text("kind"), text("namespace"), text("name"))
+        })
+        .collect()
+}
+
 /// 1: at most one (cluster, run) of a job has pods that may run.
-fn several_runs(pods: &[Pod]) -> Vec<Violation> {
+fn several_runs(snapshot: &Snapshot) -> Vec<Violation> {
+    let unfenced = unfenced_jobs(&snapshot.bindings);
     let mut runs: BTreeMap<String, BTreeSet<(String, String)>> = BTreeMap::new();
-    for (job, run) in pods.iter().filter_map(Pod::may_run_for) {
-        runs.entry(job).or_default().insert(run);
+    for (job, run) in snapshot.pods.iter().filter_map(Pod::may_run_for) {
+        if !unfenced.contains(&job) {
+            runs.entry(job).or_default().insert(run);
+        }
     }
     let several = runs.into_iter().filter(|(_, runs)| runs.len() > 1);
     several.map(|(job, runs)| broken(1, format!("{job} has pods of several runs: {runs:?}"))).collect()
@@ -169,30 +218,6 @@ fn over_quota<'a>(quota: Option<&Quota>, uses: impl Iterator<Item = &'a Use>) ->
                     format!("quota {}: {name} {} used, max {max}", node.path, sum.get(name)),
                 ));
             }
-        }
-    }
-    found
-}
-
-/// 5: every hold, on the hub and in the members, belongs to a job that is bound there and has not ended.
-fn held_for_nothing(rest: &Snapshot) -> Vec<Violation> {
-    let live: BTreeMap<&str, (&str, i64)> = rest
-        .bindings
-        .iter()
-        .filter(|binding| binding["status"]["result"].is_null())
-        .filter_map(|binding| {
-            let cluster = binding["spec"]["clusters"][0]["name"].as_str()?;
-            Some((binding["metadata"]["uid"].as_str()?, (cluster, binding["spec"]["epoch"].as_i64()?)))
-        })
-        .collect();
-    let mut found = Vec::new();
-    for (cluster, hold) in &rest.holds {
-        let uid = hold["spec"]["binding"]["uid"].as_str().unwrap_or_default();
-        let epoch = hold["spec"]["epoch"].as_i64().unwrap_or_default();
-        if live.get(uid) != Some(&(cluster.as_str(), epoch)) {
-            let (name, of) = (&hold["metadata"]["name"], &hold["metadata"]["namespace"]);
-            found
-                .push(broken(5, format!("reservation {of}/{name} for {cluster}: its job is not live there")));
         }
     }
     found

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::history::Change;
 
 fn pod(name: &str, run: &str, node: Option<&str>, phase: &str) -> Value {
     json!({
@@ -85,6 +84,8 @@ fn at_rest_gangs_are_whole_and_holds_have_jobs() {
     let hold = json!({"metadata": {"name": "h"}, "spec": {"epoch": 1, "binding": {"uid": "x"}}});
     let mut snapshot = rest();
     snapshot.bindings = vec![binding("x", true, false)];
+    snapshot.runs =
+        vec![("east".to_string(), json!({"kind": "PyTorchJob", "metadata": {"name": "a", "uid": "run-1"}}))];
     snapshot.holds = vec![("east".to_string(), hold.clone())];
     snapshot.pods = vec![
         Pod::read("east", &pod("a-0", "run-1", Some("n0"), "Running")),
@@ -98,4 +99,40 @@ fn at_rest_gangs_are_whole_and_holds_have_jobs() {
     snapshot.bindings = vec![binding("x", true, true)];
     snapshot.holds[0].0 = "east".to_string();
     assert_eq!(check_at_rest(&snapshot).len(), 2);
+}
+
+#[test]
+fn at_rest_nothing_stands_without_what_it_is_for() {
+    let labels = json!({"fleet.dev/binding-uid": "x"});
+    let run = json!({"kind": "PyTorchJob", "metadata": {"name": "a", "namespace": "default", "uid": "run-1",
+        "labels": labels, "annotations": {"fleet.dev/epoch": "1"}}});
+    let work = json!({"metadata": {"name": "a", "namespace": "fleet-east"},
+        "spec": {"epoch": 1, "binding": {"uid": "x"}}});
+    let mut snapshot = rest();
+    snapshot.bindings = vec![binding("x", true, true)];
+    snapshot.works = vec![work];
+    snapshot.runs = vec![("east".to_string(), run)];
+    snapshot.pods = vec![Pod::read("east", &pod("a-0", "run-1", None, "Succeeded"))];
+    assert_eq!(check_at_rest(&snapshot), []);
+    snapshot.bindings = Vec::new();
+    let found: Vec<String> = check_at_rest(&snapshot).into_iter().map(|v| v.what).collect();
+    assert_eq!(found, ["work fleet-east/a: its binding is gone"]);
+    snapshot.works = Vec::new();
+    let found: Vec<String> = check_at_rest(&snapshot).into_iter().map(|v| v.what).collect();
+    assert_eq!(found, ["PyTorchJob default/a in east, epoch 1: no Work asks for it"]);
+    snapshot.runs = Vec::new();
+    let found: Vec<String> = check_at_rest(&snapshot).into_iter().map(|v| v.what).collect();
+    assert_eq!(found, ["pod default/a-0 in east: PyTorchJob default/a is gone"]);
+}
+
+#[test]
+fn at_the_end_every_job_has_ended_runs_or_says_why_it_waits() {
+    let mut snapshot = rest();
+    let mut waiting = binding("x", false, false);
+    waiting["spec"]["resource"] = json!({"kind": "PyTorchJob", "namespace": "default", "name": "a"});
+    snapshot.bindings = vec![waiting];
+    assert_eq!(check_end(&snapshot).iter().map(|v| v.invariant).collect::<Vec<_>>(), [4]);
+    snapshot.bindings[0]["status"]["conditions"] =
+        json!([{"type": "Scheduled", "status": "False", "reason": "ExceedsEveryCluster"}]);
+    assert_eq!(check_end(&snapshot), []);
 }

@@ -1,0 +1,174 @@
+//! Invariants 4 and 5: nothing is lost, and nothing stands without a reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_api::names;
+use serde_json::Value;
+
+use super::{Snapshot, Violation, broken, facts::JOB_KINDS};
+
+fn text<'a>(value: &'a Value) -> &'a str {
+    value.as_str().unwrap_or_default()
+}
+
+fn meta(object: &Value) -> String {
+    format!("{}/{}", text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))
+}
+
+fn uid(object: &Value) -> &str {
+    text(&object["metadata"]["uid"])
+}
+
+/// 5: holds, Works, units, runs and pods all belong to something that is there.
+pub(super) fn left_behind(rest: &Snapshot) -> Vec<Violation> {
+    let mut found = held_for_nothing(rest);
+    found.extend(works_without_run(rest));
+    found.extend(units_without_binding(rest));
+    found.extend(runs_without_work(rest));
+    found.extend(pods_without_owner(rest));
+    found
+}
+
+/// 5: every hold, on the hub and in the members, belongs to a job that is bound there and has not ended.
+fn held_for_nothing(rest: &Snapshot) -> Vec<Violation> {
+    let live: BTreeMap<&str, (&str, i64)> = rest
+        .bindings
+        .iter()
+        .filter(|binding| binding["status"]["result"].is_null())
+        .filter_map(|binding| {
+            let cluster = binding["spec"]["clusters"][0]["name"].as_str()?;
+            Some((binding["metadata"]["uid"].as_str()?, (cluster, binding["spec"]["epoch"].as_i64()?)))
+        })
+        .collect();
+    let mut found = Vec::new();
+    for (cluster, hold) in &rest.holds {
+        let uid = hold["spec"]["binding"]["uid"].as_str().unwrap_or_default();
+        let epoch = hold["spec"]["epoch"].as_i64().unwrap_or_default();
+        if live.get(uid) != Some(&(cluster.as_str(), epoch)) {
+            let (name, of) = (&hold["metadata"]["name"], &hold["metadata"]["namespace"]);
+            found
+                .push(broken(5, format!("reservation {of}/{name} for {cluster}: its job is not live there")));
+        }
+    }
+    found
+}
+
+/// Every Work belongs to a binding that names its cluster and epoch, or one that has ended.
+fn works_without_run(rest: &Snapshot) -> Vec<Violation> {
+    let bindings: BTreeMap<&str, &Value> = rest.bindings.iter().map(|b| (uid(b), b)).collect();
+    let mut found = Vec::new();
+    for work in &rest.works {
+        let namespace = text(&work["metadata"]["namespace"]);
+        let cluster = namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX).unwrap_or(namespace);
+        let Some(binding) = bindings.get(text(&work["spec"]["binding"]["uid"])) else {
+            found.push(broken(5, format!("work {}: its binding is gone", meta(work))));
+            continue;
+        };
+        let clusters = binding["spec"]["clusters"].as_array().map_or(&[][..], Vec::as_slice);
+        let wanted = clusters.iter().any(|target| target["name"] == cluster)
+            && binding["spec"]["epoch"] == work["spec"]["epoch"];
+        if !wanted {
+            let epoch = &work["spec"]["epoch"];
+            let what =
+                format!("work {} epoch {epoch}: binding {} does not ask for it", meta(work), meta(binding));
+            found.push(broken(5, what));
+        }
+    }
+    found
+}
+
+/// Every unit belongs to the binding of its job.
+fn units_without_binding(rest: &Snapshot) -> Vec<Violation> {
+    let known: BTreeSet<(String, String)> = rest
+        .bindings
+        .iter()
+        .map(|b| (text(&b["metadata"]["namespace"]).to_string(), text(&b["metadata"]["name"]).to_string()))
+        .collect();
+    let orphans = rest.units.iter().filter(|unit| {
+        let job = &unit["spec"]["consumerRef"];
+        let name = match text(&job["kind"]) {
+            "ResourceBinding" => text(&job["name"]).to_string(),
+            kind => names::binding_name(kind, text(&job["name"])),
+        };
+        !job.is_null() && !known.contains(&(text(&unit["metadata"]["namespace"]).to_string(), name))
+    });
+    orphans.map(|unit| broken(5, format!("unit {}: its job has no binding", meta(unit)))).collect()
+}
+
+/// Every job that Fleet made in a member stands for a Work on the hub.
+fn runs_without_work(rest: &Snapshot) -> Vec<Violation> {
+    let works: BTreeSet<(String, &str, i64)> = rest
+        .works
+        .iter()
+        .map(|work| {
+            let epoch = work["spec"]["epoch"].as_i64().unwrap_or_default();
+            (text(&work["metadata"]["namespace"]).to_string(), text(&work["spec"]["binding"]["uid"]), epoch)
+        })
+        .collect();
+    let mut found = Vec::new();
+    for (cluster, run) in &rest.runs {
+        let binding = text(&run["metadata"]["labels"][names::BINDING_UID_LABEL]);
+        let epoch = text(&run["metadata"]["annotations"][names::EPOCH_ANNOTATION]).parse().unwrap_or(0);
+        if binding.is_empty() || works.contains(&(names::cluster_namespace(cluster), binding, epoch)) {
+            continue;
+        }
+        let kind = text(&run["kind"]);
+        found.push(broken(
+            5,
+            format!("{kind} {} in {cluster}, epoch {epoch}: no Work asks for it", meta(run)),
+        ));
+    }
+    found
+}
+
+/// Every pod of a job has its job.
+fn pods_without_owner(rest: &Snapshot) -> Vec<Violation> {
+    let runs: BTreeSet<(&str, &str)> =
+        rest.runs.iter().map(|(cluster, run)| (cluster.as_str(), uid(run))).collect();
+    let orphans = rest
+        .pods
+        .iter()
+        .filter(|pod| pod.is_job && !runs.contains(&(pod.cluster.as_str(), pod.run.as_str())));
+    orphans
+        .map(|pod| {
+            let (cluster, namespace, name) = (&pod.cluster, &pod.namespace, &pod.name);
+            broken(5, format!("pod {namespace}/{name} in {cluster}: {} is gone", pod.job))
+        })
+        .collect()
+}
+
+/// 4: every job of the hub that a policy governs has ended, runs, or waits and says why.
+pub(super) fn lost(rest: &Snapshot) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for binding in &rest.bindings {
+        let resource = &binding["spec"]["resource"];
+        if !JOB_KINDS.contains(&text(&resource["kind"])) || !binding["status"]["result"].is_null() {
+            continue;
+        }
+        let job = format!(
+            "{} {}/{}",
+            text(&resource["kind"]),
+            text(&resource["namespace"]),
+            text(&resource["name"])
+        );
+        let clusters = binding["spec"]["clusters"].as_array().map_or(&[][..], Vec::as_slice);
+        if let Some(target) = clusters.first() {
+            let cluster = text(&target["name"]);
+            let runs = rest.pods.iter().any(|pod| {
+                pod.cluster == cluster && pod.job == job && pod.phase == "Running" && !pod.has_ended()
+            });
+            if !runs {
+                found.push(broken(4, format!("{job} is bound to {cluster} and has no running pod there")));
+            }
+            continue;
+        }
+        let conditions = binding["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+        let told = conditions
+            .iter()
+            .any(|c| c["type"] == "Scheduled" && c["status"] == "False" && !text(&c["reason"]).is_empty());
+        if !told {
+            found.push(broken(4, format!("{job} is not placed and nothing says why")));
+        }
+    }
+    found
+}

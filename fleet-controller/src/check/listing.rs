@@ -1,0 +1,104 @@
+//! Lists what a snapshot is made of, through any API servers.
+
+use std::collections::BTreeMap;
+
+use fleet_api::names;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, ListParams},
+};
+use serde_json::Value;
+
+use super::{
+    Snapshot,
+    facts::{Pod, Quota, amounts},
+};
+
+type Kind = (&'static str, &'static str, &'static str);
+
+const FLEET: &str = "fleet.dev/v1alpha1";
+const BINDING: Kind = (FLEET, "ResourceBinding", "resourcebindings");
+const WORK: Kind = (FLEET, "Work", "works");
+const RESERVATION: Kind = (FLEET, "Reservation", "reservations");
+const CLUSTER: Kind = (FLEET, "Cluster", "clusters");
+const QUEUE_UNIT: Kind = ("scheduling.x-k8s.io/v1alpha1", "QueueUnit", "queueunits");
+const QUOTA_TREE: Kind = ("scheduling.sigs.k8s.io/v1beta1", "ElasticQuotaTree", "elasticquotatrees");
+const EVENT: Kind = ("v1", "Event", "events");
+const NODE: Kind = ("v1", "Node", "nodes");
+const POD: Kind = ("v1", "Pod", "pods");
+/// Kinds of jobs that stand in members.
+const RUNS: [Kind; 4] = [
+    ("kubeflow.org/v1", "PyTorchJob", "pytorchjobs"),
+    ("kubeflow.org/v1", "TFJob", "tfjobs"),
+    ("kubeflow.org/v2beta1", "MPIJob", "mpijobs"),
+    ("batch/v1", "Job", "jobs"),
+];
+
+impl Snapshot {
+    /// Lists everything of the hub and of those members.
+    ///
+    /// # Errors
+    /// A server does not answer.
+    pub async fn take(hub: &Client, members: &BTreeMap<String, Client>) -> kube::Result<Self> {
+        let mut snapshot = Self {
+            bindings: list(hub, BINDING).await?,
+            works: list(hub, WORK).await?,
+            units: list(hub, QUEUE_UNIT).await?,
+            clusters: list(hub, CLUSTER).await?,
+            ..Self::default()
+        };
+        for hold in list(hub, RESERVATION).await? {
+            let namespace = hold["metadata"]["namespace"].as_str().unwrap_or_default();
+            let cluster = namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX).unwrap_or(namespace);
+            snapshot.holds.push((cluster.to_string(), hold));
+        }
+        // The oldest tree counts.
+        let mut trees = list(hub, QUOTA_TREE).await?;
+        trees.sort_by_key(|tree| {
+            (tree["metadata"]["creationTimestamp"].to_string(), tree["metadata"]["name"].to_string())
+        });
+        snapshot.quota = trees.first().map(|tree| Quota::read(&tree["spec"]));
+        snapshot.warnings = list(hub, EVENT).await?;
+        snapshot.warnings.retain(|event| event["type"] == "Warning");
+        for (cluster, client) in members {
+            for node in list(client, NODE).await? {
+                let name = node["metadata"]["name"].as_str().unwrap_or_default().to_string();
+                snapshot.nodes.insert((cluster.clone(), name), amounts(&node["status"]["allocatable"]));
+            }
+            let pods = list(client, POD).await?;
+            snapshot.pods.extend(pods.iter().map(|pod| Pod::read(cluster, pod)));
+            let copies = list(client, RESERVATION).await?;
+            snapshot.holds.extend(copies.into_iter().map(|hold| (cluster.clone(), hold)));
+            for kind in RUNS {
+                let runs = list(client, kind).await?;
+                snapshot.runs.extend(runs.into_iter().map(|run| (cluster.clone(), run)));
+            }
+        }
+        Ok(snapshot)
+    }
+}
+
+/// All objects of a kind, with their kind; a server that does not know it has none.
+async fn list(client: &Client, (api_version, kind, plural): Kind) -> kube::Result<Vec<Value>> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let resource = ApiResource {
+        group: group.to_string(),
+        version: version.to_string(),
+        api_version: api_version.to_string(),
+        kind: kind.to_string(),
+        plural: plural.to_string(),
+    };
+    let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
+    let listed = match api.list(&ListParams::default()).await {
+        Ok(listed) => listed,
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let with_kind = |object: DynamicObject| {
+        let mut value = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
+        value["apiVersion"] = api_version.into();
+        value["kind"] = kind.into();
+        Ok(value)
+    };
+    listed.items.into_iter().map(with_kind).collect()
+}
