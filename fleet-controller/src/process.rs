@@ -252,7 +252,7 @@ impl Process {
             for (path, (policy, threshold)) in tree::queue_policies(&self.world) {
                 let policy = QueuePolicy::from_text(&policy, threshold).unwrap_or_default();
                 if let Some(id) = tree.find(&path) {
-                    self.scheduler.queues.set_policy(id, policy);
+                    self.scheduler.set_policy(id, policy);
                 }
             }
         }

@@ -15,8 +15,8 @@ use fleet_api::{Reservation, reservation::ReservationPhase};
 use fleet_placement::Gang;
 use fleet_policies::reason::Reason;
 use fleet_quota::{
-    AdmittedJob, JobId, Ledger, NodeId, Outcome, PREEMPTIBLE_LABEL, PlanLimits, Queues, QuotaTree,
-    WaitReason, WaitingJob,
+    AdmittedJob, JobId, Ledger, NodeId, Outcome, PREEMPTIBLE_LABEL, PlanLimits, Planner, QueuePolicy,
+    QuotaTree, WaitReason, WaitingJob,
 };
 use jiff::Timestamp;
 
@@ -33,7 +33,7 @@ use place::{Placer, Refusals};
 use requests::{ask, bind, whole};
 
 /// Jobs looked at in one pass; the rest follow in the next.
-const PASS_LIMITS: PlanLimits = PlanLimits { admissions: 256, probes: 4096 };
+const PASS_LIMITS: PlanLimits = PlanLimits { admissions: 256, probes: 4096, searches: 0 };
 
 /// Where a binding stands for the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +49,8 @@ enum Stand {
 #[derive(Default)]
 pub struct Scheduler {
     tree: Option<Arc<QuotaTree>>,
-    ledger: Option<Ledger>,
-    pub queues: Queues,
+    /// What waits in queues and what the admitted use; none without a tree.
+    planner: Option<Planner>,
     /// Jobs that wait without a queue, in order.
     direct: BTreeMap<Key, DirectOrder>,
     rooms: Rooms,
@@ -61,6 +61,8 @@ pub struct Scheduler {
     /// Bindings whose verdict changed since the last pass.
     told: BTreeSet<Key>,
     classes: HashMap<String, u64>,
+    /// Jobs that joined a queue since the last pass.
+    fresh: BTreeSet<Key>,
 }
 
 /// Priority high to low, then age, then name.
@@ -83,15 +85,31 @@ impl Scheduler {
         self.verdicts.get(key)
     }
 
+    pub fn planner(&self) -> Option<&Planner> {
+        self.planner.as_ref()
+    }
+
     pub fn ledger(&self) -> Option<&Ledger> {
-        self.ledger.as_ref()
+        self.planner.as_ref().map(Planner::ledger)
+    }
+
+    pub fn set_policy(&mut self, leaf: NodeId, policy: QueuePolicy) {
+        if let Some(planner) = self.planner.as_mut() {
+            planner.set_policy(leaf, policy);
+        }
+    }
+
+    /// The job waits in no queue any more.
+    fn leave_queue(&mut self, id: &JobId) {
+        if let Some(planner) = self.planner.as_mut() {
+            planner.remove(id);
+        }
     }
 
     /// A new tree, or none. Everything is counted anew by looking at each binding again.
     pub fn set_tree(&mut self, tree: Option<Arc<QuotaTree>>, world: &mut World, now: Timestamp) {
-        self.ledger = tree.clone().map(Ledger::new);
+        self.planner = tree.clone().map(Planner::new);
         self.tree = tree;
-        self.queues = Queues::new();
         world.leaves.clear();
         let keys: Vec<Key> = world.bindings.keys().cloned().collect();
         for key in keys {
@@ -106,7 +124,7 @@ impl Scheduler {
         let stand = self.stand(world, key);
         let plain = world.bindings.get(key).is_some_and(|entry| !entry.is_gang());
         if stand != Stand::Waits && !plain {
-            self.queues.remove(&id);
+            self.leave_queue(&id);
             self.direct.remove(key);
             if self.verdicts.remove(key).is_some() {
                 world.schedule = true;
@@ -116,19 +134,19 @@ impl Scheduler {
             Stand::Out => {
                 self.refusals.remove(key);
                 world.leaves.remove(key);
-                if self.ledger.as_mut().is_some_and(|ledger| ledger.release(&id).is_some()) {
+                if self.planner.as_mut().is_some_and(|planner| planner.release(&id).is_some()) {
                     world.schedule = true;
                 }
             }
             Stand::Holds => {
                 let leaf = self.leaf(world, key);
                 let Some(entry) = world.bindings.get(key) else { return };
-                if let (Some(ledger), Some(Ok(leaf))) = (self.ledger.as_mut(), leaf) {
-                    if ledger.job(&id).is_some_and(|known| known.leaf != leaf || known.request != entry.total)
-                    {
-                        ledger.release(&id);
+                if let (Some(planner), Some(Ok(leaf))) = (self.planner.as_mut(), leaf) {
+                    let known = planner.ledger().job(&id);
+                    if known.is_some_and(|known| known.leaf != leaf || known.request != entry.total) {
+                        planner.release(&id);
                     }
-                    ledger.admit(AdmittedJob {
+                    planner.admit(AdmittedJob {
                         id,
                         leaf,
                         request: entry.total.clone(),
@@ -140,8 +158,8 @@ impl Scheduler {
                 }
             }
             Stand::Waits => {
-                if let Some(ledger) = self.ledger.as_mut() {
-                    ledger.release(&id);
+                if let Some(planner) = self.planner.as_mut() {
+                    planner.release(&id);
                 }
                 self.enqueue(world, key);
             }
@@ -176,7 +194,7 @@ impl Scheduler {
     fn enqueue(&mut self, world: &mut World, key: &Key) {
         let Some(entry) = world.bindings.get(key) else { return };
         if !entry.is_suspended() {
-            self.queues.remove(&job_id(key));
+            self.planner.as_mut().map(|planner| planner.remove(&job_id(key)));
             let order = (std::cmp::Reverse(entry.object.spec.priority), entry.created_s());
             if self.direct.insert(key.clone(), order) != Some(order) {
                 world.schedule = true;
@@ -202,18 +220,20 @@ impl Scheduler {
         let id = job_id(key);
         let shape = self.shape(key, entry);
         let job = WaitingJob {
-            name: key.1.clone(),
+            name: key.1.as_str().into(),
             leaf,
             request: entry.total.clone(),
             preemptible: preemptible(world, entry),
             priority: i64::from(entry.object.spec.priority),
             enqueued_at_ms: entry.created_s() * 1000,
             not_before_ms: self.refusals.get(key).and_then(|r| r.until).map_or(0, Timestamp::as_millisecond),
+            run_time_ms: None,
             shape,
             id: id.clone(),
         };
-        if self.queues.get(&id) != Some(&job) {
-            self.queues.enqueue(job);
+        if let Some(planner) = self.planner.as_mut().filter(|p| p.queues().get(&id) != Some(&job)) {
+            planner.enqueue(job);
+            self.fresh.insert(key.clone());
             world.schedule = true;
         }
         self.note_leaf(world, key, leaf);
@@ -366,13 +386,10 @@ impl Scheduler {
             }
         }
         let mut waits: Vec<(JobId, WaitReason)> = Vec::new();
-        if let Some(ledger) = self.ledger.as_mut() {
-            let mut probe = |job: &WaitingJob| {
-                let key = key_of(&job.id);
-                placer.world.bindings.get(&key).is_some_and(|entry| placer.place(&key, entry).is_ok())
-            };
-            let plan = fleet_quota::plan(ledger, &self.queues, now.as_millisecond(), PASS_LIMITS, &mut probe);
+        if let Some(planner) = self.planner.as_mut() {
+            let plan = planner.plan(now.as_millisecond(), PASS_LIMITS, &mut placer);
             pass.more = plan.more;
+            pass.wake = plan.wake_at_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok());
             for decision in plan.decisions {
                 if let Outcome::Wait(reason) = decision.outcome {
                     waits.push((decision.job, reason));
@@ -381,11 +398,11 @@ impl Scheduler {
         }
         let no_place = std::mem::take(&mut placer.no_place);
         let placed = std::mem::take(&mut placer.placed);
-        pass.wake = placer.wake;
+        pass.wake = earliest(pass.wake, placer.wake);
         for (key, waiting) in refused {
             self.tell(&key, waiting.reason, waiting.message);
         }
-        self.explain(world, waits, &no_place, &mut pass);
+        self.explain(waits, &no_place);
         for (key, cluster) in placed {
             self.admit(world, &key, cluster, options, now, &mut pass);
         }
@@ -393,62 +410,34 @@ impl Scheduler {
         pass
     }
 
-    /// Turns the plan's reasons into sentences: exact ones for the jobs that were looked at, the same code
-    /// with a lasting sentence for those behind them.
-    fn explain(
-        &mut self,
-        world: &World,
-        waits: Vec<(JobId, WaitReason)>,
-        no_place: &HashMap<Key, Waiting>,
-        pass: &mut Pass,
-    ) {
-        let mut of_class: HashMap<(NodeId, u64, bool), Reason> = HashMap::new();
+    /// Turns the plan's reasons into sentences: exact ones for the jobs it names and for new ones, the same
+    /// code with a lasting sentence for the equals of those named.
+    fn explain(&mut self, waits: Vec<(JobId, WaitReason)>, no_place: &HashMap<Key, Waiting>) {
+        let fresh = std::mem::take(&mut self.fresh);
         let mut exact: BTreeSet<Key> = BTreeSet::new();
+        let mut behind: Vec<(Key, Reason)> = Vec::new();
         for (id, reason) in waits {
             let key = key_of(&id);
-            let waiting = match reason {
-                WaitReason::Quota(verdict) => Waiting {
-                    reason: Reason::from_text(verdict.reason()).unwrap_or(Reason::InsufficientQuota),
-                    message: verdict.sentence(),
-                },
-                WaitReason::NoPlace => match no_place.get(&key) {
-                    Some(waiting) => waiting.clone(),
-                    None => continue,
-                },
-                WaitReason::BehindHead(head) => Waiting {
-                    reason: Reason::BehindHead,
-                    message: format!("{} goes first in this queue and cannot start yet", head.as_str()),
-                },
-                WaitReason::Backoff { until_ms } => {
-                    let until = Timestamp::from_millisecond(until_ms).ok();
-                    pass.wake = earliest(pass.wake, until);
-                    exact.insert(key);
-                    continue;
-                }
-            };
-            if let Some(job) = self.queues.get(&id) {
-                of_class.insert((job.leaf, job.shape, job.preemptible), waiting.reason);
-            }
             exact.insert(key.clone());
+            let Some(waiting) = waiting_text(&key, reason, no_place) else { continue };
+            if let Some(planner) = &self.planner {
+                let others = planner.equals(&id).filter(|other| **other != id);
+                behind.extend(others.map(|other| (key_of(other), waiting.reason)));
+            }
             self.tell(&key, waiting.reason, waiting.message);
         }
-        if of_class.is_empty() {
-            return;
-        }
-        let behind: Vec<(Key, Reason)> = world
-            .leaves
-            .keys()
-            .filter(|key| !exact.contains(*key))
-            .filter_map(|key| {
-                let job = self.queues.get(&job_id(key))?;
-                let reason = *of_class.get(&(job.leaf, job.shape, job.preemptible))?;
-                (self.verdicts.get(key).map(|waiting| waiting.reason) != Some(reason))
-                    .then(|| (key.clone(), reason))
-            })
-            .collect();
         for (key, reason) in behind {
-            let message = "waits behind jobs of the same queue that ask for the same".to_string();
-            self.tell(&key, reason, message);
+            if !exact.contains(&key) && self.verdicts.get(&key).map(|waiting| waiting.reason) != Some(reason)
+            {
+                let message = "waits behind jobs of the same queue that ask for the same".to_string();
+                self.tell(&key, reason, message);
+            }
+        }
+        for key in fresh.into_iter().filter(|key| !exact.contains(key)) {
+            let reason = self.planner.as_ref().and_then(|planner| planner.reason(&job_id(&key)));
+            if let Some(waiting) = reason.and_then(|reason| waiting_text(&key, reason, no_place)) {
+                self.tell(&key, waiting.reason, waiting.message);
+            }
         }
     }
 
@@ -462,7 +451,7 @@ impl Scheduler {
         now: Timestamp,
         pass: &mut Pass,
     ) {
-        self.queues.remove(&job_id(key));
+        self.leave_queue(&job_id(key));
         self.direct.remove(key);
         self.verdicts.remove(key);
         self.told.remove(key);
@@ -473,6 +462,28 @@ impl Scheduler {
         self.asking.insert(key.clone(), cluster);
         pass.writes.push((key.clone(), write));
     }
+}
+
+/// A reason as a sentence; `None` where what was said before stays.
+fn waiting_text(key: &Key, reason: WaitReason, no_place: &HashMap<Key, Waiting>) -> Option<Waiting> {
+    let (reason, message) = match reason {
+        WaitReason::Quota(verdict) => {
+            (Reason::from_text(verdict.reason()).unwrap_or(Reason::InsufficientQuota), verdict.sentence())
+        }
+        WaitReason::NoPlace => return no_place.get(key).cloned(),
+        WaitReason::BehindHead(head) => {
+            (Reason::BehindHead, format!("{head} goes first in this queue and cannot start yet"))
+        }
+        WaitReason::Claimed { holder } => {
+            (Reason::Claimed, format!("the room is kept for {holder}, which has waited longer"))
+        }
+        WaitReason::WaitingForVictims { cluster, victims } => (
+            Reason::WaitingForVictims,
+            format!("{} jobs that make room in {cluster} are ending", victims.len()),
+        ),
+        WaitReason::Backoff { .. } => return None,
+    };
+    Some(Waiting { reason, message })
 }
 
 /// The gangs of bindings whose reservation in `cluster` is on its way.

@@ -9,7 +9,7 @@ use std::{
 
 use fleet_api::{ElasticQuotaTree, Queue, names};
 use fleet_policies::reason::Reason;
-use fleet_quota::{MAX_JOBS, NodeId, NodeSpec, QuotaTree, queue_prefix};
+use fleet_quota::{MAX_JOBS, NodeId, NodeSpec, Planner, QuotaTree, queue_prefix};
 use fleet_resources::{Resources, quantity};
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -247,12 +247,13 @@ pub fn queue_policies(world: &World) -> BTreeMap<String, (String, Option<i64>)> 
 
 /// What queues and tree say of their use, where it changed.
 pub fn plan_summaries(world: &World, scheduler: &Scheduler) -> Vec<Write> {
-    let Some(ledger) = scheduler.ledger() else { return Vec::new() };
+    let Some(planner) = scheduler.planner() else { return Vec::new() };
+    let ledger = planner.ledger();
     let tree = ledger.tree();
     let mut waiting: BTreeMap<NodeId, i64> = BTreeMap::new();
     let mut asked: BTreeMap<NodeId, Resources> = BTreeMap::new();
     for leaf in tree.leaves() {
-        let jobs = scheduler.queues.ordered(leaf);
+        let jobs = planner.queues().ordered(leaf);
         let mut sum = Resources::new();
         for job in &jobs {
             sum.add(&job.request);
@@ -269,7 +270,7 @@ pub fn plan_summaries(world: &World, scheduler: &Scheduler) -> Vec<Write> {
         let Some((key, queue)) = queues.get(node.path.as_str()).and_then(|queues| queues.first()) else {
             continue;
         };
-        let items: Vec<Value> = if node.is_leaf() { items(scheduler, id) } else { Vec::new() };
+        let items: Vec<Value> = if node.is_leaf() { items(planner, id) } else { Vec::new() };
         let mut desired = json!({
             "waiting": waiting.get(&id).copied().unwrap_or(0),
             "admitted": ledger.job_count(id),
@@ -304,9 +305,10 @@ pub fn plan_summaries(world: &World, scheduler: &Scheduler) -> Vec<Write> {
     writes
 }
 
-fn items(scheduler: &Scheduler, leaf: NodeId) -> Vec<Value> {
-    let ordered = scheduler.queues.ordered(leaf);
-    ordered
+fn items(planner: &Planner, leaf: NodeId) -> Vec<Value> {
+    planner
+        .queues()
+        .ordered(leaf)
         .into_iter()
         .take(LISTED_ITEMS)
         .enumerate()

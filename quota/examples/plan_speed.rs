@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fleet_quota::{JobId, Ledger, NodeSpec, PlanLimits, Queues, QuotaTree, WaitingJob, plan};
+use fleet_quota::{AnyPlace, JobId, NodeSpec, PlanLimits, Planner, QuotaTree, WaitingJob};
 use fleet_resources::Resources;
 
 fn node(name: &str, min: i64, max: i64, children: Vec<NodeSpec>) -> NodeSpec {
@@ -19,14 +19,15 @@ fn main() {
     });
     let spec = node("root", 20_000, 20_000, parents.collect());
     let tree = Arc::new(QuotaTree::build(&spec).expect("the tree above is valid").0);
-    let mut queues = Queues::new();
+    let mut planner = Planner::new(Arc::clone(&tree));
     for (n, leaf) in tree.leaves().enumerate() {
         for i in 0..100_i64 {
             let (cores, priority) = [(1, 50), (5, 100), (20, 200)][(i % 3) as usize];
             let name = format!("j{n:04}-{i:03}");
-            queues.enqueue(WaitingJob {
+            planner.enqueue(WaitingJob {
                 id: JobId::new(&name),
-                name,
+                name: name.as_str().into(),
+                run_time_ms: None,
                 leaf,
                 request: Resources::from_pairs([("cpu", cores * 1000)]),
                 preemptible: true,
@@ -37,25 +38,18 @@ fn main() {
             });
         }
     }
-    let mut ledger = Ledger::new(Arc::clone(&tree));
-    let step = |ledger: &mut Ledger, queues: &mut Queues, what: &str| {
+    let step = |planner: &mut Planner, what: &str| {
         let start = Instant::now();
-        let found = plan(ledger, queues, 1_000, PlanLimits::default(), &mut |_| true);
+        let found = planner.plan(1_000, PlanLimits::default(), &mut AnyPlace);
         let took = start.elapsed().as_secs_f64() * 1000.0;
-        let admitted: Vec<JobId> = found.admitted().cloned().collect();
-        println!(
-            "{what}: {took:.2} ms, {} admitted, {} still wait",
-            admitted.len(),
-            queues.len() - admitted.len()
-        );
-        for id in &admitted {
-            queues.remove(id);
-        }
+        let admitted: Vec<JobId> = found.admitted().map(|(id, _)| id.clone()).collect();
+        let waiting = planner.queues().len();
+        println!("{what}: {took:.2} ms, {} admitted, {waiting} still wait", admitted.len());
         admitted
     };
-    let admitted = step(&mut ledger, &mut queues, "from nothing");
+    let admitted = step(&mut planner, "from nothing");
     for id in admitted.iter().take(5) {
-        ledger.release(id);
-        step(&mut ledger, &mut queues, "after one job ended");
+        planner.release(id);
+        step(&mut planner, "after one job ended");
     }
 }

@@ -7,7 +7,9 @@
 //! depends on hash order.
 
 mod ledger;
+mod places;
 mod plan;
+mod planner;
 mod queues;
 mod share;
 mod spec;
@@ -18,7 +20,9 @@ mod verdict;
 mod victims;
 
 pub use ledger::{AdmittedJob, JobId, Ledger};
-pub use plan::{Decision, Outcome, Plan, PlanLimits, WaitReason, plan};
+pub use places::{AnyPlace, ClusterName, Places};
+pub use plan::{Claim, Decision, Outcome, Plan, PlanLimits, Take, TakeRule, Victim, WaitReason};
+pub use planner::Planner;
 pub use queues::{OrderKey, QueuePolicy, Queues, WaitingJob};
 pub use share::Share;
 pub use spec::NodeSpec;
@@ -27,4 +31,4 @@ pub use tree::{
     TreeWarning, queue_prefix,
 };
 pub use verdict::{Rule, Shortfall, Verdict};
-pub use victims::{TakeRule, Victim, VictimCost, find_victims};
+pub use victims::{VictimCost, find_victims};

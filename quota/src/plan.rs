@@ -1,51 +1,104 @@
-//! Who is admitted next.
-//!
-//! One plan walks the waiting jobs in the order of the tree: jobs that stay
-//! inside min before borrowers; among borrowers, from the root down, the child
-//! with the smallest dominant share after the job; ties by priority, age, name.
-//! A job is admitted when its quota path has room and the caller's probe holds
-//! its gang: one decision. Each class of equal jobs is refused at most once per
-//! plan, so a plan costs by kinds of job, not by jobs.
+//! What a plan says: who starts where, who makes room for whom, for whom room
+//! is kept, and why the others wait.
 
-mod tournament;
-
-use crate::ledger::{AdmittedJob, JobId, Ledger};
-use crate::queues::{Queues, WaitingJob};
+use crate::ledger::JobId;
+use crate::places::ClusterName;
 use crate::tree::NodeId;
 use crate::verdict::Verdict;
-use tournament::Tournament;
 
 /// Bounds of one plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanLimits {
     /// Jobs admitted at most.
     pub admissions: usize,
-    /// Probes asked at most.
+    /// Times that a cluster is asked for places, at most.
     pub probes: usize,
+    /// Searches for victims at most; 0: nobody is taken.
+    pub searches: usize,
 }
 
 impl Default for PlanLimits {
     fn default() -> Self {
-        Self { admissions: 10_000, probes: 100_000 }
+        Self { admissions: 10_000, probes: 100_000, searches: 256 }
     }
 }
 
-/// Why a job that was looked at waits.
+/// By which right a victim is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TakeRule {
+    Reclaim,
+    FairShare,
+    InQueuePriority,
+}
+
+impl TakeRule {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Reclaim => "Reclaim",
+            Self::FairShare => "FairShare",
+            Self::InQueuePriority => "InQueuePriority",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Victim {
+    pub job: JobId,
+    pub rule: TakeRule,
+    /// Work since its last checkpoint, in milliseconds.
+    pub lost_work_ms: i64,
+}
+
+/// Jobs make room for a waiting one. Until they have ended the taker waits with
+/// [`WaitReason::WaitingForVictims`] and their room is kept for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Take {
+    /// Where the taker is going to start.
+    pub cluster: ClusterName,
+    /// To be evicted now, in the order in which they were chosen; never empty.
+    pub victims: Vec<Victim>,
+    /// Jobs on their way out already that the taker counts on as well.
+    pub awaited: Vec<JobId>,
+}
+
+/// Room kept for the first job of a leaf that others have passed for too long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub cluster: ClusterName,
+    /// The leaf's path; room is kept on each node of it.
+    pub path: String,
+    pub since_ms: i64,
+    /// When the job is expected to start by the declared run times of others;
+    /// `None` where one of those declared none.
+    pub start_ms: Option<i64>,
+}
+
+/// Why a job waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitReason {
     /// The tree has no room.
     Quota(Verdict),
-    /// The tree has room, no cluster holds the gang.
+    /// The tree has room, no cluster holds the gang now.
     NoPlace,
     /// An earlier job of the leaf goes first and cannot start.
     BehindHead(JobId),
+    /// There is room, but it is kept for `holder`.
+    Claimed { holder: JobId },
+    /// Jobs that make room for it in `cluster` are ending.
+    WaitingForVictims { cluster: ClusterName, victims: Vec<JobId> },
     /// It was refused lately.
     Backoff { until_ms: i64 },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    Admit,
+    /// It holds quota and, in the oracle, places.
+    Admit {
+        cluster: ClusterName,
+    },
+    Take(Take),
+    /// A claim was given or has changed.
+    Claim(Claim),
     Wait(WaitReason),
 }
 
@@ -60,81 +113,31 @@ pub struct Decision {
 /// What to do now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// In the order in which they were taken. Of equal waiting jobs only the
-    /// first is named; the others wait for the same reason.
+    /// In the order in which they were taken. A reason to wait is named once,
+    /// when it has changed in kind, for the first of equal jobs of a leaf:
+    /// [`equals`](crate::Planner::equals) gives the others and
+    /// [`reason`](crate::Planner::reason) tells any job's on demand.
     pub decisions: Vec<Decision>,
     /// A bound was hit: plan again soon.
     pub more: bool,
+    /// Plan again then, even if nothing happens.
+    pub wake_at_ms: Option<i64>,
 }
 
 impl Plan {
-    pub fn admitted(&self) -> impl Iterator<Item = &JobId> {
-        let admitted = self.decisions.iter().filter(|decision| decision.outcome == Outcome::Admit);
-        admitted.map(|decision| &decision.job)
+    /// Who starts and where.
+    pub fn admitted(&self) -> impl Iterator<Item = (&JobId, &ClusterName)> {
+        self.decisions.iter().filter_map(|decision| match &decision.outcome {
+            Outcome::Admit { cluster } => Some((&decision.job, cluster)),
+            _ => None,
+        })
     }
 
-    /// Why `job` waits: its own decision, or that of the first of its equals.
-    /// `None` where it was not looked at.
-    pub fn reason_for(&self, queues: &Queues, job: &JobId) -> Option<&WaitReason> {
-        let job = queues.get(job)?;
-        let mut by_class = None;
-        for decision in &self.decisions {
-            let Outcome::Wait(reason) = &decision.outcome else {
-                continue;
-            };
-            if decision.job == job.id {
-                return Some(reason);
-            }
-            let equal = queues.get(&decision.job).is_some_and(|other| {
-                other.leaf == job.leaf
-                    && other.shape == job.shape
-                    && other.preemptible == job.preemptible
-                    && other.request == job.request
-            });
-            if equal && !matches!(reason, WaitReason::Backoff { .. }) {
-                by_class = Some(reason);
-            }
-        }
-        by_class
+    /// Who takes and from whom.
+    pub fn takes(&self) -> impl Iterator<Item = (&JobId, &Take)> {
+        self.decisions.iter().filter_map(|decision| match &decision.outcome {
+            Outcome::Take(take) => Some((&decision.job, take)),
+            _ => None,
+        })
     }
-}
-
-/// Decides who is admitted now, and takes quota for them in `ledger`; the
-/// caller removes them from `queues`, and releases those it cannot bind.
-/// `try_place` is asked once quota allows the job: true means that a cluster
-/// holds its gang from now on.
-pub fn plan(
-    ledger: &mut Ledger,
-    queues: &Queues,
-    now_ms: i64,
-    limits: PlanLimits,
-    try_place: &mut dyn FnMut(&WaitingJob) -> bool,
-) -> Plan {
-    let mut plan = Plan::default();
-    let mut tournament = Tournament::new(ledger, queues, now_ms, &mut plan.decisions);
-    let mut probes = 0;
-    let mut admissions = 0;
-    while let Some((leaf, job)) = tournament.winner() {
-        if probes >= limits.probes || admissions >= limits.admissions {
-            plan.more = true;
-            break;
-        }
-        probes += 1;
-        if try_place(job) {
-            admissions += 1;
-            ledger.admit(AdmittedJob {
-                id: job.id.clone(),
-                leaf,
-                request: job.request.clone(),
-                preemptible: job.preemptible,
-                priority: job.priority,
-                admitted_at_ms: now_ms,
-            });
-            plan.decisions.push(Decision { job: job.id.clone(), leaf, outcome: Outcome::Admit });
-            tournament.admitted(ledger, leaf, &mut plan.decisions);
-        } else {
-            tournament.refused(ledger, leaf, WaitReason::NoPlace, &mut plan.decisions);
-        }
-    }
-    plan
 }

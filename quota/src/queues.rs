@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use fleet_resources::Resources;
 use serde::{Deserialize, Serialize};
@@ -55,7 +56,7 @@ impl QueuePolicy {
 pub struct WaitingJob {
     pub id: JobId,
     /// Namespace and name, for ties between equals.
-    pub name: String,
+    pub name: Arc<str>,
     pub leaf: NodeId,
     /// Sum over components.
     pub request: Resources,
@@ -65,6 +66,8 @@ pub struct WaitingJob {
     pub enqueued_at_ms: i64,
     /// Not looked at before this moment: backoff after a refusal.
     pub not_before_ms: i64,
+    /// The longest it may run, as it declares.
+    pub run_time_ms: Option<i64>,
     /// Equal for jobs that any cluster holds equally (same components and
     /// constraints), as a digest made by the caller.
     pub shape: u64,
@@ -86,7 +89,7 @@ impl WaitingJob {
 pub struct OrderKey {
     pub priority: Reverse<i64>,
     pub enqueued_at_ms: i64,
-    pub name: String,
+    pub name: Arc<str>,
     pub id: JobId,
 }
 
@@ -183,6 +186,13 @@ impl Queues {
         let queue = self.leaves.get(&job.leaf)?;
         let before: usize = queue.classes.values().map(|class| class.range(..&own).count()).sum();
         Some(before + 1)
+    }
+
+    /// The job and those of its leaf that are equal to it, in order.
+    pub fn equals(&self, id: &JobId) -> impl Iterator<Item = &JobId> {
+        let job = self.jobs.get(id);
+        let class = job.and_then(|job| self.leaves.get(&job.leaf)?.classes.get(&class_key(job)));
+        class.into_iter().flatten().map(|key| &key.id)
     }
 
     pub(crate) fn leaves(&self) -> impl Iterator<Item = (NodeId, &LeafQueue)> {

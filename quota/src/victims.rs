@@ -11,6 +11,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ledger::{AdmittedJob, JobId, Ledger};
+use crate::plan::{TakeRule, Victim};
 use crate::queues::WaitingJob;
 use crate::share::Share;
 use crate::tree::{JOBS, NodeId, QuotaTree, Request};
@@ -23,30 +24,6 @@ const GUARANTEE: &str = "fleet.dev/guarantee";
 const SHARE_PREEMPTION: &str = "fleet.dev/share-preemption";
 /// On a leaf: LowerPriority (default), LowerOrNewerEqualPriority, Never.
 const WITHIN: &str = "fleet.dev/preempt-within";
-
-/// By which right a victim is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TakeRule {
-    Reclaim,
-    FairShare,
-    InQueuePriority,
-}
-
-impl TakeRule {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Reclaim => "Reclaim",
-            Self::FairShare => "FairShare",
-            Self::InQueuePriority => "InQueuePriority",
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Victim {
-    pub job: JobId,
-    pub rule: TakeRule,
-}
 
 /// What taking a job costs, told by the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,7 +108,9 @@ impl Search<'_> {
         for (job, _) in &kept {
             self.ledger.admit(job.clone());
         }
-        fits.then(|| kept.into_iter().map(|(job, rule)| Victim { job: job.id, rule }).collect())
+        fits.then(|| {
+            kept.into_iter().map(|(job, rule)| Victim { job: job.id, rule, lost_work_ms: 0 }).collect()
+        })
     }
 
     fn fits(&self) -> bool {

@@ -7,9 +7,10 @@ use fleet_policies::{
     affinity::{self, Unfit},
     reason::Reason,
 };
+use fleet_quota::{ClusterName, JobId, Places, WaitingJob};
 use jiff::Timestamp;
 
-use super::earliest;
+use super::{earliest, key_of};
 use crate::{
     binding::BindingEntry,
     dispatch::Waiting,
@@ -39,6 +40,43 @@ pub(super) struct Placer<'a> {
     pub no_place: HashMap<Key, Waiting>,
     pub placed: Vec<(Key, String)>,
     pub wake: Option<Timestamp>,
+}
+
+/// The planner may take room only: places of running jobs are not counted apart yet, so that nothing is
+/// taken from them and no room is claimed.
+impl Places for Placer<'_> {
+    fn take(&mut self, job: &WaitingJob, _avoid: &BTreeSet<ClusterName>) -> Option<ClusterName> {
+        let key = key_of(&job.id);
+        let entry = self.world.bindings.get(&key)?;
+        self.place(&key, entry).ok()?;
+        self.placed.last().map(|(_, cluster)| ClusterName::new(cluster))
+    }
+
+    fn put_back(&mut self, _: &WaitingJob, _: &ClusterName) {}
+
+    fn could_hold(&mut self, _: &WaitingJob) -> Vec<ClusterName> {
+        Vec::new()
+    }
+
+    fn fits_without(&mut self, _: &WaitingJob, _: &ClusterName, _: &[JobId]) -> bool {
+        false
+    }
+
+    fn cluster_of(&self, _: &JobId) -> Option<ClusterName> {
+        None
+    }
+
+    fn running_in(&self, _: &ClusterName) -> Vec<JobId> {
+        Vec::new()
+    }
+
+    fn ends_at_ms(&self, _: &JobId) -> Option<i64> {
+        None
+    }
+
+    fn lost_work_ms(&self, _: &JobId) -> i64 {
+        0
+    }
 }
 
 impl Placer<'_> {

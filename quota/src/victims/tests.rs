@@ -58,6 +58,7 @@ fn check(spec: &NodeSpec, running: &str, incoming: &str, expected: &[&str]) {
     let taker = WaitingJob {
         id: JobId::new("taker"),
         name: "taker".into(),
+        run_time_ms: None,
         leaf,
         request,
         preemptible: true,
@@ -155,7 +156,8 @@ fn four_namespaces() {
             let leaf = find(&tree, name);
             let taker = WaitingJob {
                 id: JobId::new(&format!("{name}-{i}")),
-                name: format!("{name}-{i}"),
+                name: format!("{name}-{i}").into(),
+                run_time_ms: None,
                 leaf,
                 request: cpu("5"),
                 preemptible: true,
@@ -228,7 +230,8 @@ proptest! {
             }
         }
         let taker = WaitingJob {
-            id: JobId::new("taker"), name: "taker".into(), leaf: leaves[at], request: cpu(&cores.to_string()),
+            id: JobId::new("taker"), name: "taker".into(),
+        run_time_ms: None, leaf: leaves[at], request: cpu(&cores.to_string()),
             preemptible: true, priority, enqueued_at_ms: 99, not_before_ms: 0, shape: 0,
         };
         if ledger.check(taker.leaf, &taker.request, true).is_ok() {

@@ -1,0 +1,111 @@
+//! What the planner asks about clusters. Placement is the caller's: the planner
+//! knows jobs and quota, the oracle knows nodes.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::ledger::JobId;
+use crate::queues::WaitingJob;
+
+/// A member cluster's name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterName(Arc<str>);
+
+impl ClusterName {
+    pub fn new(name: &str) -> Self {
+        Self(Arc::from(name))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for ClusterName {
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}
+
+impl fmt::Display for ClusterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The oracle of placement. Jobs of one `shape` must get the same answers.
+/// Answers may change between plans only after the planner was told
+/// ([`places_freed`](crate::Planner::places_freed),
+/// [`places_changed`](crate::Planner::places_changed)); places that become
+/// fewer need no telling.
+pub trait Places {
+    /// Holds the gang's places from now on, on the best cluster that is open to
+    /// the job, has room now and is not in `avoid`.
+    fn take(&mut self, job: &WaitingJob, avoid: &BTreeSet<ClusterName>) -> Option<ClusterName>;
+
+    /// Undoes a [`take`](Self::take) of this plan.
+    fn put_back(&mut self, job: &WaitingJob, cluster: &ClusterName);
+
+    /// Clusters open to the job that could hold its gang if nothing ran there,
+    /// best first.
+    fn could_hold(&mut self, job: &WaitingJob) -> Vec<ClusterName>;
+
+    /// Whether the gang fits in `cluster`, which is open to it, once the places
+    /// of `gone` are free. Jobs that hold nothing there change nothing.
+    fn fits_without(&mut self, job: &WaitingJob, cluster: &ClusterName, gone: &[JobId]) -> bool;
+
+    /// Where an admitted job holds its places.
+    fn cluster_of(&self, job: &JobId) -> Option<ClusterName>;
+
+    /// The jobs that hold places in a cluster, those outside the tree too.
+    fn running_in(&self, cluster: &ClusterName) -> Vec<JobId>;
+
+    /// When its declared run time ends; `None` where it declared none.
+    fn ends_at_ms(&self, job: &JobId) -> Option<i64>;
+
+    /// Work that is lost when the job is taken now: since its last checkpoint,
+    /// else since its start, in milliseconds.
+    fn lost_work_ms(&self, job: &JobId) -> i64;
+}
+
+/// One endless cluster, for where only quota counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AnyPlace;
+
+impl AnyPlace {
+    const NAME: &str = "any";
+}
+
+impl Places for AnyPlace {
+    fn take(&mut self, _: &WaitingJob, avoid: &BTreeSet<ClusterName>) -> Option<ClusterName> {
+        let here = ClusterName::new(Self::NAME);
+        (!avoid.contains(&here)).then_some(here)
+    }
+
+    fn put_back(&mut self, _: &WaitingJob, _: &ClusterName) {}
+
+    fn could_hold(&mut self, _: &WaitingJob) -> Vec<ClusterName> {
+        vec![ClusterName::new(Self::NAME)]
+    }
+
+    fn fits_without(&mut self, _: &WaitingJob, _: &ClusterName, _: &[JobId]) -> bool {
+        true
+    }
+
+    fn cluster_of(&self, _: &JobId) -> Option<ClusterName> {
+        Some(ClusterName::new(Self::NAME))
+    }
+
+    fn running_in(&self, _: &ClusterName) -> Vec<JobId> {
+        Vec::new()
+    }
+
+    fn ends_at_ms(&self, _: &JobId) -> Option<i64> {
+        None
+    }
+
+    fn lost_work_ms(&self, _: &JobId) -> i64 {
+        0
+    }
+}

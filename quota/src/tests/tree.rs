@@ -1,0 +1,102 @@
+//! Reading a tree: what is accepted, warned of and refused; which leaf a job belongs to.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+#[test]
+fn the_walkthrough_tree_is_accepted_with_warnings() {
+    let spec = walkthrough();
+    let (tree, warnings) = QuotaTree::build(&spec).unwrap();
+    let sentences: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(sentences.join("\n"), @r"
+    quota root, max[cpu]: found 999900; the rule is max equal to min, here 9999; the max is the capacity
+    quota root, max[kube-queue/max-jobs]: found 10000000000; the rule is max equal to min, here nothing; the max is the capacity
+    quota root, max[memory]: found 400000Gi; the rule is max equal to min, here 40Gi; the max is the capacity
+    quota root, max[nvidia.com/gpu]: found 100000; the rule is max equal to min, here nothing; the max is the capacity
+    quota root/child-2, min: found nothing; the rule is a min for each node; without one nothing is guaranteed
+    ");
+    assert_eq!(tree.max(NodeId::ROOT, MAX_JOBS), None);
+    assert_eq!(tree.max(NodeId::ROOT, "memory"), Some(400_000 << 30));
+    assert_eq!(tree.max(NodeId::ROOT, "cpu"), Some(999_900_000));
+    let child = tree.leaf_for(&BTreeMap::new(), "default").unwrap();
+    assert_eq!(tree.max(child, MAX_JOBS), Some(1));
+    assert_eq!(tree.min(child, "cpu"), 0);
+}
+
+/// The quota tree of the user walkthrough.
+fn walkthrough() -> NodeSpec {
+    let map =
+        |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    NodeSpec {
+        name: "root".into(),
+        max: map(&[
+            ("cpu", "999900"),
+            ("memory", "400000Gi"),
+            (MAX_JOBS, "10000000000"),
+            ("nvidia.com/gpu", "100000"),
+        ]),
+        min: map(&[("cpu", "9999"), ("memory", "40Gi")]),
+        children: vec![NodeSpec {
+            name: "child-2".into(),
+            namespaces: vec!["default".into()],
+            max: map(&[
+                (MAX_JOBS, "1"),
+                ("cpu", "10000"),
+                ("nvidia.com/gpu", "10000"),
+                ("memory", "10000Gi"),
+            ]),
+            ..NodeSpec::default()
+        }],
+        ..NodeSpec::default()
+    }
+}
+
+#[test]
+fn trees_that_cannot_be_used() {
+    let check = |text: &str, expected: &str| {
+        let error = QuotaTree::build(&tree_spec(text)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    check("a 1 ns1; b 1 ns1", "namespace \"ns1\" is listed in root/a and in root/b;");
+    check("a 1x ns1", "root/a, max: resource \"cpu\": \"1x\" is not a quantity");
+    let child = |name: &str| NodeSpec { name: name.to_owned(), ..NodeSpec::default() };
+    let with = |children: Vec<NodeSpec>| QuotaTree::build(&NodeSpec { children, ..NodeSpec::default() });
+    assert!(matches!(with(vec![child("a"), child("a")]), Err(TreeError::DuplicateName { .. })));
+    assert!(matches!(with(vec![child("a/b")]), Err(TreeError::BadName { .. })));
+    assert!(matches!(with(vec![child("")]), Err(TreeError::BadName { .. })));
+    let mut negative = child("a");
+    negative.max.insert("cpu".into(), "-1".into());
+    assert!(matches!(with(vec![negative]), Err(TreeError::Negative { .. })));
+    let deep = (0..64).fold(child("x"), |inner, _| NodeSpec { children: vec![inner], ..child("x") });
+    assert!(matches!(with(vec![deep]), Err(TreeError::TooDeep { .. })));
+    let wide = (0..10_000).map(|i| child(&format!("n{i}"))).collect();
+    assert_eq!(with(wide).unwrap().0.len(), 10_001);
+}
+
+#[test]
+fn leaves_by_label_path_and_namespace() {
+    let tree = tree("a 4; a/x 2 ns1; a/y 2; b 4 ns2");
+    let find = |label: Option<(&str, &str)>, namespace: &str| {
+        let labels = label.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect();
+        let leaf = tree.leaf_for(&labels, namespace);
+        leaf.map(|leaf| tree.node(leaf).path.clone()).map_err(|error| error.to_string())
+    };
+    assert_eq!(find(None, "ns1"), Ok("root/a/x".into()));
+    assert_eq!(find(Some((QUOTA_LABELS[0], "y")), "ns1"), Ok("root/a/y".into()));
+    assert_eq!(find(Some((QUOTA_LABELS[1], "root/b")), "ns1"), Ok("root/b".into()));
+    assert!(find(None, "other").unwrap_err().contains("does not belong to any elastic quota"));
+    assert!(find(Some((QUOTA_LABELS[0], "nobody")), "ns1").unwrap_err().contains("\"nobody\" names no node"));
+    assert!(
+        find(Some((QUOTA_LABELS[0], "root/a")), "ns1").unwrap_err().contains("root/a, which has children")
+    );
+}
+
+#[test]
+fn queue_names() {
+    assert_eq!(queue_prefix("root"), "root-");
+    assert_eq!(queue_prefix("root/child-2"), "root-child-2-");
+    assert_eq!(queue_prefix("root/Team_A"), "root-team-a-");
+    let long = queue_prefix(&format!("root/{}", "x".repeat(80)));
+    assert_eq!((long.len(), long.ends_with("xxx-")), (58, true));
+}
