@@ -8,6 +8,7 @@ mod defaults;
 mod error;
 mod fields;
 mod job;
+pub mod log;
 mod read;
 #[cfg(test)]
 mod tests;
