@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::policy::{ConflictResolution, Failover, Placement, Suspension};
+use crate::policy::{ConflictResolution, Failover, Placement, PurgeMode, Suspension};
 
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[kube(
@@ -140,6 +140,24 @@ pub struct ResourceBindingStatus {
     /// When the current target was first seen failed or unhealthy (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unhealthy_since: Option<String>,
+    /// The present run of a gang.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunStatus>,
+}
+
+/// What is remembered of the run of one epoch. All times are RFC 3339.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunStatus {
+    pub epoch: i64,
+    /// When the controller first saw the job bound under this epoch.
+    pub since: String,
+    /// When it was first seen running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    /// When its cluster was first seen lost; gone when the cluster is heard again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_since: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
@@ -167,6 +185,11 @@ pub struct JobResult {
     pub epoch: i64,
     /// RFC 3339.
     pub recorded_at: String,
+    /// Why Fleet itself ended the job; absent when the member reported the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
@@ -177,6 +200,15 @@ pub struct Attempt {
     pub reason: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+    /// RFC 3339; absent when the run never started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
     /// RFC 3339.
     pub ended_at: String,
+    /// How the old run goes. Absent: `Directly`, it is gone before the next one starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purge: Option<PurgeMode>,
+    /// Values of the policy's `statePreservation` rules, by alias, read from the run's last status.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub preserved_state: BTreeMap<String, String>,
 }

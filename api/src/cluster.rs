@@ -80,6 +80,12 @@ pub struct ClusterTaint {
 
 /// Taint key that `fleet cordon` sets with effect NoSchedule.
 pub const CORDON_TAINT: &str = "cluster.fleet.dev/unschedulable";
+/// Taint key that `fleet drain` sets with effect NoExecute: its jobs are moved, one gang at a time. No
+/// toleration stands against it.
+pub const DRAIN_TAINT: &str = "cluster.fleet.dev/drain";
+/// Taint key that `fleet unjoin --force` sets with effect NoExecute: an administrator says that nothing
+/// runs there any more, and the controller finishes each of its jobs without waiting for the agent.
+pub const GONE_TAINT: &str = "cluster.fleet.dev/gone";
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -329,6 +329,9 @@ pub struct Failover {
     pub application: Option<ApplicationFailover>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterFailover>,
+    /// Accepts that the old and the new run of a job are alive at once for a time, as `Gracefully` needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_two_runs: Option<bool>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
@@ -374,7 +377,7 @@ pub struct ClusterFailover {
     /// How surely the old run is stopped before a new one starts. Default `Lease`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fencing: Option<Fencing>,
-    /// Seconds a cluster may be not ready before its jobs move.
+    /// Seconds a cluster may stay lost before its jobs move. Default 300; 0 is at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -52,6 +52,25 @@ const POLICY: &[Rule] = &[
         message: "found gracePeriodSeconds with another purgeMode; allowed: only with purgeMode Gracefully",
     },
     Rule {
+        path: &["failover", "application"],
+        rule: "!has(self.backoffLimit) || (self.backoffLimit >= 1 && self.backoffLimit <= 50)",
+        message: "found backoffLimit out of range; allowed: 1 to 50",
+    },
+    Rule {
+        path: &["failover", "cluster"],
+        rule: "!has(self.tolerationSeconds) || self.tolerationSeconds >= 0",
+        message: "found negative tolerationSeconds; allowed: 0 or more",
+    },
+    Rule {
+        path: &["failover"],
+        rule: "!has(self.cluster) || (has(self.cluster.fencing) && self.cluster.fencing == 'None') \
+               || (has(self.allowTwoRuns) && self.allowTwoRuns) \
+               || !((has(self.application) && has(self.application.purgeMode) \
+                     && self.application.purgeMode in ['Gracefully', 'Graciously']) \
+                    || (has(self.cluster.purgeMode) && self.cluster.purgeMode in ['Gracefully', 'Graciously']))",
+        message: "found purgeMode Gracefully for a fenced job; allowed: Directly, or allowTwoRuns true, or cluster.fencing None",
+    },
+    Rule {
         path: &[],
         rule: "!has(self.failover) || !has(self.failover.application) || (has(self.propagateDeps) && self.propagateDeps) \
                || (has(self.association) && self.association)",

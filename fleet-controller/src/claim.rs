@@ -165,10 +165,31 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
         // What a running gang asks for is settled; its places are held as they were reserved.
         desired["components"] = known["components"].clone();
         desired["replicas"] = known["replicas"].clone();
+        settle_fencing(&known, &mut desired);
     }
     let patch = merge_diff(&known, &desired)?;
     let verb = Verb::Merge(json!({"spec": patch}));
     Some(Write::new(Target::Binding, entry.namespace(), entry.name(), verb))
+}
+
+/// Whether a run is stopped when its cluster is cut off was settled when it was sent: the member may not have
+/// heard of a change, so a policy that fences more counts from the next run on.
+fn settle_fencing(known: &Value, desired: &mut Value) {
+    let Some(failover) = desired.get_mut("failover").filter(|failover| failover["cluster"].is_object())
+    else {
+        return;
+    };
+    match known["failover"]["cluster"].as_object() {
+        None => {
+            failover.as_object_mut().map(|failover| failover.remove("cluster"));
+        }
+        Some(cluster) => match cluster.get("fencing") {
+            Some(fencing) => failover["cluster"]["fencing"] = fencing.clone(),
+            None => {
+                failover["cluster"].as_object_mut().map(|cluster| cluster.remove("fencing"));
+            }
+        },
+    }
 }
 
 /// An object whose request cannot be read gets no binding, and one event that says why.

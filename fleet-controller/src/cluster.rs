@@ -1,6 +1,6 @@
 //! Member clusters: their hub namespace, whether they are ready, and what the rules of choice know of them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use fleet_api::{
     Cluster,
@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
+    dispatch,
     options::Options,
-    status::{condition, find_condition},
-    world::{World, ready},
+    status::{condition, find_condition, rfc3339},
+    world::{AgentLease, World, ready},
     writes::{Target, Verb, Write},
 };
 
@@ -37,10 +38,20 @@ impl LeaseClock {
         self.heard.insert(cluster.to_string(), now);
     }
 
-    /// When the cluster counts as lost unless it is heard again.
-    pub fn deadline(&self, cluster: &str, options: &Options) -> Instant {
-        let since = self.heard.get(cluster).copied().unwrap_or(self.started);
-        since + options.lease_duration + options.lease_margin
+    /// When the cluster gets no new work any more unless it is heard again.
+    pub fn unready_at(&self, cluster: &str, lease: Option<&AgentLease>, options: &Options) -> Instant {
+        self.since(cluster) + duration(lease, options) + options.lease_margin
+    }
+
+    /// When the cluster counts as lost unless it is heard again: from then on nothing of a fenced job
+    /// runs there.
+    pub fn lost_at(&self, cluster: &str, lease: Option<&AgentLease>, options: &Options) -> Instant {
+        let grace = lease.and_then(|lease| lease.grace).unwrap_or(options.fence_grace);
+        self.unready_at(cluster, lease, options) + grace
+    }
+
+    fn since(&self, cluster: &str) -> Instant {
+        self.heard.get(cluster).copied().unwrap_or(self.started)
     }
 
     fn ever_heard(&self, cluster: &str) -> bool {
@@ -48,7 +59,14 @@ impl LeaseClock {
     }
 }
 
-/// Makes the cluster's namespace and keeps its condition Ready.
+/// What the agent says of its own lease counts where it is longer than what the hub expects.
+fn duration(lease: Option<&AgentLease>, options: &Options) -> Duration {
+    let said = lease.and_then(|lease| lease.duration).unwrap_or_default();
+    said.max(options.lease_duration)
+}
+
+/// Makes the cluster's namespace, keeps its condition Ready, says since when its taints move jobs, and marks its
+/// lease while jobs are moved off it.
 pub fn plan(
     world: &World,
     name: &str,
@@ -67,11 +85,15 @@ pub fn plan(
     let conditions = cluster.status.as_ref().map_or(&[][..], |status| &status.conditions);
     let known = find_condition(conditions, "Ready");
     let reported = cluster.status.as_ref().is_some_and(|status| status.report_sequence.is_some());
-    let alive = at < clock.deadline(name, options);
+    writes.extend(date_taints(cluster, now));
+    writes.extend(mark_lease(world, name));
+    let lease = world.leases.get(name);
+    let alive = at < clock.unready_at(name, lease, options);
+    // A lease that was there before this process counts for a cluster nothing is known of yet; one that was
+    // not ready has to be heard.
+    let heard = clock.ever_heard(name) || ready(cluster) || (known.is_none() && lease.is_some());
     let (status, message) = match (alive, reported) {
-        (true, true) if clock.ever_heard(name) || ready(cluster) => {
-            ("True", "the agent renews its lease and reports capacity")
-        }
+        (true, true) if heard => ("True", "the agent renews its lease and reports capacity"),
         (true, _) if known.is_none() => ("Unknown", "the agent has not reported yet"),
         (true, _) => return writes,
         (false, _) => ("Unknown", "the agent has not renewed its lease in time"),
@@ -93,6 +115,56 @@ pub fn plan(
         Verb::MergeStatus(json!({"status": {"conditions": all}})),
     ));
     writes
+}
+
+/// Taints that move jobs carry the time from which a toleration counts; whoever set one may have left it out.
+fn date_taints(cluster: &Cluster, now: Timestamp) -> Option<Write> {
+    let undated = |taint: &ClusterTaint| taint.effect == "NoExecute" && taint.time_added.is_none();
+    if !cluster.spec.taints.iter().any(undated) {
+        return None;
+    }
+    let now = rfc3339(now);
+    let dated = cluster.spec.taints.iter().map(|taint| {
+        let time_added = if undated(taint) { Some(now.clone()) } else { taint.time_added.clone() };
+        ClusterTaint { time_added, ..taint.clone() }
+    });
+    let taints: Vec<ClusterTaint> = dated.collect();
+    let patch = json!({
+        "metadata": {"resourceVersion": cluster.resource_version()},
+        "spec": {"taints": taints},
+    });
+    Some(Write::new(Target::Cluster, "", &cluster.name_any(), Verb::Merge(patch)))
+}
+
+/// The mark of loss on the agent's lease. It is set by compare-and-swap on the lease as last seen, so that an
+/// agent that renews at the same moment wins; it goes when the cluster is heard again and no run there is
+/// half taken back.
+fn mark_lease(world: &World, name: &str) -> Option<Write> {
+    let lease = world.leases.get(name)?;
+    let lost = world.lost.contains(name);
+    let wanted = match (lease.declared_lost, lost) {
+        (false, true) if world.to_declare.contains(name) => json!("true"),
+        (true, false) if !half_moved(world, name) => Value::Null,
+        _ => return None,
+    };
+    let patch = json!({"metadata": {
+        "resourceVersion": lease.version,
+        "annotations": {names::DECLARED_LOST_ANNOTATION: wanted},
+    }});
+    let namespace = names::cluster_namespace(name);
+    Some(Write::new(Target::Lease, &namespace, names::LEASE_NAME, Verb::Merge(patch)))
+}
+
+/// Whether a run that was given up still has a Work in the cluster that is not being deleted.
+fn half_moved(world: &World, name: &str) -> bool {
+    let namespace = names::cluster_namespace(name);
+    let given_up = world.bindings.iter().filter(|(_, entry)| {
+        dispatch::is_given_up(entry) && entry.object.spec.clusters.iter().any(|target| target.name == name)
+    });
+    given_up.into_iter().any(|(key, _)| {
+        let mut works = world.works_of(key).filter(|((at, _), _)| *at == namespace);
+        works.any(|(_, work)| work.metadata.deletion_timestamp.is_none())
+    })
 }
 
 /// What the rules of cluster choice know of a cluster.

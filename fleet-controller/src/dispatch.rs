@@ -4,8 +4,13 @@
 //! A function of the world and the time. It asks for every write that can be made now; what depends on
 //! another write's answer follows at the next look.
 
+mod attempts;
 mod ending;
+mod fence;
+mod judge;
+mod reach;
 mod report;
+pub(crate) mod restore;
 mod statuses;
 mod unit;
 
@@ -25,12 +30,15 @@ use crate::{
     binding::{BindingEntry, cluster_namespace},
     events, manifests,
     options::Options,
+    schedule::earliest,
     status::{find_condition, rfc3339},
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
-use ending::{Ending, is_given_up, job_outcome, judge_end, judge_health, note_attempt};
-use ending::{between_runs, lost_places, take_back};
+pub use attempts::{Avoid, avoidance, is_given_up, older_runs};
+use attempts::{Stay, stay};
+use ending::{between_runs, let_go_of_gone, lost_places, take_back, tell_end};
+use judge::{Ending, Look};
 use report::{aggregated_object_status, collect, report};
 use statuses::{binding_status, patch_binding_status, patch_object_status, set_conditions};
 use unit::{UnitPhase, unit};
@@ -48,6 +56,8 @@ pub struct Step {
     pub writes: Vec<Write>,
     /// Look again then, if nothing else happens before.
     pub wake: Option<Timestamp>,
+    /// A lost cluster that the job is to be moved off, whose lease has to carry the mark of loss first.
+    pub declare_lost: Option<String>,
 }
 
 /// Looks at one binding.
@@ -73,6 +83,7 @@ fn take_down(world: &World, key: &Key, entry: &BindingEntry, step: &mut Step) {
     for (key, work) in world.works_of(key) {
         left = true;
         delete_work(key, work, step);
+        let_go_of_gone(world, key, work, step);
     }
     for (key, reservation) in world.reservations_of(key) {
         delete(Target::Reservation, key, &reservation.metadata, step);
@@ -94,8 +105,16 @@ pub fn plan_orphan(world: &World, key: &Key) -> Vec<Write> {
         let known = world.bindings.get(&(binding.namespace.clone(), binding.name.clone()));
         known.is_none_or(|entry| entry.uid() != binding.uid)
     };
-    if let Some(work) = world.works.get(key).filter(|work| lost(&work.spec.binding)) {
+    // One whose spec a member has changed still belongs to the binding that gave it its name, which puts it
+    // right.
+    let named = |entry: &BindingEntry| {
+        let cluster = fence::cluster_of(&key.0);
+        entry.work_name() == key.1 && entry.object.spec.clusters.iter().any(|target| target.name == cluster)
+    };
+    let left = |work: &&Work| lost(&work.spec.binding) && !world.bindings.values().any(named);
+    if let Some(work) = world.works.get(key).filter(left) {
         delete_work(key, work, &mut step);
+        let_go_of_gone(world, key, work, &mut step);
     }
     if let Some(reservation) = world.reservations.get(key).filter(|r| lost(&r.spec.binding)) {
         delete(Target::Reservation, key, &reservation.metadata, &mut step);
@@ -131,9 +150,14 @@ fn unbound(
 ) {
     for (key, work) in world.works_of(key) {
         // One of a later epoch belongs to a target that this look does not know yet.
-        if work.spec.epoch <= entry.object.spec.epoch {
-            delete_work(key, work, step);
+        if work.spec.epoch > entry.object.spec.epoch {
+            continue;
         }
+        match stay(entry, work, now) {
+            Stay::No => delete_work(key, work, step),
+            Stay::Until(until) => step.wake = earliest(step.wake, until),
+        }
+        let_go_of_gone(world, key, work, step);
     }
     let queued = entry.is_suspended();
     if queued {
@@ -209,14 +233,14 @@ fn bound(
     now: Timestamp,
 ) {
     if is_given_up(entry) {
-        take_back(world, key, entry, step);
+        take_back(world, key, entry, options, step, now);
         return;
     }
     if lost_places(world, key, entry, step) || !dependencies_listed(world, entry, object) {
         return;
     }
     let winner = dispatch(world, key, entry, object, step, now);
-    let items = collect(world, entry);
+    let items = collect(world, entry, step, now);
     let known = binding_status(entry);
     let mut desired = known.clone();
     report(entry, &items, &mut desired, now);
@@ -227,11 +251,13 @@ fn bound(
     set_conditions(entry, &mut desired, &[scheduled, queuing][..if was_queued { 2 } else { 1 }], now);
 
     let status = aggregated_object_status(entry, object, &items, now);
-    let outcome = job_outcome(entry, &items);
-    let ending = match outcome {
-        Some(outcome) => judge_end(entry, outcome, options, now, step),
-        None => judge_health(entry, &items, now, step),
-    };
+    let look = Look { world, key, entry, object, items: &items, options, now };
+    let run = look.run();
+    let ending = look.judge(&run, step);
+    if entry.is_gang() {
+        reach::tell(&look, &run, &mut desired, step);
+        desired["run"] = json!(run);
+    }
     match ending {
         Ending::None => {
             desired.as_object_mut().map(|status| status.remove("unhealthySince"));
@@ -246,8 +272,9 @@ fn bound(
                 "recordedAt": rfc3339(now),
             });
         }
-        Ending::Evict { message } => {
-            note_attempt(entry, &message, &known, step, now);
+        Ending::Evict(over) => {
+            let reported = items.first().and_then(|item| item.status);
+            attempts::note(entry, &over, reported, &known, step, now);
             return;
         }
     }
@@ -269,8 +296,9 @@ fn finished(
     step: &mut Step,
     now: Timestamp,
 ) {
-    let items = collect(world, entry);
-    let status = aggregated_object_status(entry, object, &items, now);
+    let items = collect(world, entry, step, now);
+    let mut status = aggregated_object_status(entry, object, &items, now);
+    tell_end(entry, &mut status, now);
     patch_object_status(world, entry, object, &status, step);
     let succeeded = entry
         .object
@@ -281,6 +309,7 @@ fn finished(
     unit(world, key, entry, if succeeded { UnitPhase::Succeed } else { UnitPhase::Failed }, None, step, now);
     drop_other_reservations(world, key, entry, None, step);
     for (key, work) in world.works_of(key) {
+        let_go_of_gone(world, key, work, step);
         let told = work.annotations().contains_key(names::RESULT_RECORDED_ANNOTATION);
         if !told && work.metadata.deletion_timestamp.is_none() {
             let patch = json!({"metadata": {"annotations": {names::RESULT_RECORDED_ANNOTATION: "true"}}});
@@ -306,9 +335,14 @@ fn dispatch(
         wanted.insert((cluster_namespace(&target.name), entry.work_name()), target);
     }
     for (key, work) in world.works_of(key) {
-        if !wanted.contains_key(key) {
-            delete_work(key, work, step);
+        if wanted.contains_key(key) {
+            continue;
         }
+        match stay(entry, work, now) {
+            Stay::No => delete_work(key, work, step),
+            Stay::Until(until) => step.wake = earliest(step.wake, until),
+        }
+        let_go_of_gone(world, key, work, step);
     }
     for (work_key, target) in wanted {
         let reservation = world
@@ -322,7 +356,7 @@ fn dispatch(
         let reservation = reservation.or(known_reservation);
         winner = winner.or_else(|| reservation.clone());
         let desired = match manifests::build(world, entry, object, &target.name, target.replicas) {
-            Ok(manifests) => manifests::work_spec(entry, manifests, reservation),
+            Ok(manifests) => manifests::work_spec(entry, manifests, reservation, term_of(world, known)),
             Err(message) => {
                 step.writes.push(events::warning(
                     &entry.subject(),
@@ -351,6 +385,14 @@ fn dispatch(
         }
     }
     winner
+}
+
+/// The term a Work carries: that of the leader that made it, unless the member refuses it as too old.
+fn term_of(world: &World, known: Option<&Work>) -> Option<i64> {
+    let Some(work) = known else { return world.term };
+    let conditions = work.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let refused = find_condition(conditions, "Applied").is_some_and(|applied| applied.reason == "StaleTerm");
+    if refused { world.term.max(work.spec.term) } else { work.spec.term }
 }
 
 fn drop_other_reservations(

@@ -10,6 +10,7 @@ pub mod check;
 pub mod claim;
 pub mod cluster;
 pub mod dispatch;
+pub mod drain;
 pub mod events;
 pub mod gather;
 pub mod kinds;

@@ -32,6 +32,24 @@ pub fn has_dependencies(entry: &BindingEntry, object: &Object) -> bool {
         && !workload::dependencies(entry.workload, &object.value).is_empty()
 }
 
+/// What the object names and the hub does not have yet, in a sentence; `None` where nothing is missing.
+pub fn missing_dependencies(world: &World, entry: &BindingEntry) -> Option<String> {
+    if entry.object.spec.propagate_deps != Some(true) {
+        return None;
+    }
+    let object = world.bound_object(entry)?;
+    let missing: Vec<String> = workload::dependencies(entry.workload, &object.value)
+        .into_iter()
+        .filter(|dependency| !dependency.optional)
+        .filter(|dependency| {
+            let key = (entry.namespace().to_string(), dependency.name.clone());
+            world.object(&kind_of(dependency.kind), &key).is_none_or(|object| object.deleting)
+        })
+        .map(|dependency| format!("{} {}", dependency.kind, dependency.name))
+        .collect();
+    (!missing.is_empty()).then(|| format!("not on the hub: {}", missing.join(", ")))
+}
+
 /// Manifests for `cluster`: the object first, then its dependencies that exist on the hub.
 ///
 /// # Errors
@@ -49,6 +67,7 @@ pub fn build(
     }
     if entry.is_gang() {
         hold_replicas(entry, &mut governed);
+        crate::dispatch::restore::hand_over(entry, &mut governed);
     }
     let mut manifests = vec![written(world, entry.namespace(), governed, cluster)?];
     if entry.object.spec.propagate_deps == Some(true) {
@@ -130,16 +149,28 @@ impl overrides::YamlText for Yaml {
 }
 
 /// The spec a binding's Work should have.
-pub fn work_spec(entry: &BindingEntry, manifests: Vec<Value>, reservation: Option<String>) -> Value {
+pub fn work_spec(
+    entry: &BindingEntry,
+    manifests: Vec<Value>,
+    reservation: Option<String>,
+    term: Option<i64>,
+) -> Value {
     let spec = &entry.object.spec;
     let may_move = entry.failover.as_ref().and_then(|failover| failover.cluster.as_ref());
-    let fenced = may_move.is_some_and(|cluster| cluster.fencing() != spec::Fencing::None);
+    let fencing = may_move.map(spec::ClusterFailover::fencing);
+    let fenced = fencing.is_some_and(|fencing| fencing != spec::Fencing::None);
     let mut body = json!({
         "binding": {"namespace": entry.namespace(), "name": entry.name(), "uid": entry.uid()},
         "epoch": spec.epoch,
         "workload": {"manifests": manifests},
         "fenced": fenced,
     });
+    if let Some(fencing) = fencing {
+        body["fencing"] = json!(fencing);
+    }
+    if let Some(term) = term {
+        body["term"] = json!(term);
+    }
     if let Some(reservation) = reservation {
         body["reservation"] = json!(reservation);
     }

@@ -11,8 +11,17 @@ pub struct Options {
     pub identity: String,
     /// How long a cluster counts as alive after a renewal of its lease was seen.
     pub lease_duration: Duration,
-    /// Added to the duration before a cluster counts as lost: grace of the agent plus drift of clocks.
+    /// Added to the duration before a cluster gets no new work: drift of clocks.
     pub lease_margin: Duration,
+    /// Added to both before a cluster counts as lost, unless its lease says another time: until then the
+    /// agent has stopped the jobs that may move.
+    pub fence_grace: Duration,
+    /// Longest time a gang may take from its binding to its start, unless the job says another.
+    pub start_timeout: Duration,
+    /// Shortest time between two gangs of one cluster that is drained.
+    pub drain_interval: Duration,
+    /// How long a cluster is chosen last for a job after it failed that job once; doubles with each failure.
+    pub avoid_base: Duration,
     /// Time a reservation lives in the member without its Work.
     pub reservation_ttl: Duration,
     /// Shortest time between two writes of the status of a queue or of the tree.
@@ -34,6 +43,10 @@ impl Default for Options {
             identity: "fleet-controller".to_string(),
             lease_duration: Duration::from_secs(40),
             lease_margin: Duration::from_secs(10),
+            fence_grace: Duration::from_secs(20),
+            start_timeout: Duration::from_secs(600),
+            drain_interval: Duration::from_secs(2),
+            avoid_base: Duration::from_secs(3600),
             reservation_ttl: Duration::from_secs(60),
             summary_interval: Duration::from_millis(500),
             backoff_base: Duration::from_millis(500),

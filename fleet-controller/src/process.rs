@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     claim,
     cluster::{self, LeaseClock},
-    dispatch,
+    dispatch, drain,
     gather::{self, Observation},
     kinds::{self, KindRef},
     manifests,
@@ -69,6 +69,7 @@ pub async fn run(hub: Client, options: Options, shutdown: CancellationToken) -> 
         failures: BTreeMap::new(),
         timers: BTreeMap::new(),
         timer_count: 0,
+        wakes: BTreeMap::new(),
         summary_due: None,
         deadlines: BTreeMap::new(),
         listed: false,
@@ -116,6 +117,8 @@ struct Process {
     failures: BTreeMap<Lane, u32>,
     timers: BTreeMap<(Instant, u64), Dirty>,
     timer_count: u64,
+    /// The next look that a plan asked for, by what it is at.
+    wakes: BTreeMap<Dirty, Instant>,
     summary_due: Option<Instant>,
     /// When each cluster counts as lost.
     deadlines: BTreeMap<String, Instant>,
@@ -221,16 +224,15 @@ impl Process {
                 if let Some(wake) = step.wake {
                     self.set_timer(dirty.clone(), at, now, wake);
                 }
+                if let Some(cluster) = step.declare_lost
+                    && self.world.to_declare.insert(cluster.clone())
+                {
+                    self.world.mark(Dirty::Cluster(cluster));
+                }
                 step.writes
             }
             Dirty::Cluster(name) => {
-                // A deadline that has passed is not waited for again.
-                let due = self.clock.deadline(name, &self.options);
-                if self.world.clusters.contains_key(name) && due > at {
-                    self.deadlines.insert(name.clone(), due);
-                } else {
-                    self.deadlines.remove(name);
-                }
+                self.judge_cluster(name, at, now);
                 cluster::plan(&self.world, name, &self.clock, &self.options, at, now)
             }
             Dirty::Tree => self.look_at_tree(now),
@@ -241,6 +243,33 @@ impl Process {
             Dirty::Orphan(key) => dispatch::plan_orphan(&self.world, key),
         };
         self.send(lane, writes);
+    }
+
+    /// Whether a cluster is lost by now, when to look again, and whose turn it is to be moved off it.
+    fn judge_cluster(&mut self, name: &str, at: Instant, now: Timestamp) {
+        let lease = self.world.leases.get(name);
+        let unready = self.clock.unready_at(name, lease, &self.options);
+        let lost = self.clock.lost_at(name, lease, &self.options);
+        let known = self.world.clusters.contains_key(name);
+        // A deadline that has passed is not waited for again.
+        let mut due = [unready, lost].into_iter().filter(|due| known && *due > at).min();
+        self.world.set_lost(name, known && lost <= at);
+        if !self.world.lost.contains(name) {
+            self.world.to_declare.remove(name);
+        }
+        let turn = drain::turn(&self.world, name, &self.options, now);
+        if let Some((key, eviction)) = turn.next {
+            self.world.evictions.insert(key.clone(), eviction);
+            self.world.mark(Dirty::Binding(key));
+        }
+        if let Some(wake) = turn.wake {
+            let wake = at + wake.duration_since(now).unsigned_abs();
+            due = Some(due.map_or(wake, |due| due.min(wake)));
+        }
+        match due {
+            Some(due) => self.deadlines.insert(name.to_string(), due),
+            None => self.deadlines.remove(name),
+        };
     }
 
     fn look_at_tree(&mut self, now: Timestamp) -> Vec<Write> {
@@ -404,8 +433,12 @@ impl Process {
     }
 
     fn set_timer(&mut self, dirty: Dirty, at: Instant, now: Timestamp, wake: Timestamp) {
-        let pause = wake.duration_since(now).unsigned_abs();
-        self.ring_at(at + pause, dirty);
+        let due = at + wake.duration_since(now).unsigned_abs();
+        // The look at an earlier time finds out anew when it has to be looked at again.
+        if self.wakes.get(&dirty).is_none_or(|known| due < *known) {
+            self.wakes.insert(dirty.clone(), due);
+            self.ring_at(due, dirty);
+        }
     }
 
     fn ring_at(&mut self, due: Instant, dirty: Dirty) {
@@ -420,7 +453,10 @@ impl Process {
             if *due > at {
                 break;
             }
-            if let Some((_, dirty)) = self.timers.pop_first() {
+            if let Some(((due, _), dirty)) = self.timers.pop_first() {
+                if self.wakes.get(&dirty) == Some(&due) {
+                    self.wakes.remove(&dirty);
+                }
                 if dirty == Dirty::Tree {
                     self.world.schedule = true;
                 }

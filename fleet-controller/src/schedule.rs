@@ -251,6 +251,8 @@ impl Scheduler {
         for attempt in entry.object.status.iter().flat_map(|status| &status.attempts) {
             class.push('-');
             class.push_str(&attempt.cluster);
+            // What is held against a cluster fades with time.
+            class.push_str(&attempt.ended_at);
         }
         let next = self.classes.len() as u64;
         *self.classes.entry(class).or_insert(next)
@@ -457,8 +459,11 @@ impl Scheduler {
         self.told.remove(key);
         let Some(entry) = world.bindings.get(key) else { return };
         let reserves = self.rooms.get_mut(&cluster).is_none_or(|room| room.reserves);
-        let write =
-            if reserves { ask(entry, &cluster, options) } else { bind(entry, whole(entry, &cluster), now) };
+        let write = if reserves {
+            ask(entry, &cluster, options, world.term)
+        } else {
+            bind(entry, whole(entry, &cluster), now)
+        };
         self.asking.insert(key.clone(), cluster);
         pass.writes.push((key.clone(), write));
     }

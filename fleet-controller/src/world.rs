@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use fleet_api::{
@@ -15,6 +16,8 @@ use fleet_api::{
 };
 use fleet_policies::choice::{PolicyRule, PolicyScope};
 use fleet_policies::overrides::{self, OverridePolicy};
+use fleet_policies::reason::Reason;
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Resource, ResourceExt, core::DynamicObject};
 use serde_json::Value;
 
@@ -64,6 +67,28 @@ pub struct PolicyEntry {
     pub conditions: Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>,
 }
 
+/// A run that something other than its own binding wants over: a cluster is drained, a quota taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// Of the run that is meant; a later one is not touched.
+    pub epoch: i64,
+    pub reason: Reason,
+    pub message: String,
+}
+
+/// What the Lease of a cluster's agent says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentLease {
+    pub version: String,
+    /// Changes with every renewal, and with nothing else.
+    renewal: String,
+    pub duration: Option<Duration>,
+    /// Time beyond the duration within which the pods of fenced jobs are gone.
+    pub grace: Option<Duration>,
+    /// The hub's mark: jobs are being moved off the cluster.
+    pub declared_lost: bool,
+}
+
 /// Everything known.
 #[derive(Default)]
 pub struct World {
@@ -92,7 +117,16 @@ pub struct World {
     pub recount: BTreeSet<String>,
     /// Renewals of agents' leases seen since the last look: cluster names.
     pub renewed: BTreeSet<String>,
-    lease_versions: BTreeMap<String, String>,
+    /// The agents' leases by cluster.
+    pub leases: BTreeMap<String, AgentLease>,
+    leases_listed: bool,
+    /// Clusters that are lost now, by the process's own clock.
+    pub lost: BTreeSet<String>,
+    /// Lost clusters off which a job is to be moved: their leases get the mark of loss first.
+    pub to_declare: BTreeSet<String>,
+    pub evictions: BTreeMap<Key, Eviction>,
+    /// Term of the leader that this process is; none where there is no election.
+    pub term: Option<i64>,
     dirty: BTreeSet<Dirty>,
     ended: Ended,
     /// Works and Reservations seen without their binding. They are judged a moment later: the binding may
@@ -281,6 +315,17 @@ impl World {
             Observation::Binding(change) => {
                 let changed = keep(&mut self.bindings, &mut self.ended, change, BindingEntry::read);
                 for key in changed {
+                    let entry = self.bindings.get(&key);
+                    let over = |asked: &Eviction| {
+                        entry.is_none_or(|entry| {
+                            entry.object.spec.epoch != asked.epoch
+                                || entry.is_finished()
+                                || crate::dispatch::is_given_up(entry)
+                        })
+                    };
+                    if self.evictions.get(&key).is_some_and(over) {
+                        self.evictions.remove(&key);
+                    }
                     if !self.bindings.contains_key(&key) {
                         self.mark_orphans(&key);
                         self.mark_objects_of_binding(&key);
@@ -481,6 +526,8 @@ impl World {
                     *namespace == key.0 && entry.object.spec.propagate_deps == Some(true)
                 });
                 self.dirty.extend(users.map(|(key, _)| Dirty::Binding(key.clone())));
+                // A job may have waited for it.
+                self.schedule = true;
             }
             self.dirty.insert(Dirty::Object(kind.clone(), key));
         }
@@ -561,35 +608,77 @@ impl World {
                 self.clusters.insert(name, cluster);
                 if moved {
                     self.mark_users_of(&marked);
+                    self.mark_bound_to(&marked);
                 }
             }
             Change::Delete(cluster) => {
                 let name = cluster.name_any();
                 self.clusters.remove(&name);
                 self.recount.insert(name.clone());
+                self.lost.remove(&name);
                 self.mark_users_of(&name);
+                self.mark_bound_to(&name);
                 self.dirty.insert(Dirty::Cluster(name));
             }
         }
         self.schedule = true;
     }
 
-    fn observe_lease(&mut self, change: Change<k8s_openapi::api::coordination::v1::Lease>) {
+    /// Whether a cluster is lost by the process's clock. A change is news to all that runs there.
+    pub fn set_lost(&mut self, cluster: &str, lost: bool) {
+        let changed = if lost { self.lost.insert(cluster.to_string()) } else { self.lost.remove(cluster) };
+        if changed {
+            self.mark_bound_to(cluster);
+        }
+    }
+
+    /// Bindings whose target is the cluster, or of which a Work still stands there.
+    pub fn mark_bound_to(&mut self, cluster: &str) {
+        let namespace = names::cluster_namespace(cluster);
+        let first: Key = (namespace.clone(), String::new());
+        let works = self.works.range(first..).take_while(|((ns, _), _)| *ns == namespace);
+        let with_work = works.map(|(_, w)| (w.spec.binding.namespace.clone(), w.spec.binding.name.clone()));
+        let bound = self
+            .bindings
+            .iter()
+            .filter(|(_, entry)| entry.object.spec.clusters.iter().any(|target| target.name == cluster));
+        self.dirty.extend(bound.map(|(key, _)| key.clone()).chain(with_work).map(Dirty::Binding));
+        self.schedule = true;
+    }
+
+    fn observe_lease(&mut self, change: Change<Lease>) {
+        // What the first listing shows may be long past: only what is renewed under this process's eyes counts.
+        let first = !self.leases_listed && matches!(change, Change::Reset(_));
+        self.leases_listed |= first;
         let leases = match change {
             Change::Reset(list) => list,
             Change::Apply(lease) => vec![lease],
-            Change::Delete(_) => return,
+            Change::Delete(lease) => {
+                if let Some(cluster) = cluster_of_lease(&lease) {
+                    self.leases.remove(&cluster);
+                    self.mark_bound_to(&cluster);
+                }
+                return;
+            }
         };
         for lease in leases {
-            let Some(namespace) = lease.namespace() else { continue };
-            let Some(cluster) = namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX) else { continue };
-            if lease.name_any() != names::LEASE_NAME {
+            let Some(cluster) = cluster_of_lease(&lease) else { continue };
+            let fresh = read_lease(&lease);
+            let known = self.leases.get(&cluster);
+            if known.is_some_and(|known| older(Some(&fresh.version), Some(&known.version))) {
                 continue;
             }
-            let version = lease.resource_version().unwrap_or_default();
-            if self.lease_versions.insert(cluster.to_string(), version.clone()) != Some(version) {
-                self.renewed.insert(cluster.to_string());
-                self.dirty.insert(Dirty::Cluster(cluster.to_string()));
+            let renewed = known.is_none_or(|known| known.renewal != fresh.renewal);
+            let marked = known.is_some_and(|known| known.declared_lost) != fresh.declared_lost;
+            self.leases.insert(cluster.clone(), fresh);
+            if renewed && !first {
+                self.renewed.insert(cluster.clone());
+            }
+            if renewed || marked {
+                self.dirty.insert(Dirty::Cluster(cluster.clone()));
+            }
+            if marked {
+                self.mark_bound_to(&cluster);
             }
         }
     }
@@ -608,6 +697,27 @@ impl World {
                 self.dirty.extend(self.clusters.keys().cloned().map(Dirty::Cluster));
             }
         }
+    }
+}
+
+fn cluster_of_lease(lease: &Lease) -> Option<String> {
+    let namespace = lease.namespace().filter(|_| lease.name_any() == names::LEASE_NAME)?;
+    namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX).map(str::to_string)
+}
+
+fn read_lease(lease: &Lease) -> AgentLease {
+    let version = lease.resource_version().unwrap_or_default();
+    let spec = lease.spec.as_ref();
+    let seconds = spec.and_then(|spec| spec.lease_duration_seconds);
+    let grace = lease.annotations().get(names::FENCE_GRACE_ANNOTATION);
+    AgentLease {
+        renewal: spec
+            .and_then(|spec| spec.renew_time.as_ref())
+            .map_or_else(|| version.clone(), |time| time.0.to_string()),
+        version,
+        duration: seconds.and_then(|s| u64::try_from(s).ok()).map(Duration::from_secs),
+        grace: grace.and_then(|text| text.parse().ok()).map(Duration::from_secs),
+        declared_lost: lease.annotations().contains_key(names::DECLARED_LOST_ANNOTATION),
     }
 }
 
@@ -668,7 +778,8 @@ fn observe_owned<K>(
             }
             touched.insert(owner);
         }
-        Change::Apply(_) => {}
+        // A member may have changed whose it is: whoever it belonged to puts it right.
+        Change::Apply(object) => touched.extend(map.get(&key(object)).map(owner)),
     }
     for key in keep(map, ended, change, |object| object) {
         if let Some(object) = map.get(&key) {

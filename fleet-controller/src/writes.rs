@@ -11,7 +11,10 @@ use fleet_api::{
 };
 use k8s_openapi::{
     ClusterResourceScope, NamespaceResourceScope,
-    api::core::v1::{Event, Namespace},
+    api::{
+        coordination::v1::Lease,
+        core::v1::{Event, Namespace},
+    },
 };
 use kube::{
     Api, Client, Resource,
@@ -41,6 +44,8 @@ pub enum Target {
     Work,
     Namespace,
     Event,
+    /// The lease of a cluster's agent, for the mark of loss.
+    Lease,
     Policy,
     ClusterPolicy,
     Object(KindRef),
@@ -142,6 +147,7 @@ async fn dispatch(client: &Client, write: Write) -> kube::Result<Option<Observat
             apply!(scoped::<ClusterPropagationPolicy>(client), Observation::ClusterPolicy)
         }
         Target::Namespace => apply!(scoped::<Namespace>(client), Observation::Namespace),
+        Target::Lease => apply!(namespaced::<Lease>(client, &namespace), Observation::Lease),
         Target::Event => {
             perform(namespaced::<Event>(client, &namespace), &name, verb).await?;
             Ok(None)

@@ -1,179 +1,18 @@
-//! The controller against the embedded API server, with a scripted member in the agent's place: a queued
-//! PyTorchJob waits, is admitted, reserved, bound, dispatched, and its end is recorded.
+//! A queued PyTorchJob waits, is admitted, reserved, bound, dispatched, and its end is recorded.
 
-use std::{future::Future, time::Duration};
+mod hub;
 
-use fleet_api::{Cluster, Queue, QueueUnit, Reservation, ResourceBinding, Work, crds};
-use fleet_apiserver::{Access, ApiServer, Config};
-use k8s_openapi::api::core::v1::{Event, Namespace};
+use std::time::Duration;
+
+use fleet_api::{Queue, QueueUnit, Reservation, ResourceBinding, Work};
+use k8s_openapi::api::core::v1::Event;
 use kube::{
-    Api, Client, ResourceExt,
+    Api, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
-    core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
+use serde_json::json;
 
-struct Hub {
-    client: Client,
-    shutdown: CancellationToken,
-}
-
-impl Drop for Hub {
-    fn drop(&mut self) {
-        self.shutdown.cancel();
-    }
-}
-
-async fn hub() -> Hub {
-    hub_with(fleet_controller::Options::default()).await
-}
-
-async fn hub_with(options: fleet_controller::Options) -> Hub {
-    let config =
-        Config { access: Access::AlwaysAllow, crds: crds::definitions(crds::Side::Hub), ..Config::default() };
-    let server = ApiServer::open(config).await.expect("in memory");
-    let client = Client::new(server.router(), "default");
-    let shutdown = CancellationToken::new();
-    let options = fleet_controller::Options { summary_interval: Duration::from_millis(20), ..options };
-    tokio::spawn(fleet_controller::run(client.clone(), options, shutdown.clone()));
-    Hub { client, shutdown }
-}
-
-/// Polls until a value is there; names what was waited for when it never comes.
-async fn until<T, F, Fut>(what: &str, mut look: F) -> T
-where
-    F: FnMut() -> Fut,
-    Fut: Future<Output = Option<T>>,
-{
-    for _ in 0..500 {
-        if let Some(value) = look().await {
-            return value;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("waited in vain for {what}");
-}
-
-impl Hub {
-    fn jobs(&self) -> Api<DynamicObject> {
-        let gvk = GroupVersionKind::gvk("kubeflow.org", "v1", "PyTorchJob");
-        Api::namespaced_with(
-            self.client.clone(),
-            "default",
-            &ApiResource::from_gvk_with_plural(&gvk, "pytorchjobs"),
-        )
-    }
-
-    async fn apply(&self, file: &str) {
-        let text =
-            std::fs::read_to_string(format!("{}/../examples/walkthrough/{file}", env!("CARGO_MANIFEST_DIR")))
-                .expect("the walkthrough's manifests are in the repository");
-        let value: Value = fleet_api::yaml::read(&text).expect("YAML");
-        self.create(value).await;
-    }
-
-    async fn create(&self, value: Value) {
-        let text = |path: &str| value.pointer(path).and_then(Value::as_str).unwrap_or_default().to_string();
-        let (group, version) = text("/apiVersion").split_once('/').map_or_else(
-            || (String::new(), text("/apiVersion")),
-            |(group, version)| (group.to_string(), version.to_string()),
-        );
-        let kind = text("/kind");
-        let plural = match kind.as_str() {
-            "PropagationPolicy" => "propagationpolicies".to_string(),
-            other => format!("{}s", other.to_lowercase()),
-        };
-        let resource =
-            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(&group, &version, &kind), &plural);
-        let namespace =
-            Some(text("/metadata/namespace")).filter(|ns| !ns.is_empty()).unwrap_or("default".into());
-        let api: Api<DynamicObject> = match kind.as_str() {
-            "Cluster" => Api::all_with(self.client.clone(), &resource),
-            _ => Api::namespaced_with(self.client.clone(), &namespace, &resource),
-        };
-        let object: DynamicObject = serde_json::from_value(value).expect("an object");
-        api.create(&PostParams::default(), &object).await.expect("created");
-    }
-
-    /// A member with two nodes of 8 GPUs that reports and renews.
-    async fn member(&self, name: &str) {
-        self.create(json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster", "metadata": {"name": name}, "spec": {}}))
-            .await;
-        let namespace = format!("fleet-{name}");
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        until("the cluster's namespace", || async { namespaces.get_opt(&namespace).await.ok().flatten() })
-            .await;
-        let node = json!({"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "8", "pods": "110"});
-        let status = json!({"status": {"reportSequence": 1, "reservation": true,
-            "nodeShapes": [{"count": 2, "allocatable": node, "free": node}]}});
-        let clusters: Api<Cluster> = Api::all(self.client.clone());
-        clusters.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.expect("reported");
-        self.create(json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"name": "member-agent", "namespace": namespace}, "spec": {"holderIdentity": "test"}}))
-            .await;
-    }
-
-    async fn state(&self, job: &str) -> String {
-        let Ok(job) = self.jobs().get(job).await else { return String::new() };
-        let conditions = job.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        conditions.last().and_then(|c| c["type"].as_str().map(str::to_string)).unwrap_or_default()
-    }
-
-    async fn until_state(&self, job: &str, state: &str) {
-        until(&format!("{job} to be {state}"), || async { (self.state(job).await == state).then_some(()) })
-            .await;
-    }
-
-    async fn reservation(&self, cluster: &str) -> Reservation {
-        let api: Api<Reservation> = Api::namespaced(self.client.clone(), &format!("fleet-{cluster}"));
-        until("a reservation", || async {
-            let list = api.list(&ListParams::default()).await.ok()?;
-            list.items.into_iter().find(|r| r.status.as_ref().is_none_or(|status| status.phase.is_none()))
-        })
-        .await
-    }
-
-    async fn answer(&self, reservation: &Reservation, status: Value) {
-        let api: Api<Reservation> =
-            Api::namespaced(self.client.clone(), &reservation.namespace().unwrap_or_default());
-        api.patch_status(
-            &reservation.name_any(),
-            &PatchParams::default(),
-            &Patch::Merge(json!({"status": status})),
-        )
-        .await
-        .expect("answered");
-    }
-
-    async fn work(&self, cluster: &str) -> Work {
-        let api: Api<Work> = Api::namespaced(self.client.clone(), &format!("fleet-{cluster}"));
-        until("a work", || async { api.list(&ListParams::default()).await.ok()?.items.into_iter().next() })
-            .await
-    }
-
-    /// The member reports a state of the job, as the training operator writes it.
-    async fn report(&self, work: &Work, conditions: Value) {
-        let api: Api<Work> = Api::namespaced(self.client.clone(), &work.namespace().unwrap_or_default());
-        let applied = json!({"type": "Applied", "status": "True", "reason": "Applied", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z"});
-        let status = json!({"status": {"observedEpoch": work.spec.epoch, "conditions": [applied], "manifestStatuses": [{
-            "identifier": {"ordinal": 0, "version": "v1", "kind": "PyTorchJob", "name": "pytorch-test"},
-            "status": {"conditions": conditions}}]}});
-        api.patch_status(&work.name_any(), &PatchParams::default(), &Patch::Merge(status))
-            .await
-            .expect("reported");
-    }
-
-    async fn binding(&self) -> ResourceBinding {
-        let api: Api<ResourceBinding> = Api::namespaced(self.client.clone(), "default");
-        api.get("pytorch-test-pytorchjob").await.expect("the job has a binding")
-    }
-}
-
-fn condition(kind: &str, status: &str) -> Value {
-    json!({"type": kind, "status": status, "reason": format!("PyTorchJob{kind}"), "message": ""})
-}
+use hub::{condition, hub, hub_with, until};
 
 #[tokio::test]
 async fn a_queued_job_goes_from_its_queue_to_one_cluster_and_back() {

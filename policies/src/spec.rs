@@ -208,6 +208,34 @@ pub struct Failover {
     pub application: Option<ApplicationFailover>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterFailover>,
+    /// Accepts that two runs of a job are alive at once for a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_two_runs: Option<bool>,
+}
+
+impl Failover {
+    /// Whether a cut-off member stops the job before it may start elsewhere.
+    pub fn is_fenced(&self) -> bool {
+        self.cluster.as_ref().is_some_and(|cluster| cluster.fencing() != Fencing::None)
+    }
+
+    /// How the old run of a job goes when it is moved for its own failure. Two runs of a job at once are
+    /// never the default: only a policy that says `Gracefully` gets them.
+    pub fn application_purge(&self) -> PurgeMode {
+        let Some(application) = &self.application else { return PurgeMode::Directly };
+        self.permitted(application.purge_mode.unwrap_or(PurgeMode::Directly))
+    }
+
+    /// The same when it is moved off a cluster that can still be reached.
+    pub fn cluster_purge(&self) -> PurgeMode {
+        let asked = self.cluster.as_ref().and_then(|cluster| cluster.purge_mode);
+        self.permitted(asked.unwrap_or(PurgeMode::Directly))
+    }
+
+    fn permitted(&self, mode: PurgeMode) -> PurgeMode {
+        let refused = self.is_fenced() && self.allow_two_runs != Some(true);
+        if mode == PurgeMode::Gracefully && refused { PurgeMode::Directly } else { mode }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -218,6 +246,9 @@ pub struct ApplicationFailover {
     pub purge_mode: Option<PurgeMode>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace_period_seconds: Option<i64>,
+    /// Runs before a failure is final.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_limit: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_preservation: Option<StatePreservation>,
 }
@@ -268,9 +299,19 @@ pub struct ClusterFailover {
     pub state_preservation: Option<StatePreservation>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fencing: Option<Fencing>,
+    /// Seconds a cluster may stay lost before its jobs move.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub toleration_seconds: Option<i64>,
 }
 
 impl ClusterFailover {
+    /// Seconds a cluster may stay lost when the policy does not say, as others do.
+    pub const DEFAULT_TOLERATION_S: i64 = 300;
+
+    pub fn toleration_s(&self) -> i64 {
+        self.toleration_seconds.unwrap_or(Self::DEFAULT_TOLERATION_S)
+    }
+
     pub fn fencing(&self) -> Fencing {
         self.fencing.unwrap_or_default()
     }

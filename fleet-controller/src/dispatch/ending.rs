@@ -1,157 +1,108 @@
 //! How a run ends: for good, or before its job, to be run again elsewhere.
 
 use fleet_api::reservation::ReservationPhase;
-use fleet_policies::{
-    reason::Reason,
-    spec::PurgeMode,
-    workload::{self, Health, Outcome},
-};
+use fleet_api::{Work, names};
+use fleet_policies::{reason::Reason, workload};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{Step, delete, delete_work, report::Item, statuses::patch_binding_status};
+use super::{
+    Step,
+    attempts::{self, Stay, stay},
+    delete, delete_work, fence,
+    statuses::{binding_status, patch_binding_status},
+};
 use crate::{
     binding::BindingEntry,
     events,
     options::Options,
-    status::rfc3339,
+    status::{cut, rfc3339},
     world::{Key, World},
     writes::{Target, Verb, Write},
 };
 
-pub(super) fn job_outcome(entry: &BindingEntry, items: &[Item]) -> Option<Outcome> {
-    if !entry.workload.is_job() || items.len() != entry.object.spec.clusters.len() {
-        return None;
-    }
-    let outcomes: Vec<Outcome> =
-        items.iter().map(|item| workload::outcome(entry.workload, item.status?)).collect::<Option<_>>()?;
-    let failed = outcomes.contains(&Outcome::Failed);
-    Some(if failed { Outcome::Failed } else { Outcome::Succeeded })
-}
-
-pub(super) enum Ending {
-    None,
-    /// Failed or unhealthy since then (RFC 3339), and still tolerated.
-    Watch {
-        since: String,
-    },
-    Result(Outcome),
-    Evict {
-        message: String,
-    },
-}
-
-/// A job that ended: for good, or to be run again elsewhere.
-pub(super) fn judge_end(
+/// Takes a run back: its Work goes first. When the member has let go of it, or need not be waited for, the
+/// target is cleared and the job is free to be placed again, through its queue if it came from one; or the
+/// job ends here.
+pub(super) fn take_back(
+    world: &World,
+    key: &Key,
     entry: &BindingEntry,
-    outcome: Outcome,
     options: &Options,
-    now: Timestamp,
-    step: &mut Step,
-) -> Ending {
-    if outcome == Outcome::Succeeded || !entry.is_gang() {
-        return Ending::Result(outcome);
-    }
-    let Some(failover) = entry.failover.as_ref().and_then(|failover| failover.application.as_ref()) else {
-        return Ending::Result(outcome);
-    };
-    let attempts = entry.object.status.as_ref().map_or(0, |status| status.attempts.len());
-    if attempts + 1 >= attempts_limit(entry, options) || failover.purge_mode() == PurgeMode::Never {
-        return Ending::Result(outcome);
-    }
-    tolerate(entry, failover.toleration_s(), "the job failed", now, step)
-}
-
-pub(super) fn attempts_limit(entry: &BindingEntry, options: &Options) -> usize {
-    let asked = entry.object.spec.failover.as_ref().and_then(|f| f.application.as_ref()?.backoff_limit);
-    asked.and_then(|limit| usize::try_from(limit).ok()).map_or(options.attempts_limit, |limit| limit.max(1))
-}
-
-/// A job that runs on, perhaps unhealthy.
-pub(super) fn judge_health(entry: &BindingEntry, items: &[Item], now: Timestamp, step: &mut Step) -> Ending {
-    let Some(failover) = entry.failover.as_ref().and_then(|failover| failover.application.as_ref()) else {
-        return Ending::None;
-    };
-    let unhealthy = items
-        .iter()
-        .any(|item| item.status.is_some_and(|s| workload::health(entry.workload, s) == Health::Unhealthy));
-    if !unhealthy || !entry.is_gang() || failover.purge_mode() == PurgeMode::Never {
-        return Ending::None;
-    }
-    tolerate(entry, failover.toleration_s(), "the job was unhealthy", now, step)
-}
-
-/// The first time seen is kept in the binding, so that a restart neither forgets nor shortens it.
-pub(super) fn tolerate(
-    entry: &BindingEntry,
-    toleration_s: i64,
-    what: &str,
-    now: Timestamp,
-    step: &mut Step,
-) -> Ending {
-    let noted = entry.object.status.as_ref().and_then(|status| status.unhealthy_since.clone());
-    let since = noted.unwrap_or_else(|| rfc3339(now));
-    let first: Timestamp = since.parse().unwrap_or(now);
-    let until = first + jiff::SignedDuration::from_secs(toleration_s.max(0));
-    if now < until {
-        step.wake = Some(until);
-        return Ending::Watch { since };
-    }
-    Ending::Evict { message: format!("{what} and stayed so for {toleration_s} s") }
-}
-
-/// Notes that the run is over before its job. From then on the run is only taken back, whatever the member
-/// still reports, also by a controller that was restarted in between.
-pub(super) fn note_attempt(
-    entry: &BindingEntry,
-    message: &str,
-    known: &Value,
     step: &mut Step,
     now: Timestamp,
 ) {
-    let spec = &entry.object.spec;
-    let Some(target) = spec.clusters.first() else { return };
-    let mut desired = known.clone();
-    let mut attempts = known["attempts"].as_array().cloned().unwrap_or_default();
-    attempts.push(json!({
-        "cluster": target.name,
-        "epoch": spec.epoch,
-        "reason": Reason::ApplicationFailure.as_str(),
-        "message": message,
-        "endedAt": rfc3339(now),
-    }));
-    desired["attempts"] = Value::Array(attempts);
-    patch_binding_status(entry, known, &desired, step);
-    let text = format!("taken back from {}: {message}", target.name);
-    step.writes.push(events::warning(
-        &entry.object_subject(),
-        entry.source(),
-        Reason::ApplicationFailure,
-        &text,
-        now,
-    ));
-}
-
-/// Whether the present run was given up.
-pub(super) fn is_given_up(entry: &BindingEntry) -> bool {
-    let epoch = entry.object.spec.epoch;
-    entry.object.status.as_ref().is_some_and(|status| status.attempts.iter().any(|a| a.epoch == epoch))
-}
-
-/// Takes a run back: its Work goes first; when the member has let go of it, the target is cleared and the
-/// job is free to be placed again, through its queue if it came from one.
-pub(super) fn take_back(world: &World, key: &Key, entry: &BindingEntry, step: &mut Step) {
     let mut left = false;
-    for (key, work) in world.works_of(key) {
-        left = true;
-        delete_work(key, work, step);
+    for (work_key, work) in world.works_of(key) {
+        if work.spec.binding.uid != entry.uid() || stay(entry, work, now) != Stay::No {
+            continue;
+        }
+        delete_work(work_key, work, step);
+        let cluster = fence::cluster_of(&work_key.0);
+        if !fence::is_left_behind(world, entry, cluster, work) {
+            left = true;
+            fence::ask_for_mark(world, entry, cluster, step);
+        }
+        let_go_of_gone(world, work_key, work, step);
     }
     for (key, reservation) in world.reservations_of(key) {
         delete(Target::Reservation, key, &reservation.metadata, step);
     }
-    if !left {
-        step.writes.push(clear_target(world, key, entry));
+    if left {
+        return;
+    }
+    match attempts::final_reason(entry, options) {
+        Some((reason, message)) => end_job(entry, reason, &message, step, now),
+        None => step.writes.push(clear_target(world, key, entry)),
+    }
+}
+
+/// Lets a Work go in the place of an agent that is gone for good.
+pub(super) fn let_go_of_gone(world: &World, key: &Key, work: &Work, step: &mut Step) {
+    let held = work.finalizers().iter().any(|finalizer| finalizer == names::WORK_FINALIZER);
+    if held && work.metadata.deletion_timestamp.is_some() && fence::is_gone(world, fence::cluster_of(&key.0))
+    {
+        let others: Vec<&String> =
+            work.finalizers().iter().filter(|finalizer| *finalizer != names::WORK_FINALIZER).collect();
+        let patch = json!({"metadata": {"finalizers": others}});
+        step.writes.push(Write::new(Target::Work, &key.0, &key.1, Verb::Merge(patch)));
+    }
+}
+
+/// Ends a job that is not placed again, although no member has reported an end.
+fn end_job(entry: &BindingEntry, reason: Reason, message: &str, step: &mut Step, now: Timestamp) {
+    let known = binding_status(entry);
+    let mut desired = known.clone();
+    desired["result"] = json!({
+        "outcome": "Failed",
+        "cluster": entry.object.spec.clusters.first().map(|target| target.name.clone()).unwrap_or_default(),
+        "epoch": entry.object.spec.epoch,
+        "recordedAt": rfc3339(now),
+        "reason": reason.as_str(),
+        "message": cut(message),
+    });
+    patch_binding_status(entry, &known, &desired, step);
+    step.writes.push(events::warning(&entry.object_subject(), entry.source(), reason, message, now));
+}
+
+/// A job that ended Failed says so whatever its last run reported, and says which runs came before.
+pub(super) fn tell_end(entry: &BindingEntry, status: &mut Value, now: Timestamp) {
+    let Some(binding) = &entry.object.status else { return };
+    let Some(result) = binding.result.as_ref().filter(|result| result.outcome == "Failed") else { return };
+    let before = attempts::history(entry);
+    if workload::outcome(entry.workload, status) != Some(workload::Outcome::Failed) {
+        let reason = result.reason.clone().unwrap_or_else(|| Reason::Failed.to_string());
+        let message = result.message.clone().unwrap_or_default();
+        workload::set_failed(entry.workload, status, &reason, &message, &rfc3339(now));
+    } else if !before.is_empty() && result.reason.is_none() {
+        let told = format!("runs before this one: {before}");
+        for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+            let message = condition["message"].as_str().unwrap_or_default();
+            if condition["type"] == "Failed" && !message.contains(&told) {
+                condition["message"] = json!(format!("{message} ({told})"));
+            }
+        }
     }
 }
 
@@ -185,7 +136,7 @@ pub(super) fn lost_places(world: &World, key: &Key, entry: &BindingEntry, step: 
 /// Between two runs a job is neither failed nor running: what the last run said of it goes.
 pub(super) fn between_runs(entry: &BindingEntry, status: &mut Value, now: Timestamp) {
     let given_up = entry.object.status.as_ref().is_some_and(|status| !status.attempts.is_empty());
-    if !given_up || !entry.workload.is_kubeflow() {
+    if !given_up || entry.is_finished() || !entry.workload.is_kubeflow() {
         return;
     }
     let Some(conditions) = status["conditions"].as_array_mut() else { return };

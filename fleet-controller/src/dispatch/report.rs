@@ -6,12 +6,13 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
+    Step,
     ending::between_runs,
     statuses::{health_text, set_conditions},
 };
 use crate::{
     binding::{BindingEntry, cluster_namespace},
-    manifests,
+    events, manifests,
     status::{find_condition, rfc3339},
     world::{Object, World},
 };
@@ -21,16 +22,77 @@ pub(super) struct Item<'a> {
     pub work: &'a Work,
     /// Of the object, under the binding's own epoch.
     pub status: Option<&'a Value>,
+    /// Why the report was not taken.
+    pub refused: Option<String>,
 }
 
-pub(super) fn collect<'a>(world: &'a World, entry: &'a BindingEntry) -> Vec<Item<'a>> {
-    let targets = entry.object.spec.clusters.iter().filter_map(|target| {
-        let work = world.works.get(&(cluster_namespace(&target.name), entry.work_name()))?;
+/// What the members report of the binding's present run. A report that does not belong to it is not taken, and
+/// told once.
+pub(super) fn collect<'a>(
+    world: &'a World,
+    entry: &'a BindingEntry,
+    step: &mut Step,
+    now: Timestamp,
+) -> Vec<Item<'a>> {
+    let mut items = Vec::new();
+    for target in &entry.object.spec.clusters {
+        let key = (cluster_namespace(&target.name), entry.work_name());
+        let Some(work) = world.works.get(&key) else { continue };
         let current = work.spec.epoch == entry.object.spec.epoch;
-        let status = manifests::reported_status(work).filter(|_| current);
-        Some(Item { cluster: &target.name, work, status })
-    });
-    targets.collect()
+        let mut status = manifests::reported_status(work).filter(|_| current);
+        if let Some(why) = foreign(entry, work) {
+            status = None;
+            let message = format!("the report of cluster {} was not taken: {why}", target.name);
+            let told = entry.object.status.as_ref().is_some_and(|status| {
+                let items = status.aggregated_status.iter();
+                items.into_iter().any(|item| item.applied_message.as_deref() == Some(message.as_str()))
+            });
+            if !told {
+                step.writes.push(events::warning(
+                    &entry.subject(),
+                    "fleet-controller",
+                    Reason::StatusRefused,
+                    &message,
+                    now,
+                ));
+            }
+            items.push(Item { cluster: &target.name, work, status, refused: Some(message) });
+            continue;
+        }
+        items.push(Item { cluster: &target.name, work, status, refused: None });
+    }
+    items
+}
+
+/// Why a Work's report does not speak of the binding it was made for, if it does not. The hub wrote the spec; a
+/// member that changed it, or reports another object, is not believed.
+fn foreign(entry: &BindingEntry, work: &Work) -> Option<String> {
+    let binding = &work.spec.binding;
+    if binding.uid != entry.uid() || binding.name != entry.name() || binding.namespace != entry.namespace() {
+        let found = format!("{}/{} ({})", binding.namespace, binding.name, binding.uid);
+        return Some(format!("spec.binding of the Work: found {found}, allowed is this binding"));
+    }
+    if work.spec.epoch > entry.object.spec.epoch {
+        return Some(format!(
+            "spec.epoch of the Work: found {}, allowed is up to {}",
+            work.spec.epoch, entry.object.spec.epoch
+        ));
+    }
+    let reported = work.status.as_ref()?.manifest_statuses.iter().find(|m| m.identifier.ordinal == 0)?;
+    let (identifier, reference) = (&reported.identifier, &entry.object.spec.resource);
+    let elsewhere = !identifier.namespace.is_empty() && identifier.namespace != reference.namespace;
+    if identifier.kind != reference.kind || identifier.name != reference.name || elsewhere {
+        return Some(format!(
+            "status.manifestStatuses[0].identifier: found {} {}/{}, allowed is {} {}/{}",
+            identifier.kind,
+            identifier.namespace,
+            identifier.name,
+            reference.kind,
+            reference.namespace,
+            reference.name
+        ));
+    }
+    None
 }
 
 /// What each member reports, into the binding's status.
@@ -46,6 +108,9 @@ pub(super) fn report(entry: &BindingEntry, items: &[Item], status: &mut Value, n
             });
             if let Some(refused) = applied.filter(|condition| condition.status != "True") {
                 value["appliedMessage"] = json!(format!("{}: {}", refused.reason, refused.message));
+            }
+            if let Some(refused) = &item.refused {
+                value["appliedMessage"] = json!(refused);
             }
             if let Some(reported) = item.status {
                 value["status"] = reported.clone();

@@ -13,7 +13,8 @@ use jiff::Timestamp;
 use super::{earliest, key_of};
 use crate::{
     binding::BindingEntry,
-    dispatch::Waiting,
+    dispatch::{self, Avoid, Waiting},
+    manifests,
     options::Options,
     room::Rooms,
     world::{Key, World},
@@ -99,8 +100,12 @@ impl Placer<'_> {
         if entry.object.spec.suspension.as_ref().is_some_and(|s| s.dispatching == Some(true)) {
             return wait(Reason::Suspended, "the policy suspends dispatching".to_string());
         }
-        if self.world.works_of(key).next().is_some() {
-            return wait(Reason::Backoff, "an older run of this name is still being cleaned up".to_string());
+        let taken = match dispatch::older_runs(self.world, key, entry, self.now) {
+            Ok(taken) => taken,
+            Err(message) => return wait(Reason::Backoff, message),
+        };
+        if let Some(missing) = manifests::missing_dependencies(self.world, entry) {
+            return wait(Reason::WaitingForDependencies, missing);
         }
         if let Some(until) = self.refusals.get(key).and_then(|refusals| refusals.until)
             && self.now < until
@@ -115,7 +120,7 @@ impl Placer<'_> {
                 "no member cluster has reported its capacity yet".to_string(),
             );
         }
-        let candidates = self.candidates(key, entry)?;
+        let candidates = self.candidates(key, entry, &taken)?;
         let mut short = Vec::new();
         let mut tried = false;
         for candidate in choose_cluster(&candidates, &entry.total, ClusterOrder::Spread) {
@@ -165,34 +170,48 @@ impl Placer<'_> {
         Err(Waiting { reason: Reason::ReservationRefused, message: refusals.message.clone() })
     }
 
-    fn candidates(&self, key: &Key, entry: &BindingEntry) -> Result<Vec<Candidate>, Waiting> {
+    fn candidates(
+        &mut self,
+        key: &Key,
+        entry: &BindingEntry,
+        taken: &BTreeSet<String>,
+    ) -> Result<Vec<Candidate>, Waiting> {
         let reference = &entry.object.spec.resource;
         let facts: Vec<affinity::ClusterFacts> =
             self.rooms.iter().map(|(_, room)| room.facts.clone()).collect();
         let groups = affinity::admitted_groups(&entry.placement, &facts, &[]);
-        let failed: BTreeSet<&str> = entry
-            .object
-            .status
-            .iter()
-            .flat_map(|status| &status.attempts)
-            .map(|attempt| attempt.cluster.as_str())
-            .collect();
         let mut candidates = Vec::new();
+        let mut kept_off = None;
         for (group, names) in groups.iter().enumerate() {
             for name in &names.clusters {
                 let Some((_, room)) = self.rooms.iter().find(|(known, _)| *known == name) else { continue };
                 if !room.serves(&reference.api_version, &reference.kind) {
                     continue;
                 }
+                if taken.contains(name) {
+                    let message = format!("an older run of this name still stands in {name}");
+                    kept_off.get_or_insert(Waiting { reason: Reason::Backoff, message });
+                    continue;
+                }
+                let avoid = dispatch::avoidance(entry, name, self.options, self.now);
+                if let Avoid::Until(until) = avoid {
+                    self.wake = earliest(self.wake, Some(until));
+                    let message = format!("an object of that name in {name} is not Fleet's");
+                    kept_off.get_or_insert(Waiting { reason: Reason::NameTaken, message });
+                    continue;
+                }
                 candidates.push(Candidate {
                     name: name.clone(),
                     group,
-                    avoided: failed.contains(name.as_str()),
+                    avoided: avoid == Avoid::Last,
                     current: false,
                     allocatable: room.allocatable.clone(),
                     free: room.free.clone(),
                 });
             }
+        }
+        if let Some(waiting) = kept_off.filter(|_| candidates.is_empty()) {
+            return Err(waiting);
         }
         if candidates.is_empty() {
             let why: Vec<String> = facts

@@ -12,10 +12,10 @@ use crate::{
     writes::{Target, Verb, Write},
 };
 
-pub(super) fn ask(entry: &BindingEntry, cluster: &str, options: &Options) -> Write {
+pub(super) fn ask(entry: &BindingEntry, cluster: &str, options: &Options, term: Option<i64>) -> Write {
     let namespace = cluster_namespace(cluster);
     let name = entry.reservation_name();
-    let body = json!({
+    let mut body = json!({
         "apiVersion": crate::binding::API_VERSION,
         "kind": "Reservation",
         "metadata": {"name": name, "namespace": namespace},
@@ -26,6 +26,9 @@ pub(super) fn ask(entry: &BindingEntry, cluster: &str, options: &Options) -> Wri
             "ttlSeconds": options.reservation_ttl.as_secs(),
         },
     });
+    if let Some(term) = term {
+        body["spec"]["term"] = json!(term);
+    }
     Write::new(Target::Reservation, &namespace, &name, Verb::Create(body))
 }
 

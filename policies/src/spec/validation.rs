@@ -6,8 +6,8 @@ use std::fmt;
 use serde_json::Value;
 
 use super::{
-    ApplicationFailover, Placement, PropagationSpec, PurgeMode, ReplicaDivisionPreference, ReplicaScheduling,
-    SpreadConstraint, StatePreservation,
+    ApplicationFailover, Failover, Placement, PropagationSpec, PurgeMode, ReplicaDivisionPreference,
+    ReplicaScheduling, SpreadConstraint, StatePreservation,
 };
 use crate::choice::PolicyScope;
 
@@ -24,6 +24,9 @@ impl fmt::Display for Violation {
         write!(f, "{}: found {}; allowed: {}", self.field, self.found, self.allowed)
     }
 }
+
+/// Most runs of one job before its failure is final; the binding keeps a line for each.
+const MAX_BACKOFF_LIMIT: i64 = 50;
 
 /// Longest name of an affinity group, in bytes.
 const MAX_AFFINITY_NAME: usize = 32;
@@ -125,8 +128,14 @@ fn check_spec(spec: &PropagationSpec, scope: PolicyScope, namespace: &str, found
         if let Some(application) = &failover.application {
             check_application(application, spec.propagates_dependencies(), found);
         }
-        let preservation = failover.cluster.as_ref().and_then(|c| c.state_preservation.as_ref());
-        check_preservation("spec.failover.cluster", preservation, found);
+        if let Some(cluster) = &failover.cluster {
+            if cluster.toleration_s() < 0 {
+                let field = "spec.failover.cluster.tolerationSeconds";
+                found.add(field, cluster.toleration_s(), "0 or more");
+            }
+            check_preservation("spec.failover.cluster", cluster.state_preservation.as_ref(), found);
+        }
+        check_two_runs(failover, found);
     }
     if let Some(suspension) = &spec.suspension {
         let clusters = suspension.dispatching_on_clusters.as_ref().map_or(0, |on| on.cluster_names.len());
@@ -273,7 +282,29 @@ fn check_application(failover: &ApplicationFailover, propagates_dependencies: bo
             found.add(field, grace, "1 or more");
         }
     }
+    if let Some(limit) = failover.backoff_limit.filter(|limit| !(1..=MAX_BACKOFF_LIMIT).contains(limit)) {
+        found.add(format!("{at}.backoffLimit"), limit, format!("1 to {MAX_BACKOFF_LIMIT}"));
+    }
     check_preservation(at, failover.state_preservation.as_ref(), found);
+}
+
+/// A fenced job is promised one run at a time, which a graceful purge cannot keep.
+fn check_two_runs(failover: &Failover, found: &mut Violations) {
+    if !failover.is_fenced() || failover.allow_two_runs == Some(true) {
+        return;
+    }
+    let application = failover.application.as_ref().and_then(|application| application.purge_mode);
+    let cluster = failover.cluster.as_ref().and_then(|cluster| cluster.purge_mode);
+    for (name, mode) in [("application", application), ("cluster", cluster)] {
+        if mode == Some(PurgeMode::Gracefully) {
+            let fencing = failover.cluster.as_ref().map(super::ClusterFailover::fencing).unwrap_or_default();
+            found.add(
+                format!("spec.failover.{name}.purgeMode"),
+                format!("Gracefully with failover.cluster.fencing {fencing:?}"),
+                "Directly, or failover.allowTwoRuns true, or failover.cluster.fencing None",
+            );
+        }
+    }
 }
 
 fn check_preservation(at: &str, preservation: Option<&StatePreservation>, found: &mut Violations) {
@@ -374,6 +405,29 @@ mod tests {
             &["spec.failover.application.gracePeriodSeconds"],
         );
         check(application(json!({"gracePeriodSeconds": 100, "purgeMode": "Graciously"})), &[]);
+    }
+
+    #[test]
+    fn two_runs_at_once_only_when_accepted() {
+        let failover = |value: Value| json!({"failover": value});
+        let gracefully = json!({"purgeMode": "Gracefully"});
+        check(
+            failover(json!({"application": gracefully, "cluster": {}})),
+            &["spec.failover.application.purgeMode"],
+        );
+        check(failover(json!({"cluster": gracefully})), &["spec.failover.cluster.purgeMode"]);
+        check(failover(json!({"application": gracefully, "cluster": {}, "allowTwoRuns": true})), &[]);
+        check(failover(json!({"application": gracefully, "cluster": {"fencing": "None"}})), &[]);
+        check(failover(json!({"application": gracefully})), &[]);
+        check(failover(json!({"application": {}, "cluster": {}})), &[]);
+        check(
+            failover(json!({"cluster": {"tolerationSeconds": -1}})),
+            &["spec.failover.cluster.tolerationSeconds"],
+        );
+        check(
+            failover(json!({"application": {"backoffLimit": 0}})),
+            &["spec.failover.application.backoffLimit"],
+        );
     }
 
     #[test]

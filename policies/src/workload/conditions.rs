@@ -6,6 +6,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::WorkloadKind;
+
 /// One condition; times are RFC 3339 text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
@@ -83,6 +85,37 @@ pub fn created_condition(status: &mut Value, kind: &str, name: &str, now: &str) 
     true
 }
 
+/// Makes a status say that the job has failed, in the words of its kind. `now` is RFC 3339.
+pub fn set_failed(kind: WorkloadKind, status: &mut Value, reason: &str, message: &str, now: &str) {
+    if kind == WorkloadKind::VolcanoJob {
+        if !status.is_object() {
+            *status = Value::Object(Map::new());
+        }
+        status["state"] = json!({
+            "phase": "Failed", "reason": reason, "message": message, "lastTransitionTime": now});
+        return;
+    }
+    let list = conditions_mut(status);
+    for condition in list.iter_mut().filter(|c| c["type"] == "Running" && is_true(c)) {
+        condition["status"] = json!("False");
+    }
+    list.retain(|c| c["type"] != "Failed" && c["type"] != "Restarting");
+    let mut failed = Condition {
+        type_: "Failed".to_owned(),
+        status: true,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        update_time: now.to_owned(),
+        transition_time: now.to_owned(),
+    }
+    .to_value();
+    if kind == WorkloadKind::BatchJob {
+        failed.as_object_mut().map(|fields| fields.remove("lastUpdateTime"));
+        failed["lastProbeTime"] = json!(now);
+    }
+    list.push(failed);
+}
+
 /// The conditions of a status, empty where it has none.
 pub(super) fn conditions_of(status: &Value) -> &[Value] {
     status["conditions"].as_array().map_or(&[], Vec::as_slice)
@@ -143,6 +176,16 @@ mod tests {
             .iter()
             .map(|c| format!("{}={}", c["type"].as_str().unwrap(), c["status"].as_str().unwrap()))
             .collect()
+    }
+
+    #[test]
+    fn a_job_that_fleet_ends_reads_as_failed() {
+        use crate::workload::{Outcome, outcome};
+        for kind in [WorkloadKind::PyTorchJob, WorkloadKind::BatchJob, WorkloadKind::VolcanoJob] {
+            let mut status = json!({"conditions": [{"type": "Running", "status": "True"}]});
+            set_failed(kind, &mut status, "BackoffLimitExceeded", "no run ended well", "t0");
+            assert_eq!(outcome(kind, &status), Some(Outcome::Failed), "{kind:?}: {status}");
+        }
     }
 
     #[test]

@@ -17,6 +17,44 @@ pub fn revise_replicas(kind: WorkloadKind, object: &mut Value, replicas: i64) {
     }
 }
 
+/// Sets environment variables in every container of every pod of a workload.
+pub fn set_env(kind: WorkloadKind, object: &mut Value, variables: &[(String, String)]) {
+    let spec = &mut object["spec"];
+    let mut templates: Vec<&mut Value> = Vec::new();
+    match kind {
+        WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => {
+            let roles = spec.get_mut(super::replica_specs_field(kind)).and_then(Value::as_object_mut);
+            let roles = roles.into_iter().flat_map(|roles| roles.values_mut());
+            templates.extend(roles.filter_map(|role| role.get_mut("template")));
+        }
+        WorkloadKind::VolcanoJob => {
+            let tasks = spec.get_mut("tasks").and_then(Value::as_array_mut).into_iter().flatten();
+            templates.extend(tasks.filter_map(|task| task.get_mut("template")));
+        }
+        WorkloadKind::BatchJob | WorkloadKind::Deployment => templates.extend(spec.get_mut("template")),
+        WorkloadKind::Other => {}
+    }
+    for template in templates {
+        for field in ["initContainers", "containers"] {
+            let containers = template.pointer_mut(&format!("/spec/{field}")).and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten().filter(|container| container.is_object()) {
+                set_env_of(container, variables);
+            }
+        }
+    }
+}
+
+fn set_env_of(container: &mut Value, variables: &[(String, String)]) {
+    if !container["env"].is_array() {
+        container["env"] = json!([]);
+    }
+    let Some(env) = container["env"].as_array_mut() else { return };
+    for (name, value) in variables {
+        env.retain(|known| known["name"] != name.as_str());
+        env.push(json!({"name": name, "value": value}));
+    }
+}
+
 /// Metadata that an API server gives and that means nothing in another.
 const OWNED_BY_SERVER: &[&str] = &[
     "uid",

@@ -1,0 +1,116 @@
+//! State handed from a run that is over to the next one: values of its last status become labels of the
+//! job and environment of its containers.
+
+use std::collections::BTreeMap;
+
+use fleet_policies::{reason::Reason, spec::StatePreservation, workload};
+use jsonpath_rust::JsonPath;
+use serde_json::{Value, json};
+
+use crate::{binding::BindingEntry, status::cut};
+
+/// Prefix of the environment variables.
+const ENV_PREFIX: &str = "FLEET_RESTORE_";
+/// Longest value of a label.
+const LABEL_MAX: usize = 63;
+
+/// What the policy's rules find in the last status of a run, by alias.
+pub(super) fn read(entry: &BindingEntry, reason: Reason, status: Option<&Value>) -> BTreeMap<String, String> {
+    let (Some(failover), Some(status)) = (&entry.failover, status) else { return BTreeMap::new() };
+    let of_application = failover.application.as_ref().and_then(|a| a.state_preservation.as_ref());
+    let of_cluster = failover.cluster.as_ref().and_then(|c| c.state_preservation.as_ref());
+    let rules: Option<&StatePreservation> = match reason {
+        Reason::ApplicationFailure | Reason::GangNotStarted => of_application.or(of_cluster),
+        _ => of_cluster.or(of_application),
+    };
+    let rules = rules.map_or(&[][..], |preservation| &preservation.rules);
+    let found = rules.iter().filter_map(|rule| {
+        let value = find(status, &rule.json_path)?;
+        Some((rule.alias_label_name.clone(), cut(&value).to_string()))
+    });
+    found.collect()
+}
+
+/// The first value at a path; texts as they are, other values as JSON.
+fn find(status: &Value, path: &str) -> Option<String> {
+    let found = status.query(&standard(path)).ok()?;
+    match found.first()? {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+/// `{.a.b}`, as Kubernetes writes a path, in the form of the standard: `$.a.b`.
+fn standard(path: &str) -> String {
+    let path = path.trim();
+    let path = path.strip_prefix('{').and_then(|path| path.strip_suffix('}')).unwrap_or(path);
+    match path.strip_prefix('$') {
+        Some(_) => path.to_string(),
+        None if path.starts_with(['.', '[']) => format!("${path}"),
+        None => format!("$.{path}"),
+    }
+}
+
+/// Gives an object for a member what the runs before it left. A later run's values stand over an earlier's.
+pub(crate) fn hand_over(entry: &BindingEntry, object: &mut Value) {
+    let attempts = entry.object.status.iter().flat_map(|status| &status.attempts);
+    let state: BTreeMap<&String, &String> = attempts.flat_map(|attempt| &attempt.preserved_state).collect();
+    if state.is_empty() {
+        return;
+    }
+    for (alias, value) in &state {
+        // What is no value of a label is in the environment all the same.
+        if is_label_value(value) {
+            object["metadata"]["labels"][alias.as_str()] = json!(value);
+        }
+    }
+    let env: Vec<(String, String)> =
+        state.into_iter().map(|(alias, value)| (env_name(alias), value.clone())).collect();
+    workload::set_env(entry.workload, object, &env);
+}
+
+/// `FLEET_RESTORE_CHECKPOINT_STEP` for `example.com/checkpoint-step`: the name after the prefix, in capitals.
+fn env_name(alias: &str) -> String {
+    let name = alias.rsplit('/').next().unwrap_or(alias);
+    let letters = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' });
+    format!("{ENV_PREFIX}{}", letters.collect::<String>())
+}
+
+fn is_label_value(value: &str) -> bool {
+    let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+    value.len() <= LABEL_MAX
+        && edge(value.chars().next())
+        && edge(value.chars().last())
+        && value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_both_forms_find_values() {
+        let status = json!({"step": 1200, "conditions": [{"type": "Running", "reason": "x"}], "none": null});
+        let check = |path: &str, expected: Option<&str>| {
+            assert_eq!(find(&status, path).as_deref(), expected, "{path}");
+        };
+        check("{.step}", Some("1200"));
+        check(".step", Some("1200"));
+        check("$.step", Some("1200"));
+        check("step", Some("1200"));
+        check("{.conditions[0].type}", Some("Running"));
+        check("{.conditions[?(@.type=='Running')].reason}", Some("x"));
+        check("{.conditions[?(@.type==\"Running\")].reason}", Some("x"));
+        check("{.none}", None);
+        check("{.other}", None);
+        check("{.broken[}", None);
+    }
+
+    #[test]
+    fn names_of_variables() {
+        assert_eq!(env_name("example.com/checkpoint-step"), "FLEET_RESTORE_CHECKPOINT_STEP");
+        assert!(is_label_value("epoch-12.pt"));
+        assert!(!is_label_value("s3://bucket/epoch-12.pt"));
+    }
+}

@@ -1,0 +1,93 @@
+//! Emptying a cluster: its gangs move one at a time, the one that loses least first.
+//!
+//! A function of the world and the time. The intent is a taint of the Cluster and what is done stands in the
+//! bindings, so that a drain goes on after a crash of anything.
+
+use fleet_api::{
+    Cluster, ResourceBinding,
+    binding::RunStatus,
+    cluster::{DRAIN_TAINT, GONE_TAINT},
+};
+use fleet_policies::reason::Reason;
+use fleet_resources::Resources;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    binding::BindingEntry,
+    dispatch,
+    options::Options,
+    world::{Eviction, Key, World},
+};
+
+/// Whose turn it is.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    pub next: Option<(Key, Eviction)>,
+    /// Look again then.
+    pub wake: Option<Timestamp>,
+}
+
+/// Whether the cluster's jobs are to be moved off it.
+pub fn is_drained(cluster: &Cluster) -> bool {
+    has_taint(cluster, DRAIN_TAINT)
+}
+
+/// Whether an administrator has said that nothing runs there any more.
+pub fn is_gone(cluster: &Cluster) -> bool {
+    has_taint(cluster, GONE_TAINT)
+}
+
+fn has_taint(cluster: &Cluster, key: &str) -> bool {
+    cluster.spec.taints.iter().any(|taint| taint.key == key)
+}
+
+/// The next gang to move off a cluster that is drained, when the one before has left it.
+pub fn turn(world: &World, name: &str, options: &Options, now: Timestamp) -> Turn {
+    if !world.clusters.get(name).is_some_and(is_drained) {
+        return Turn::default();
+    }
+    let here = |entry: &BindingEntry| entry.object.spec.clusters.iter().any(|target| target.name == name);
+    let wait = SignedDuration::try_from(options.drain_interval).unwrap_or(SignedDuration::from_secs(1));
+    let pause = |from: Timestamp| Turn { next: None, wake: Some(from + wait) };
+    // One that was asked to leave and has not left yet.
+    let leaving = |key: &Key, entry: &BindingEntry| {
+        here(entry)
+            && !entry.is_finished()
+            && (world.evictions.contains_key(key) || dispatch::is_given_up(entry))
+    };
+    if world.bindings.iter().any(|(key, entry)| leaving(key, entry)) {
+        return pause(now);
+    }
+    let drained = Reason::Drained.as_str();
+    let attempts =
+        world.bindings.values().flat_map(|entry| entry.object.status.iter()).flat_map(|s| &s.attempts);
+    let last: Option<Timestamp> = attempts
+        .filter(|attempt| attempt.cluster == name && attempt.reason == drained)
+        .filter_map(|attempt| attempt.ended_at.parse().ok())
+        .max();
+    if let Some(last) = last.filter(|last| *last + wait > now) {
+        return pause(last);
+    }
+    let runs =
+        world.bindings.iter().filter(|(_, entry)| here(entry) && entry.is_gang() && !entry.is_finished());
+    let first = runs.min_by_key(|(key, entry)| (loss(&entry.object, &entry.total, now), (*key).clone()));
+    let Some((key, entry)) = first else { return Turn::default() };
+    let eviction = Eviction {
+        epoch: entry.object.spec.epoch,
+        reason: Reason::Drained,
+        message: format!("cluster {name} is being drained"),
+    };
+    Turn { next: Some((key.clone(), eviction)), wake: Some(now + wait) }
+}
+
+/// What is lost when a run is taken back: time run by what it holds. Devices weigh before cpu, a run that
+/// has not started loses nothing.
+pub fn loss(binding: &ResourceBinding, total: &Resources, now: Timestamp) -> (i64, i64) {
+    let run = binding.status.as_ref().and_then(|status| status.run.as_ref());
+    let started = run.and_then(|run: &RunStatus| run.started_at.as_ref()?.parse::<Timestamp>().ok());
+    let ran = started.map_or(0, |started| now.duration_since(started).as_secs().max(0));
+    let devices: i64 =
+        total.iter().filter(|(name, _)| name.as_str().contains('/')).map(|(_, amount)| amount).sum();
+    let cpu = total.get("cpu");
+    (ran.saturating_mul(devices), ran.saturating_mul(cpu))
+}
