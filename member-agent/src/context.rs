@@ -8,7 +8,7 @@ use std::{future::Future, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{Options, clock::Clock, lease::LeaseClock, reservations::Reservations};
+use crate::{Options, clock::Clock, reservations::Reservations, standing::LeaseClock, terms::Terms};
 
 /// Longest wait for the answer to one request, watches excepted.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -24,6 +24,8 @@ pub struct Context {
     pub shutdown: CancellationToken,
     /// Until when the hub believes this agent alive.
     pub lease: LeaseClock,
+    /// The newest term of a leader of the hub.
+    pub(crate) terms: Terms,
     /// Wall-clock time.
     pub clock: Clock,
     reservations: Reservations,
@@ -39,7 +41,7 @@ impl Context {
         reservations: Reservations,
     ) -> Self {
         let clock = options.clock;
-        Self { hub, member, options, shutdown, lease, clock, reservations }
+        Self { hub, member, options, shutdown, lease, terms: Terms::default(), clock, reservations }
     }
 
     /// Namespace on the hub that belongs to this member.

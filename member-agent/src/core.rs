@@ -228,6 +228,8 @@ impl Core {
             for request in asked.drain(..) {
                 self.handle(request);
             }
+            // Reservations and Works bring terms of leaders; the newest counts for both.
+            self.context.terms.note(self.book.see_term(self.context.terms.newest()));
             self.decide();
             self.start_writes();
         }

@@ -192,8 +192,17 @@ fn context(
 ) -> (Arc<Context>, tokio::sync::mpsc::Receiver<HoldRequest>) {
     let mut options = Options::new("east");
     options.controllers = controllers.iter().copied().collect();
-    let (_, lease) = LeaseClock::new();
     let (reservations, holds) = Reservations::new();
     let shutdown = CancellationToken::new();
-    (Arc::new(Context::new(hub.clone(), member.clone(), options, shutdown, lease, reservations)), holds)
+    (
+        Arc::new(Context::new(
+            hub.clone(),
+            member.clone(),
+            options,
+            shutdown,
+            LeaseClock::held(),
+            reservations,
+        )),
+        holds,
+    )
 }

@@ -27,7 +27,7 @@ use crate::{
 /// Secret on the hub, in the cluster's namespace, by which the hub's users reach the member.
 pub const ACCESS_SECRET: &str = "member-access";
 /// ConfigMap in the member that keeps who the agent of this installation is.
-const IDENTITY_CONFIG_MAP: &str = "fleet-agent";
+pub(crate) const IDENTITY_CONFIG_MAP: &str = "fleet-agent";
 const IDENTITY_KEY: &str = "installation";
 /// Longest silence of the watch for the cluster's namespace.
 const NAMESPACE_PATIENCE: Duration = Duration::from_secs(30);

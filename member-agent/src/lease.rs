@@ -15,31 +15,27 @@ use crate::{
     context::{CallError, Context, call},
 };
 
-/// Until when the last renewal that succeeded holds.
-#[derive(Clone, Debug)]
-pub struct LeaseClock {
-    deadline: watch::Receiver<Option<Instant>>,
+/// What is known of the lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeaseState {
+    /// Until when this process's last renewal that succeeded holds.
+    pub deadline: Option<Instant>,
+    /// Until when a former process's did, as far as its record says; `None`: there is no record.
+    pub inherited: Option<Instant>,
+    /// Whether that record has been looked for.
+    pub is_record_read: bool,
+    /// The hub has declared the cluster lost and has not taken that back.
+    pub is_declared_lost: bool,
 }
 
-impl LeaseClock {
-    pub(crate) fn new() -> (watch::Sender<Option<Instant>>, Self) {
-        let (sender, deadline) = watch::channel(None);
-        (sender, Self { deadline })
+impl LeaseState {
+    /// Until when the hub must believe this cluster alive.
+    pub fn end(&self) -> Option<Instant> {
+        self.deadline.or(self.inherited)
     }
 
-    /// `None`: never renewed yet.
-    pub fn deadline(&self) -> Option<Instant> {
-        *self.deadline.borrow()
-    }
-
-    /// Whether the deadline lies ahead.
-    pub fn is_held(&self) -> bool {
-        self.deadline().is_some_and(|deadline| Instant::now() < deadline)
-    }
-
-    /// Follows the deadline as renewals succeed.
-    pub fn watch(&self) -> watch::Receiver<Option<Instant>> {
-        self.deadline.clone()
+    pub fn is_held_at(&self, now: Instant) -> bool {
+        !self.is_declared_lost && self.end().is_some_and(|end| now < end)
     }
 }
 
@@ -62,19 +58,19 @@ pub(crate) struct Holder {
     context: Arc<Context>,
     leases: Api<Lease>,
     identity: String,
-    clock: watch::Sender<Option<Instant>>,
+    state: Arc<watch::Sender<LeaseState>>,
     /// The Lease as last read or written.
     lease: Option<Lease>,
 }
 
 impl Holder {
     /// `installation` is what tells this agent from another one under the same name.
-    pub fn new(context: Arc<Context>, installation: &str, clock: watch::Sender<Option<Instant>>) -> Self {
+    pub fn new(context: Arc<Context>, installation: &str) -> Self {
         Self {
             leases: Api::namespaced(context.hub.clone(), &context.cluster_namespace()),
             identity: format!("{}-{installation}", context.options.cluster),
+            state: context.lease.sender(),
             context,
-            clock,
             lease: None,
         }
     }
@@ -178,6 +174,10 @@ impl Holder {
         }
         let mut wanted = self.lease.clone().unwrap_or_default();
         wanted.metadata.name = Some(names::LEASE_NAME.to_owned());
+        // In whole seconds, up: the hub waits no less than this agent takes.
+        let grace = options.fence_grace.as_secs() + u64::from(options.fence_grace.subsec_nanos() > 0);
+        let annotations = wanted.metadata.annotations.get_or_insert_default();
+        annotations.insert(names::FENCE_GRACE_ANNOTATION.to_owned(), grace.to_string());
         let spec = wanted.spec.get_or_insert_default();
         if spec.holder_identity.as_ref() != Some(&self.identity) {
             spec.holder_identity = Some(self.identity.clone());
@@ -196,8 +196,17 @@ impl Holder {
             call(self.leases.create(&params, &wanted)).await
         };
         // After a failure the lease is read anew.
-        self.lease = Some(written?);
-        self.clock.send_replace(Some(sent + options.lease_duration));
+        let written = written?;
+        let is_declared_lost = written
+            .metadata
+            .annotations
+            .as_ref()
+            .is_some_and(|marks| marks.contains_key(names::DECLARED_LOST_ANNOTATION));
+        self.lease = Some(written);
+        self.state.send_modify(|state| {
+            state.deadline = Some(sent + options.lease_duration);
+            state.is_declared_lost = is_declared_lost;
+        });
         Ok(Renewal::Held)
     }
 }

@@ -16,18 +16,23 @@ mod lease;
 mod notices;
 mod options;
 mod reconcile;
+mod record;
 mod reservations;
 mod scheduler;
+mod standing;
 mod state;
+mod terms;
 pub mod works;
 
 use std::{future::Future, sync::Arc};
 
 pub use context::{CALL_TIMEOUT, CallError, Context, call};
 pub use join::ACCESS_SECRET;
-pub use lease::{LeaseClock, TwoAgents};
-pub use options::{JobController, MemberAccess, Options};
+pub use lease::TwoAgents;
+pub use options::{DEFAULT_WATCHDOG_IMAGE, JobController, MemberAccess, Options};
+pub use record::RECORD_TIMEOUT;
 pub use reservations::Reservations;
+pub use standing::{LeaseClock, Standing};
 
 use tokio::{
     sync::{mpsc, watch},
@@ -45,8 +50,8 @@ use crate::{
 /// Runs the agent of one member until `shutdown` is cancelled. Never returns an error for something that
 /// may pass (an API server away); only for what cannot (two agents under one name).
 ///
-/// What concerns the member alone (scheduler, job controllers) runs from the start, hub or no hub; what
-/// speaks for the cluster on the hub begins when the lease is held.
+/// What concerns the member alone (scheduler, job controllers, stopping fenced jobs) runs from the start, hub or no
+/// hub; what speaks for the cluster on the hub, or does what it says, begins when the lease is held.
 ///
 /// # Errors
 /// [`TwoAgents`], or a part that ended abnormally.
@@ -56,11 +61,10 @@ pub async fn run(
     options: Options,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
-    let (lease_sender, lease) = LeaseClock::new();
     let (reservations, requests) = Reservations::new();
     // A part that fails stops the others, not the caller's other agents.
     let stop = shutdown.child_token();
-    let context = Arc::new(Context::new(hub, member, options, stop.clone(), lease, reservations));
+    let context = Arc::new(Context::new(hub, member, options, stop.clone(), LeaseClock::new(), reservations));
     let (notices, notices_receiver) = Notices::new();
     let (reports, report_receiver) = watch::channel(None);
     let (changes, changes_receiver) = core::changes();
@@ -70,8 +74,11 @@ pub async fn run(
     parts.spawn(Core::new(context.clone(), channels).run());
     parts.spawn(core::feed_member(context.clone(), changes.clone()));
     parts.spawn(notices::run(context.clone(), notices_receiver));
+    parts.spawn(standing::run(context.clone()));
+    parts.spawn(record::run(context.clone()));
     parts.spawn(until_stopped(context.clone(), jobs::run(context.clone())));
-    parts.spawn(speak_for_the_cluster(context, lease_sender, changes, report_receiver));
+    parts.spawn(until_stopped(context.clone(), works::run(context.clone())));
+    parts.spawn(speak_for_the_cluster(context, changes, report_receiver));
 
     let mut outcome = Ok(());
     while let Some(ended) = parts.join_next().await {
@@ -89,14 +96,13 @@ pub async fn run(
 /// Everything that the hub is to believe about the cluster: only after the lease is held.
 async fn speak_for_the_cluster(
     context: Arc<Context>,
-    clock: watch::Sender<Option<tokio::time::Instant>>,
     changes: mpsc::Sender<CoreChange>,
     reports: watch::Receiver<Option<Report>>,
 ) -> anyhow::Result<()> {
     let shutdown = context.shutdown.clone();
     let preparing = async {
         let (installation, status) = tokio::join!(join::identity(&context), join::join(&context));
-        let mut holder = Holder::new(context.clone(), &installation, clock);
+        let mut holder = Holder::new(context.clone(), &installation);
         holder.acquire().await?;
         Ok::<_, TwoAgents>((holder, status))
     };
@@ -109,7 +115,6 @@ async fn speak_for_the_cluster(
     parts.spawn(holder.run());
     parts.spawn(core::feed_hub(context.clone(), changes));
     parts.spawn(capacity::run(context.clone(), reports, status));
-    parts.spawn(until_stopped(context.clone(), works::run(context.clone())));
     while let Some(ended) = parts.join_next().await {
         // The rest is dropped with the set.
         ended??;

@@ -10,7 +10,7 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use member_agent::{JobController, Options};
+use member_agent::{DEFAULT_WATCHDOG_IMAGE, JobController, Options};
 use tokio_util::sync::CancellationToken;
 
 /// A third of a busy process's time went into the system's allocator.
@@ -58,6 +58,12 @@ struct Flags {
     /// Seconds between renewals of the lease
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     lease_renew: u32,
+    /// Seconds after the end of the lease within which pods of jobs that may move are gone; the hub waits for them
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    fence_grace: u32,
+    /// Image of the side container for jobs whose policy asks for fencing Watchdog
+    #[arg(long, value_name = "IMAGE", default_value = DEFAULT_WATCHDOG_IMAGE)]
+    watchdog_image: String,
 }
 
 fn main() -> ExitCode {
@@ -117,6 +123,8 @@ impl Flags {
             controllers: controllers(&self.controllers)?,
             lease_duration: Duration::from_secs(self.lease_duration.into()),
             lease_renew: Duration::from_secs(self.lease_renew.into()),
+            fence_grace: Duration::from_secs(self.fence_grace.into()),
+            watchdog_image: Some(self.watchdog_image.clone()).filter(|image| !image.is_empty()),
             ..Options::new(cluster_name(&self.cluster)?)
         })
     }

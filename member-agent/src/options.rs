@@ -4,6 +4,11 @@ use std::{collections::BTreeSet, time::Duration};
 
 use fleet_api::clock::Clock;
 
+/// Default of [`Options::fence_grace`].
+pub const DEFAULT_FENCE_GRACE: Duration = Duration::from_secs(20);
+/// Default of [`Options::watchdog_image`].
+pub const DEFAULT_WATCHDOG_IMAGE: &str = "registry.example.com/fleet/watchdog:0.1.0";
+
 /// Job kinds the agent can bring a controller for, to members without an operator of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobController {
@@ -41,6 +46,10 @@ pub struct Options {
     pub controllers: BTreeSet<JobController>,
     pub lease_duration: Duration,
     pub lease_renew: Duration,
+    /// How long after the lease's end pods of fenced jobs may take to be gone.
+    pub fence_grace: Duration,
+    /// Image of the side container that stops pods of jobs with fencing Watchdog; without one such jobs are refused.
+    pub watchdog_image: Option<String>,
     /// Shortest time between two capacity reports.
     pub report_interval: Duration,
     /// How long a half-bound gang without a hold may stay so before its places are given back, and an
@@ -75,6 +84,8 @@ impl Options {
             controllers: BTreeSet::new(),
             lease_duration: Duration::from_secs(40),
             lease_renew: Duration::from_secs(10),
+            fence_grace: DEFAULT_FENCE_GRACE,
+            watchdog_image: Some(DEFAULT_WATCHDOG_IMAGE.to_owned()),
             report_interval: Duration::from_millis(100),
             gang_grace: Duration::from_secs(5),
             clock: Clock::start(),

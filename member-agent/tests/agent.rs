@@ -1,214 +1,22 @@
 //! The agent over embedded API servers: join, lease, capacity, reservations, gangs.
 
-use std::{collections::BTreeMap, fmt::Debug, time::Duration};
+mod bed;
 
-use fleet_api::{
-    Cluster, Reservation, ReservationSpec,
-    binding::Component,
-    crds::{Side, definitions},
-    names,
-    reservation::ReservationPhase,
-};
-use fleet_apiserver::{ApiServer, Config};
-use futures::StreamExt;
+use std::collections::BTreeMap;
+
+use bed::{Bed, PATIENCE, create, options, server, until};
+use fleet_api::{Cluster, crds::Side, names, reservation::ReservationPhase};
 use k8s_openapi::api::{
     coordination::v1::Lease,
-    core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret},
+    core::v1::{ConfigMap, Event, Pod, Secret},
 };
 use kube::{
-    Api, Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
-    runtime::{WatchStreamExt, watcher},
+    Api,
+    api::{DeleteParams, ListParams, PostParams},
 };
 use member_agent::{MemberAccess, Options};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
-use tokio_util::sync::{CancellationToken, DropGuard};
-
-/// Longest wait for a condition before a test fails.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-struct Bed {
-    hub: Client,
-    member: Client,
-    _servers: [ApiServer; 2],
-}
-
-struct Agent {
-    shutdown: CancellationToken,
-    task: JoinHandle<anyhow::Result<()>>,
-    _guard: DropGuard,
-}
-
-impl Agent {
-    async fn stop(self) {
-        self.shutdown.cancel();
-        self.task.await.unwrap().unwrap();
-    }
-}
-
-fn options() -> Options {
-    Options {
-        lease_duration: Duration::from_secs(2),
-        lease_renew: Duration::from_millis(200),
-        report_interval: Duration::from_millis(10),
-        gang_grace: Duration::from_millis(100),
-        ..Options::new("east")
-    }
-}
-
-/// Definitions that these tests need: all of them make a server slow to open in a debug build.
-const NEEDED: [&str; 4] =
-    ["clusters.fleet.dev", "reservations.fleet.dev", "works.fleet.dev", "pytorchjobs.kubeflow.org"];
-
-async fn server(side: Side) -> (ApiServer, Client) {
-    let crds =
-        definitions(side).into_iter().filter(|crd| NEEDED.contains(&fleet_api::crds::name(crd))).collect();
-    let server = ApiServer::open(Config { crds, ..Config::default() }).await.unwrap();
-    let client = Client::new(server.router(), "default");
-    (server, client)
-}
-
-impl Bed {
-    /// A hub with the cluster's namespace and a member with nodes `name gpus`.
-    async fn new(nodes: &[&str]) -> Self {
-        let (hub_server, hub) = server(Side::Hub).await;
-        let (member_server, member) = server(Side::Member).await;
-        let bed = Self { hub, member, _servers: [hub_server, member_server] };
-        create::<Namespace>(&Api::all(bed.hub.clone()), json!({"metadata": {"name": "fleet-east"}})).await;
-        for node in nodes {
-            bed.add_node(node).await;
-        }
-        bed
-    }
-
-    async fn add_node(&self, text: &str) {
-        let (name, gpus) = text.split_once(' ').unwrap();
-        let nodes: Api<Node> = Api::all(self.member.clone());
-        create(&nodes, json!({"metadata": {"name": name}})).await;
-        let status = json!({"status": {
-            "allocatable": {"cpu": "64", "nvidia.com/gpu": gpus, "pods": "110"},
-            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": null}],
-        }});
-        nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
-    }
-
-    fn start(&self, options: Options) -> Agent {
-        let shutdown = CancellationToken::new();
-        let run = member_agent::run(self.hub.clone(), self.member.clone(), options, shutdown.clone());
-        Agent { task: tokio::spawn(run), _guard: shutdown.clone().drop_guard(), shutdown }
-    }
-
-    fn pods(&self) -> Api<Pod> {
-        Api::namespaced(self.member.clone(), "default")
-    }
-
-    fn asked(&self) -> Api<Reservation> {
-        Api::namespaced(self.hub.clone(), "fleet-east")
-    }
-
-    fn copies(&self) -> Api<Reservation> {
-        Api::namespaced(self.member.clone(), names::MEMBER_NAMESPACE)
-    }
-
-    async fn ask(&self, name: &str, components: &[(&str, i64, i64)], ttl_seconds: i64) {
-        let component = |(name, replicas, gpus): &(&str, i64, i64)| Component {
-            name: (*name).to_owned(),
-            replicas: *replicas,
-            request: [("nvidia.com/gpu".to_owned(), gpus.to_string())].into(),
-            ..Component::default()
-        };
-        let mut spec = ReservationSpec {
-            epoch: 1,
-            components: components.iter().map(component).collect(),
-            ttl_seconds,
-            ..ReservationSpec::default()
-        };
-        spec.binding.name = name.to_owned();
-        spec.binding.namespace = "default".to_owned();
-        spec.binding.uid = format!("uid-{name}");
-        self.asked().create(&PostParams::default(), &Reservation::new(name, spec)).await.unwrap();
-    }
-
-    /// A pod of gang `gang` (`size` members), named `<gang>-<component>-<index>`.
-    async fn pod(
-        &self,
-        gang: &str,
-        size: usize,
-        component: &str,
-        index: usize,
-        gpus: u32,
-        reservation: Option<&str>,
-    ) {
-        let mut annotations: BTreeMap<&str, String> = BTreeMap::new();
-        if size > 1 {
-            annotations.insert(names::GANG_ANNOTATION, gang.to_owned());
-            annotations.insert(names::GANG_SIZE_ANNOTATION, size.to_string());
-        }
-        if let Some(reservation) = reservation {
-            annotations.insert(names::RESERVATION_ANNOTATION, reservation.to_owned());
-        }
-        let pod = json!({
-            "metadata": {"name": format!("{gang}-{component}-{index}"), "annotations": annotations,
-                         "labels": {names::COMPONENT_LABEL: component}},
-            "spec": {"schedulerName": "fleet", "containers": [{"name": "c", "image": "i", "resources": {
-                "requests": {"nvidia.com/gpu": gpus.to_string()}, "limits": {"nvidia.com/gpu": gpus.to_string()}}}]},
-        });
-        create(&self.pods(), pod).await;
-    }
-
-    async fn node_of(&self, pod: &str) -> String {
-        let pods = self.pods();
-        let bound = until(&pods, pod, "bound", |pod| {
-            pod.is_some_and(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()))
-        });
-        bound.await.unwrap().spec.unwrap().node_name.unwrap()
-    }
-
-    async fn phase(&self, name: &str, phase: ReservationPhase) -> Reservation {
-        let what = format!("{phase:?}");
-        let asked = self.asked();
-        let reached = until(&asked, name, &what, |found| {
-            found.and_then(|found| found.status.as_ref()).and_then(|status| status.phase) == Some(phase)
-        });
-        reached.await.unwrap()
-    }
-}
-
-async fn create<K>(api: &Api<K>, object: Value) -> K
-where
-    K: kube::Resource + serde::Serialize + Clone + Debug + DeserializeOwned,
-{
-    api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
-}
-
-/// Waits until the condition holds for the object (`None`: there is none).
-async fn until<K>(api: &Api<K>, name: &str, what: &str, holds: impl Fn(Option<&K>) -> bool) -> Option<K>
-where
-    K: kube::Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let mut last = None;
-    let waiting = async {
-        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let mut states = std::pin::pin!(watcher::watcher(api.clone(), config).default_backoff());
-        let mut listed = false;
-        while let Some(event) = states.next().await {
-            match event {
-                Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => last = Some(object),
-                Ok(watcher::Event::Delete(_)) => last = None,
-                Ok(watcher::Event::InitDone) => listed = true,
-                Ok(watcher::Event::Init) | Err(_) => continue,
-            }
-            if (listed || last.is_some()) && holds(last.as_ref()) {
-                return;
-            }
-        }
-    };
-    let ended = tokio::time::timeout(PATIENCE, waiting).await;
-    assert!(ended.is_ok(), "{name} is not {what}: {last:#?}");
-    last
-}
+use tokio_util::sync::CancellationToken;
 
 fn with_status(check: impl Fn(&fleet_api::ClusterStatus) -> bool) -> impl Fn(Option<&Cluster>) -> bool {
     move |cluster| cluster.and_then(|cluster| cluster.status.as_ref()).is_some_and(&check)

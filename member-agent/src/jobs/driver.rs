@@ -4,8 +4,14 @@
 //! does not wait for the watch to echo them. A status is written last, after the pods, and is made from
 //! what is known then: several changes that come together cost one write.
 
-use fleet_api::patch::merge_diff;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use fleet_api::{
+    names::{FENCED_ANNOTATION, FENCING_ANNOTATION},
+    patch::merge_diff,
+};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use kube::{Api, runtime::watcher};
@@ -19,7 +25,7 @@ use super::{
     writes,
 };
 use crate::{
-    CallError, Context,
+    CallError, Context, LeaseClock,
     clock::Clock,
     reconcile::{Change, Next, Queue, follow},
 };
@@ -28,6 +34,8 @@ use crate::{
 const JOBS_IN_FLIGHT: usize = 64;
 /// Requests of one job in flight.
 const CALLS_PER_JOB: usize = 16;
+/// How often a job that stands still is looked at, should nothing else say that it may go on.
+const STANDSTILL: Duration = Duration::from_secs(1);
 /// Plans of one job in a row before others have their turn.
 const ROUNDS: usize = 4;
 
@@ -37,6 +45,7 @@ pub(super) async fn run(context: Arc<Context>, kinds: Vec<Kind>) {
         cluster: context.options.cluster.clone(),
         kinds,
         clock: context.clock,
+        lease: context.lease.clone(),
         state: Mutex::default(),
         queue: Arc::new(Queue::new()),
     });
@@ -71,6 +80,7 @@ struct Driver {
     cluster: String,
     kinds: Vec<Kind>,
     clock: Clock,
+    lease: LeaseClock,
     state: Mutex<State>,
     /// Uids of jobs, or of owners of pods that are no job known here.
     queue: Arc<Queue<String>>,
@@ -185,6 +195,10 @@ impl Driver {
     fn plan(&self, snapshot: &Snapshot) -> (Plan, Vec<(String, i64)>) {
         let kind = &self.kinds[snapshot.job.kind];
         let (job, pods, now) = (&*snapshot.job.object, &snapshot.pods, self.clock.now());
+        if self.must_stand_still(job) {
+            // What happens to its pods meanwhile is no failure of theirs and says nothing about the job.
+            return (Plan { look_again: Some(STANDSTILL), ..Plan::default() }, Vec::new());
+        }
         match kind.role {
             Role::Kubeflow(framework) => {
                 (plan::kubeflow(framework, &kind.resource, job, pods, now), Vec::new())
@@ -193,6 +207,13 @@ impl Driver {
             Role::ReplicaSet => (plan::plan_replica_set(&kind.resource, job, pods), Vec::new()),
             Role::Deployment => plan::plan_deployment(&kind.resource, job, &snapshot.replica_sets, now),
         }
+    }
+
+    /// A job that may run elsewhere by now: it was stopped, or is about to be.
+    fn must_stand_still(&self, job: &Object) -> bool {
+        !job.is_deleting()
+            && job.annotation(FENCING_ANNOTATION).is_some()
+            && (job.annotation(FENCED_ANNOTATION).is_some() || !self.lease.may_run())
     }
 
     /// Everything but the status. Returns whether it wrote something that changes the next plan.
@@ -226,6 +247,9 @@ impl Driver {
         let job = &snapshot.job.object;
         let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
         if manifest["kind"] == "Pod" {
+            if self.must_stand_still(job) {
+                return Ok(());
+            }
             let pod = match writes::create::<Pod>(&self.client, manifest).await {
                 Err(error) if error.is_conflict() => {
                     let pods = writes::resource_of(manifest);

@@ -53,12 +53,21 @@ pub(crate) struct Book {
     /// Entries whose writes are to be looked at.
     due: BTreeSet<String>,
     deadlines: BTreeSet<(Timestamp, String)>,
+    /// The newest term of a leader of the hub.
+    newest_term: i64,
 }
 
 impl Book {
+    /// Takes in a term of a leader that was seen elsewhere; returns the newest one.
+    pub fn see_term(&mut self, term: i64) -> i64 {
+        self.newest_term = self.newest_term.max(term);
+        self.newest_term
+    }
+
     /// Takes over a copy found in the member at the start: its places are held again.
     pub fn recover(&mut self, copy: &Reservation, state: &mut MemberState) {
         let name = copy.metadata.name.clone().unwrap_or_default();
+        self.see_term(copy.spec.term.unwrap_or_default());
         let written = copy.status.clone().filter(|status| status.phase == Some(ReservationPhase::Reserved));
         let verdict = match written.clone().or_else(|| super::write::places_annotation(copy)) {
             Some(status) => {
@@ -84,6 +93,7 @@ impl Book {
         if reservation.metadata.deletion_timestamp.is_some() {
             return self.remove(&name, state);
         }
+        self.see_term(reservation.spec.term.unwrap_or_default());
         let uid = reservation.metadata.uid.clone().unwrap_or_default();
         let phase = reservation.status.as_ref().and_then(|status| status.phase);
         let Some(entry) = self.entries.get_mut(&name) else {
@@ -152,6 +162,14 @@ impl Book {
         while let Some(name) = self.asked.pop_front() {
             let Some(entry) = self.entries.get_mut(&name) else { continue };
             if entry.verdict != Verdict::Asked {
+                continue;
+            }
+            let newest = self.newest_term;
+            if let Some(term) = entry.spec.term.filter(|term| *term < newest) {
+                let message =
+                    format!("term {term} is older than {newest}, the newest seen of a leader of the hub");
+                entry.verdict = Verdict::Closed(refused(message, Vec::new()));
+                self.due.insert(name);
                 continue;
             }
             entry.verdict = match plan(&entry.spec, state, now, next_report) {

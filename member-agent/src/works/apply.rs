@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fleet_api::{
     Work,
     names::{BINDING_UID_LABEL, RESULT_FINALIZER, RESULT_RECORDED_ANNOTATION},
+    policy::Fencing,
 };
 use fleet_policies::workload::outcome;
 use futures::{FutureExt, StreamExt, stream};
@@ -46,17 +47,22 @@ impl Works {
         if !self.state().pods_synced {
             return Ok(Next::Wait);
         }
+        if let Some(refused) = self.refuse(&work).await? {
+            let objects = self.objects(&work);
+            self.write_status(&work, Some(&refused), &objects).await?;
+            return Ok(Next::Wait);
+        }
         // The Work's arrival is what the hold was for: from now on it has an owner and no deadline, however
         // long it takes until everything stands.
-        let newest = self.state().newest_epoch(&work.spec.binding.uid);
-        if !report::has_ended(&work) && newest.is_none_or(|newest| newest <= work.spec.epoch) {
+        if !report::has_ended(&work) {
             self.context.reservations().consume(&work.spec.binding.uid, work.spec.epoch).await;
         }
-        let lapsed = self.context.lease.deadline().is_some() && !self.context.lease.is_held();
-        if work.spec.suspend_dispatching == Some(true) || (work.spec.fenced && lapsed) {
+        // A fenced job is started and resumed in good standing only; a change of the standing leads here again.
+        let may_run = work.spec.fencing() == Fencing::None || self.context.lease.may_run();
+        if work.spec.suspend_dispatching == Some(true) || !may_run {
             let objects = self.objects(&work);
             self.write_status(&work, None, &objects).await?;
-            return Ok(if lapsed { Next::Retry } else { Next::Wait });
+            return Ok(Next::Wait);
         }
         let (applied, next) = match self.apply(&work).await {
             Ok((applied, next)) => (applied, next),
@@ -73,13 +79,33 @@ impl Works {
         Ok(next)
     }
 
+    /// Why nothing is done for this Work: its epoch is over, or a former leader of the hub wrote it.
+    async fn refuse(self: &Arc<Self>, work: &Work) -> Result<Option<Applied>, CallError> {
+        let spec = &work.spec;
+        let newest = self.state().newest_epoch(&spec.binding.uid);
+        let is_job = spec.workload.manifests.first().is_some_and(|manifest| kind_of(manifest).is_job());
+        match newest {
+            Some(newest) if newest.number > spec.epoch => return Ok(Some(stale(spec.epoch, newest.number))),
+            // The end of a run that was let go of is final: a late copy of its Work does not begin it again.
+            Some(newest) if newest.number == spec.epoch && newest.is_closed && is_job => {
+                let message = format!("the run of epoch {} is over in this member", spec.epoch);
+                return Ok(Some(Applied::No { reason: Reason::StaleEpoch, message }));
+            }
+            _ => {}
+        }
+        let Some(term) = spec.term else { return Ok(None) };
+        let Err(newest) = self.context.terms.see(&self.context, term).await? else { return Ok(None) };
+        let stands = self.objects(work).first().is_some_and(Option::is_some);
+        if stands || report::has_ended(work) {
+            return Ok(None);
+        }
+        let message = format!("term {term} is older than {newest}, the newest seen of a leader of the hub");
+        Ok(Some(Applied::No { reason: Reason::StaleTerm, message }))
+    }
+
     /// Dependencies, then the governed object.
     async fn apply(self: &Arc<Self>, work: &Arc<Work>) -> Result<(Option<Applied>, Next), CallError> {
         let spec = &work.spec;
-        let newest = self.state().newest_epoch(&spec.binding.uid);
-        if let Some(newest) = newest.filter(|newest| *newest > spec.epoch) {
-            return Ok((Some(stale(spec.epoch, newest)), Next::Wait));
-        }
         if report::has_ended(work) {
             // Nothing is applied again for a run that is over.
             return Ok((None, Next::Wait));
@@ -113,9 +139,12 @@ impl Works {
 
     /// Brings one manifest about.
     async fn place(self: &Arc<Self>, work: &Arc<Work>, ordinal: usize) -> Result<Placed, CallError> {
-        let Some(wanted) = desired::desired(&work.spec, ordinal) else {
-            let message = format!("manifest {ordinal} is not an object");
-            return Ok(Placed::Not(Applied::No { reason: Reason::AppliedFailed, message }));
+        let image = self.context.options.watchdog_image.as_deref();
+        let wanted = match desired::desired(&work.spec, ordinal, image) {
+            Ok(wanted) => wanted,
+            Err(message) => {
+                return Ok(Placed::Not(Applied::No { reason: Reason::AppliedFailed, message }));
+            }
         };
         let id = ObjectId::of_manifest(&wanted);
         let is_job = ordinal == 0 && kind_of(&wanted).is_job();

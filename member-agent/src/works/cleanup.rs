@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fleet_api::{
     Work,
-    names::{BINDING_UID_LABEL, RESULT_FINALIZER, WORK_FINALIZER},
+    names::{BINDING_GONE_ANNOTATION, BINDING_UID_LABEL, RESULT_FINALIZER, WORK_FINALIZER},
 };
 use kube::{
     ResourceExt,
@@ -50,6 +50,14 @@ impl Works {
             }
         }
         self.context.reservations().release(uid, work.spec.epoch).await;
+        // Before the Work, which says the epoch until then, may go.
+        if work.annotations().contains_key(BINDING_GONE_ANNOTATION) {
+            self.state().forget_epoch(uid);
+            self.epochs.forget(&self.context, uid).await?;
+        } else {
+            let newest = self.state().close_epoch(uid, work.spec.epoch);
+            self.epochs.keep(&self.context, uid, newest).await?;
+        }
         let Some(patch) = desired::without_finalizer(&**work, WORK_FINALIZER) else { return Ok(Next::Wait) };
         match call(self.hub.patch(&work.name_any(), &PatchParams::default(), &Patch::Merge(&patch))).await {
             // Changed meanwhile: the watch brings the newer one.
@@ -192,6 +200,10 @@ impl Works {
         let Some(owner) = live.labels().get(BINDING_UID_LABEL).filter(|uid| gone(uid)) else {
             return Ok(Next::Wait);
         };
+        if let Some(epoch) = epoch_of(&live) {
+            let newest = self.state().close_epoch(owner, epoch);
+            self.epochs.keep(&self.context, owner, newest).await?;
+        }
         // Its end, with the pods', is news that leads here again.
         self.remove_run(id, &live).await?;
         if let Some(epoch) = epoch_of(&live) {

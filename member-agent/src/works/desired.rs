@@ -6,8 +6,11 @@
 use std::collections::BTreeSet;
 
 use fleet_api::{
-    names::{BINDING_UID_LABEL, EPOCH_ANNOTATION, MANAGED_LABEL, RESERVATION_ANNOTATION, RESULT_FINALIZER},
-    policy::ConflictResolution,
+    names::{
+        BINDING_UID_LABEL, EPOCH_ANNOTATION, FENCED_ANNOTATION, FENCING_ANNOTATION, MANAGED_LABEL,
+        RESERVATION_ANNOTATION, RESULT_FINALIZER,
+    },
+    policy::{ConflictResolution, Fencing},
     work::WorkSpec,
 };
 use fleet_policies::WorkloadKind;
@@ -15,7 +18,7 @@ use fleet_resources::quantity;
 use kube::{ResourceExt, api::DynamicObject};
 use serde_json::{Map, Value, json};
 
-use super::state::epoch_of;
+use super::{fence, inject, state::epoch_of};
 
 /// Annotation on what is not a job: uids of the bindings that need the object, as a sorted comma list. It
 /// is deleted with the last one.
@@ -42,14 +45,25 @@ pub(super) fn kind_of(manifest: &Value) -> WorkloadKind {
     WorkloadKind::of(text("apiVersion"), text("kind"))
 }
 
-/// The manifest with Fleet's marks. Position 0 is the governed object.
-pub(super) fn desired(spec: &WorkSpec, ordinal: usize) -> Option<Value> {
-    let mut object = spec.workload.manifests.get(ordinal)?.clone();
-    let fields = object.as_object_mut()?;
+/// The manifest with Fleet's marks. Position 0 is the governed object. `watchdog_image` is that of the side
+/// container that stops pods where the policy asks for one.
+///
+/// # Errors
+/// Why no such object can be made, as a sentence.
+pub(super) fn desired(
+    spec: &WorkSpec,
+    ordinal: usize,
+    watchdog_image: Option<&str>,
+) -> Result<Value, String> {
+    let not_an_object =
+        || format!("spec.workload.manifests[{ordinal}]: found no object; allowed is an object");
+    let mut object = spec.workload.manifests.get(ordinal).cloned().ok_or_else(not_an_object)?;
+    let kind = kind_of(&object);
+    let fields = object.as_object_mut().ok_or_else(not_an_object)?;
     fields.remove("status");
     let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
     let uid = spec.binding.uid.as_str();
-    let is_job = ordinal == 0 && kind_of(spec.workload.manifests.first()?).is_job();
+    let is_job = ordinal == 0 && kind.is_job();
     mark(metadata, "labels", MANAGED_LABEL, "true");
     if ordinal == 0 {
         mark(metadata, "labels", BINDING_UID_LABEL, uid);
@@ -58,12 +72,19 @@ pub(super) fn desired(spec: &WorkSpec, ordinal: usize) -> Option<Value> {
             mark(metadata, "annotations", RESERVATION_ANNOTATION, reservation);
         }
     }
-    if is_job {
-        metadata["finalizers"] = json!([RESULT_FINALIZER]);
-    } else {
+    if !is_job {
         mark(metadata, "annotations", BINDINGS_ANNOTATION, uid);
+        return Ok(object);
     }
-    Some(object)
+    metadata["finalizers"] = json!([RESULT_FINALIZER]);
+    let fencing = spec.fencing();
+    if fencing != Fencing::None {
+        mark(metadata, "annotations", FENCING_ANNOTATION, &format!("{fencing:?}"));
+    }
+    if fencing == Fencing::Watchdog {
+        inject::watchdog(kind, &mut object, watchdog_image)?;
+    }
+    Ok(object)
 }
 
 /// What the object that stands in the member means for the desired one.
@@ -156,7 +177,33 @@ fn bring_in_line(desired: &Value, live: &DynamicObject) -> Verdict {
     if let Some(metadata) = metadata_lacking(&desired["metadata"], live) {
         patch.insert("metadata".to_owned(), metadata);
     }
+    let mut patch = Value::Object(patch);
+    unfence(desired, live, &mut patch);
+    let Value::Object(patch) = patch else { return Verdict::Same };
     if patch.is_empty() { Verdict::Same } else { Verdict::Patch(Value::Object(patch)) }
+}
+
+/// Takes off what stopped the job while its cluster was cut off, and a level of fencing it no longer has.
+fn unfence(desired: &Value, live: &DynamicObject, patch: &mut Value) {
+    if !desired["metadata"]["annotations"][FENCING_ANNOTATION].is_string() && fence::is_fenced_level(live) {
+        patch["metadata"]["annotations"][FENCING_ANNOTATION] = Value::Null;
+    }
+    if !live.annotations().contains_key(FENCED_ANNOTATION) {
+        return;
+    }
+    patch["metadata"]["annotations"][FENCED_ANNOTATION] = Value::Null;
+    let text = |field: &str| desired[field].as_str().unwrap_or_default();
+    let Some(path) = fence::suspend_path(text("apiVersion"), text("kind")) else { return };
+    let pointer = format!("/{}", path.join("/"));
+    // One that the manifest names is in the patch already, where it differs.
+    let named = desired.pointer(&pointer).is_some_and(|value| !value.is_null());
+    if !named && live.data.pointer(&pointer).is_some() {
+        let mut at = patch;
+        for field in path {
+            at = &mut at[*field];
+        }
+        *at = Value::Null;
+    }
 }
 
 fn metadata_lacking(desired: &Value, live: &DynamicObject) -> Option<Value> {
@@ -259,7 +306,7 @@ mod tests {
     /// The object as a server would keep it, changed by `change`.
     fn check(change: impl Fn(&mut Value), expected: Verdict) {
         let spec = spec(job());
-        let wanted = desired(&spec, 0).unwrap();
+        let wanted = desired(&spec, 0, None).unwrap();
         let mut stored = wanted.clone();
         stored["metadata"]["uid"] = "x".into();
         stored["metadata"]["resourceVersion"] = "7".into();
@@ -293,10 +340,38 @@ mod tests {
     }
 
     #[test]
+    fn a_stopped_job_is_resumed_as_its_manifest_says() {
+        let resumed = |manifest: Option<bool>| {
+            let mut job = job();
+            if let Some(suspend) = manifest {
+                job["spec"]["runPolicy"] = json!({"suspend": suspend});
+            }
+            let mut spec = spec(job);
+            spec.fenced = true;
+            let wanted = desired(&spec, 0, None).unwrap();
+            assert_eq!(wanted["metadata"]["annotations"][FENCING_ANNOTATION], "Lease");
+            let mut stored = wanted.clone();
+            stored["metadata"]["annotations"][FENCED_ANNOTATION] = "2".into();
+            stored["spec"]["runPolicy"]["suspend"] = true.into();
+            let Verdict::Patch(patch) = judge(&spec, 0, &wanted, &live(stored)) else { panic!("no patch") };
+            assert_eq!(patch["metadata"], json!({"annotations": {FENCED_ANNOTATION: null}}));
+            patch["spec"].clone()
+        };
+        assert_eq!(resumed(None), json!({"runPolicy": {"suspend": null}}));
+        assert_eq!(resumed(Some(false)), json!({"runPolicy": {"suspend": false}}));
+        assert_eq!(resumed(Some(true)), Value::Null);
+        // No longer a job that may move.
+        check(
+            |o| o["metadata"]["annotations"][FENCING_ANNOTATION] = "Lease".into(),
+            Verdict::Patch(json!({"metadata": {"annotations": {FENCING_ANNOTATION: null}}})),
+        );
+    }
+
+    #[test]
     fn overwrite_takes_over() {
         let mut spec = spec(job());
         spec.conflict_resolution = Some(ConflictResolution::Overwrite);
-        let wanted = desired(&spec, 0).unwrap();
+        let wanted = desired(&spec, 0, None).unwrap();
         let found = live(json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
             "metadata": {"name": "a", "namespace": "n"}, "spec": {}}));
         let Verdict::Patch(patch) = judge(&spec, 0, &wanted, &found) else { panic!("no patch") };
@@ -310,7 +385,7 @@ mod tests {
         let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"},
             "data": {"a": "1"}});
         spec.workload.manifests.push(config);
-        let wanted = desired(&spec, 1).unwrap();
+        let wanted = desired(&spec, 1, None).unwrap();
         let mut stored = wanted.clone();
         stored["metadata"]["annotations"][BINDINGS_ANNOTATION] = "u0".into();
         stored["data"]["b"] = "2".into();

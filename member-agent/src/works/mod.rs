@@ -1,12 +1,15 @@
 //! Works: applies what the hub wants in this member, reports how it fares, and removes it again.
 //!
 //! `desired` and `report` decide, as pure functions; `state` holds what the watches show; `apply` and
-//! `cleanup` write. Deliberately absent: choosing what to apply (the hub's), running jobs (`jobs` or the
-//! member's operators), stopping fenced jobs when the lease has run out.
+//! `cleanup` write; `fence` stops fenced jobs while the cluster is cut off; `epochs` remembers what must not begin
+//! again. Deliberately absent: choosing what to apply (the hub's), running jobs (`jobs` or the member's operators).
 
 mod apply;
 mod cleanup;
 mod desired;
+mod epochs;
+mod fence;
+mod inject;
 mod member;
 mod report;
 mod state;
@@ -21,10 +24,12 @@ use tokio::task::JoinSet;
 
 use crate::{
     Context,
-    clock::Clock,
+    clock::{Backoff, Clock},
     jobs::{Pod, resource},
     reconcile::{Change, Next, Queue, follow},
+    standing::Standing,
 };
+use epochs::Epochs;
 use state::{KindId, ObjectId, State};
 
 /// Works that are worked on at a time.
@@ -53,6 +58,8 @@ enum Key {
     Work(String),
     /// An object in the member that Fleet made and that may belong to no Work any more.
     Leftover(ObjectId),
+    /// A job that must not run while this cluster is cut off.
+    Fence(ObjectId),
 }
 
 /// Applies Works until the agent stops.
@@ -65,14 +72,23 @@ pub async fn run(context: Arc<Context>) -> anyhow::Result<()> {
         state: Mutex::default(),
         queue: Arc::new(Queue::new()),
         watches: Mutex::default(),
+        epochs: Epochs::default(),
         clock: context.clock,
         context: context.clone(),
     });
-    works.watch_hub();
     works.watch_pods();
     for (group, version, kind, plural) in KNOWN_KINDS {
         works.watch_kind(resource(group, version, kind, plural));
     }
+    let shutdown = context.shutdown.clone();
+    let (beginning, standing) = (works.clone(), works.clone());
+    works.watches().spawn(async move {
+        shutdown.run_until_cancelled(beginning.begin_with_hub()).await;
+    });
+    let shutdown = context.shutdown.clone();
+    works.watches().spawn(async move {
+        shutdown.run_until_cancelled(standing.follow_standing()).await;
+    });
     let worker = works.clone();
     let work = move |key| {
         let works = worker.clone();
@@ -90,6 +106,7 @@ struct Works {
     state: Mutex<State>,
     queue: Arc<Queue<Key>>,
     watches: Mutex<JoinSet<()>>,
+    epochs: Epochs,
     clock: Clock,
 }
 
@@ -111,12 +128,39 @@ impl Works {
         let done = match &key {
             Key::Work(name) => self.look_at_work(name).await,
             Key::Leftover(id) => self.look_at_leftover(id).await,
+            Key::Fence(id) => self.look_at_fence(id).await,
         };
         done.unwrap_or_else(|error| {
             let cluster = &self.context.options.cluster;
             tracing::warn!(cluster, ?key, %error, "could not bring the member in line; trying again");
             Next::Retry
         })
+    }
+
+    /// Looks at Works once this agent speaks for the cluster and knows what must not begin again.
+    async fn begin_with_hub(self: Arc<Self>) {
+        let mut backoff = Backoff::new(&self.name("epochs"));
+        loop {
+            let loaded = async {
+                self.context.terms.load(&self.context).await?;
+                self.epochs.load(&self.context).await
+            };
+            match loaded.await {
+                Ok(epochs) => {
+                    let mut state = self.state();
+                    for (uid, epoch) in epochs {
+                        state.see_epoch(&uid, epoch);
+                    }
+                    break;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot read the epochs kept in the member; trying again")
+                }
+            }
+            backoff.wait().await;
+        }
+        self.context.lease.renewed().await;
+        self.watch_hub();
     }
 
     fn watch_hub(self: &Arc<Self>) {
@@ -174,14 +218,20 @@ impl Works {
             let mut state = self.state();
             match change {
                 Change::Applied(pod) => {
-                    state.put_pod(pod);
-                    return;
+                    let owner = state.put_pod(pod);
+                    // Only a job that must not run is looked at for a pod of its own.
+                    let cut_off = self.context.lease.standing() == Standing::CutOff;
+                    match owner.filter(|_| cut_off) {
+                        Some(owner) => vec![Key::Fence(owner)],
+                        None => return,
+                    }
                 }
                 Change::Deleted(pod) => state.end_pod(&pod),
                 Change::Synced => {
                     state.pods_synced = true;
                     let mut keys = state.all_works();
                     keys.extend(state.leftovers());
+                    keys.extend(state.fenced().into_iter().map(Key::Fence));
                     keys
                 }
             }
@@ -193,7 +243,15 @@ impl Works {
         let keys = {
             let mut state = self.state();
             match change {
-                Change::Applied(object) => state.put_object(kind, object),
+                Change::Applied(object) => {
+                    let fenced = fence::is_fenced_level(&object)
+                        .then(|| Key::Fence(ObjectId::of_object(kind, &object)));
+                    let mut keys = state.put_object(kind, object);
+                    if self.context.lease.standing() == Standing::CutOff {
+                        keys.extend(fenced);
+                    }
+                    keys
+                }
                 Change::Deleted(object) => state.end_object(kind, &object),
                 Change::Synced => {
                     state.set_synced(kind);

@@ -25,6 +25,7 @@ pub(super) enum Reason {
     NameTaken,
     AppliedFailed,
     StaleEpoch,
+    StaleTerm,
     WaitingForCleanup,
 }
 
@@ -34,6 +35,7 @@ impl Reason {
             Self::NameTaken => "NameTaken",
             Self::AppliedFailed => "AppliedFailed",
             Self::StaleEpoch => "StaleEpoch",
+            Self::StaleTerm => "StaleTerm",
             Self::WaitingForCleanup => "WaitingForCleanup",
         }
     }

@@ -13,13 +13,13 @@ use fleet_api::{
 use kube::{ResourceExt, api::DynamicObject, discovery::ApiResource};
 use serde_json::Value;
 
-use super::{Key, desired::bindings_of};
+use super::{Key, desired::bindings_of, epochs::Epoch, fence::is_fenced_level};
 use crate::{
     jobs::{Pod, controller_of},
     reconcile::{Stored, key_of},
 };
 
-/// How many bindings' epochs are remembered beyond those of present Works.
+/// How many bindings' epochs are remembered in memory beyond those of present Works; as many as the member keeps.
 const EPOCHS_CAPACITY: usize = 4096;
 
 /// API version and kind.
@@ -53,7 +53,7 @@ impl ObjectId {
         }
     }
 
-    fn of_object(kind: &KindId, object: &DynamicObject) -> Self {
+    pub fn of_object(kind: &KindId, object: &DynamicObject) -> Self {
         let (namespace, name) = key_of(object);
         Self { kind: kind.clone(), namespace, name }
     }
@@ -85,7 +85,9 @@ pub(super) struct State {
     kinds: BTreeMap<KindId, Kind>,
     pods: Stored<Pod>,
     pods_by_owner: BTreeMap<ObjectId, BTreeMap<String, Arc<Pod>>>,
-    epochs: BTreeMap<String, i64>,
+    epochs: BTreeMap<String, Epoch>,
+    /// Uids of pods that have been asked to stop because the cluster is cut off.
+    stopping: BTreeSet<String>,
     epochs_order: VecDeque<String>,
     /// Patches that changed nothing the next comparison would see; not sent again.
     settled: BTreeMap<ObjectId, String>,
@@ -125,7 +127,7 @@ impl State {
             self.by_object.entry(ObjectId::of_manifest(manifest)).or_default().insert(name.clone());
         }
         *self.bindings.entry(work.spec.binding.uid.clone()).or_default() += 1;
-        self.see_epoch(&work.spec.binding.uid, work.spec.epoch);
+        self.see_epoch(&work.spec.binding.uid, open(work.spec.epoch));
         vec![Key::Work(name)]
     }
 
@@ -173,13 +175,29 @@ impl State {
     }
 
     /// The newest epoch ever seen of a binding.
-    pub fn newest_epoch(&self, binding_uid: &str) -> Option<i64> {
+    pub fn newest_epoch(&self, binding_uid: &str) -> Option<Epoch> {
         self.epochs.get(binding_uid).copied()
     }
 
-    fn see_epoch(&mut self, binding_uid: &str, epoch: i64) {
+    /// The run of this epoch is over; returns the newest one, to be kept.
+    pub fn close_epoch(&mut self, binding_uid: &str, number: i64) -> Epoch {
+        let closed = Epoch { number, is_closed: true };
+        self.see_epoch(binding_uid, closed);
+        self.newest_epoch(binding_uid).unwrap_or(closed)
+    }
+
+    pub fn forget_epoch(&mut self, binding_uid: &str) {
+        self.epochs.remove(binding_uid);
+        self.epochs_order.retain(|uid| uid != binding_uid);
+    }
+
+    pub fn see_epoch(&mut self, binding_uid: &str, epoch: Epoch) {
         if let Some(known) = self.epochs.get_mut(binding_uid) {
-            *known = epoch.max(*known);
+            if epoch.number > known.number {
+                *known = epoch;
+            } else if epoch.number == known.number {
+                known.is_closed |= epoch.is_closed;
+            }
             return;
         }
         if self.epochs_order.len() >= EPOCHS_CAPACITY {
@@ -231,7 +249,7 @@ impl State {
     pub fn put_object(&mut self, kind: &KindId, object: Arc<DynamicObject>) -> Vec<Key> {
         let id = ObjectId::of_object(kind, &object);
         if let (Some(uid), Some(epoch)) = (object.labels().get(BINDING_UID_LABEL), epoch_of(&object)) {
-            self.see_epoch(uid, epoch);
+            self.see_epoch(uid, open(epoch));
         }
         let Some(kind) = self.kinds.get_mut(kind) else { return Vec::new() };
         if !kind.objects.put(object) {
@@ -281,14 +299,50 @@ impl State {
         found.into_iter().map(Key::Leftover).collect()
     }
 
-    pub fn put_pod(&mut self, pod: Arc<Pod>) {
-        let Some(owner) = owner_of(&pod) else { return };
+    /// Returns the owner that controls the pod.
+    pub fn put_pod(&mut self, pod: Arc<Pod>) -> Option<ObjectId> {
+        let owner = owner_of(&pod)?;
         if self.pods.put(pod.clone()) {
-            self.pods_by_owner.entry(owner).or_default().insert(pod.name().to_owned(), pod);
+            self.pods_by_owner.entry(owner.clone()).or_default().insert(pod.name().to_owned(), pod);
         }
+        Some(owner)
+    }
+
+    /// Jobs that must not run while the cluster is cut off.
+    pub fn fenced(&self) -> Vec<ObjectId> {
+        let of_kind = |(kind, one): (&KindId, &Kind)| -> Vec<ObjectId> {
+            let fenced = one.objects.values().filter(|object| is_fenced_level(object));
+            fenced.map(|object| ObjectId::of_object(kind, object)).collect()
+        };
+        let mut found: Vec<ObjectId> = self.kinds.iter().flat_map(of_kind).collect();
+        found.sort();
+        found
+    }
+
+    /// Whether the pod has not been asked to stop yet.
+    pub fn ask_to_stop(&mut self, pod_uid: &str) -> bool {
+        self.stopping.insert(pod_uid.to_owned())
+    }
+
+    pub fn may_ask_again(&mut self, pod_uid: &str) {
+        self.stopping.remove(pod_uid);
+    }
+
+    /// A whole listing of the Works: what is not in it is gone.
+    pub fn replace_works(&mut self, works: Vec<Work>) -> Vec<Key> {
+        let listed: BTreeSet<Option<String>> = works.iter().map(|work| work.metadata.uid.clone()).collect();
+        let gone: Vec<Arc<Work>> =
+            self.works.values().filter(|work| !listed.contains(&work.metadata.uid)).cloned().collect();
+        let mut keys: Vec<Key> = gone.iter().flat_map(|work| self.end_work(work)).collect();
+        for mut work in works {
+            work.metadata.managed_fields = None;
+            keys.extend(self.put_work(Arc::new(work)));
+        }
+        keys
     }
 
     pub fn end_pod(&mut self, pod: &Pod) -> Vec<Key> {
+        self.stopping.remove(pod.uid());
         let Some(owner) = owner_of(pod) else { return Vec::new() };
         self.pods.remove(pod);
         if let Some(pods) = self.pods_by_owner.get_mut(&owner) {
@@ -317,6 +371,10 @@ impl State {
     pub fn settle(&mut self, id: &ObjectId, patch: String) {
         self.settled.insert(id.clone(), patch);
     }
+}
+
+fn open(number: i64) -> Epoch {
+    Epoch { number, is_closed: false }
 }
 
 /// The epoch under which an object was applied.

@@ -1,0 +1,236 @@
+//! How the agent stands with the hub: whether fenced jobs may run.
+//!
+//! A fenced job is one that the hub may start elsewhere once this cluster counts as lost. Past the deadline of
+//! its lease the agent is cut off: fenced jobs are stopped (`works::fence`) and none is started. Once the lease is
+//! renewed again the agent first learns the current epochs, with a listing that began after the renewal, and only
+//! then is in good standing. The deadline of a former process is taken over from its record: a restarted agent that
+//! does not reach the hub stops what the former one would have stopped.
+
+use std::sync::Arc;
+
+use tokio::{sync::watch, time::Instant};
+
+use crate::{context::Context, lease::LeaseState, record};
+
+/// Part of the grace that a process that has just started takes to reach the hub, before it acts on a record that has
+/// lapsed.
+const FIRST_TRY: u32 = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is not known yet how long the hub believes this cluster alive. Nothing fenced starts or is stopped.
+    Starting,
+    /// The hub must believe this cluster alive.
+    Good,
+    /// The hub may count this cluster as lost: nothing fenced runs or starts.
+    CutOff,
+    /// The lease holds again; the current epochs are being learned. The number tells this return from others.
+    Returning(u64),
+}
+
+/// What the parts of an agent see of its lease and standing.
+#[derive(Clone, Debug)]
+pub struct LeaseClock {
+    state: Arc<watch::Sender<LeaseState>>,
+    standing: Arc<watch::Sender<Standing>>,
+    /// The last return whose epochs have been learned.
+    learned: Arc<watch::Sender<u64>>,
+}
+
+impl LeaseClock {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: Arc::new(watch::channel(LeaseState::default()).0),
+            standing: Arc::new(watch::channel(Standing::Starting).0),
+            learned: Arc::new(watch::channel(0).0),
+        }
+    }
+
+    pub(crate) fn sender(&self) -> Arc<watch::Sender<LeaseState>> {
+        self.state.clone()
+    }
+
+    pub(crate) fn state(&self) -> watch::Receiver<LeaseState> {
+        self.state.subscribe()
+    }
+
+    /// Until when this process's last renewal holds; `None`: never renewed yet.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.state.borrow().deadline
+    }
+
+    pub fn standing(&self) -> Standing {
+        *self.standing.borrow()
+    }
+
+    /// Follows the standing.
+    pub(crate) fn watch(&self) -> watch::Receiver<Standing> {
+        self.standing.subscribe()
+    }
+
+    /// Whether pods of fenced jobs may be made at this moment. Asks the clock, too: the deadline may have passed
+    /// before anybody was told.
+    pub fn may_run(&self) -> bool {
+        self.standing() == Standing::Good && self.state.borrow().is_held_at(Instant::now())
+    }
+
+    /// The epochs of this return have been learned.
+    pub(crate) fn learned(&self, number: u64) {
+        self.learned.send_replace(number);
+    }
+
+    /// Waits until this process has renewed the lease.
+    pub(crate) async fn renewed(&self) {
+        // The sender lives in `self`.
+        let _ = self.state.subscribe().wait_for(|state| state.deadline.is_some()).await;
+    }
+
+    /// In good standing for ever, for tests of single parts.
+    #[cfg(test)]
+    pub(crate) fn held() -> Self {
+        let clock = Self::new();
+        let deadline = Instant::now() + std::time::Duration::from_secs(3600);
+        clock.state.send_replace(LeaseState {
+            deadline: Some(deadline),
+            is_record_read: true,
+            ..LeaseState::default()
+        });
+        clock.standing.send_replace(Standing::Good);
+        clock
+    }
+}
+
+/// What a standing follows from.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    lease: LeaseState,
+    /// The last return whose epochs have been learned, and the last one there was.
+    learned: u64,
+    returns: u64,
+    now: Instant,
+    /// Until then a process that has just started tries to reach the hub before it stops anything.
+    first_try_until: Instant,
+}
+
+/// The standing that follows from the one before.
+fn next(before: Standing, facts: &Facts) -> Standing {
+    let Facts { lease, now, .. } = facts;
+    let is_held = lease.is_held_at(*now);
+    if before == Standing::Starting {
+        let inherits = lease.inherited.is_some_and(|end| *now < end);
+        return match (lease.is_record_read, lease.deadline) {
+            (false, _) => Standing::Starting,
+            (true, _) if lease.is_declared_lost => Standing::CutOff,
+            // The hub has believed this cluster alive all the time.
+            (true, _) if inherits => Standing::Good,
+            (true, Some(_)) if is_held => Standing::Returning(facts.returns + 1),
+            (true, None) if *now < facts.first_try_until => Standing::Starting,
+            (true, _) => Standing::CutOff,
+        };
+    }
+    match before {
+        _ if !is_held => Standing::CutOff,
+        Standing::Returning(number) if facts.learned < number => Standing::Returning(number),
+        Standing::CutOff => Standing::Returning(facts.returns + 1),
+        _ => Standing::Good,
+    }
+}
+
+/// Keeps the standing until the agent stops.
+pub(crate) async fn run(context: Arc<Context>) -> anyhow::Result<()> {
+    let shutdown = context.shutdown.clone();
+    shutdown.run_until_cancelled(keep(context)).await;
+    Ok(())
+}
+
+async fn keep(context: Arc<Context>) {
+    let clock = context.lease.clone();
+    let (mut lease, mut learned) = (clock.state.subscribe(), clock.learned.subscribe());
+    let first_try_until = Instant::now() + context.options.fence_grace / FIRST_TRY;
+    let mut returns = 0;
+    let mut reading = std::pin::pin!(record::read(&context));
+    let mut is_read = false;
+    loop {
+        let state = *lease.borrow_and_update();
+        let now = Instant::now();
+        let before = clock.standing();
+        let learned_now = *learned.borrow_and_update();
+        let facts = Facts { lease: state, learned: learned_now, returns, now, first_try_until };
+        let standing = next(before, &facts);
+        if let Standing::Returning(number) = standing {
+            returns = number;
+        }
+        if standing != before {
+            tracing::info!(cluster = %context.options.cluster, ?before, now = ?standing, "standing with the hub");
+            clock.standing.send_replace(standing);
+        }
+        let wake = [state.end(), Some(first_try_until)].into_iter().flatten().filter(|at| *at > now).min();
+        tokio::select! {
+            biased;
+            // Senders live in the clock.
+            _ = lease.changed() => {}
+            _ = learned.changed() => {}
+            found = &mut reading, if !is_read => {
+                is_read = true;
+                clock.state.send_modify(|state| {
+                    state.is_record_read = true;
+                    state.inherited = found;
+                });
+            }
+            () = tokio::time::sleep_until(wake.unwrap_or(now)), if wake.is_some() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn standings_follow_the_lease() {
+        let now = Instant::now() + SECOND;
+        let (past, ahead) = (now - SECOND, now + SECOND);
+        let unread = LeaseState::default();
+        let no_record = LeaseState { is_record_read: true, ..unread };
+        let inherits = LeaseState { inherited: Some(ahead), ..no_record };
+        let lapsed = LeaseState { inherited: Some(past), ..no_record };
+        let renewed = LeaseState { deadline: Some(ahead), ..lapsed };
+        let silent = LeaseState { deadline: Some(past), ..lapsed };
+        let lost = LeaseState { is_declared_lost: true, ..renewed };
+        let check = |before, lease, learned, first_try_until, expected| {
+            let facts = Facts { lease, learned, returns: 0, now, first_try_until };
+            assert_eq!(next(before, &facts), expected, "{before:?} {facts:?}");
+        };
+        let (starting, good, cut) = (Standing::Starting, Standing::Good, Standing::CutOff);
+        let returning = Standing::Returning(1);
+        check(starting, unread, 0, past, starting);
+        check(starting, LeaseState { deadline: Some(ahead), ..unread }, 0, past, starting);
+        check(starting, inherits, 0, past, good);
+        for record in [no_record, lapsed] {
+            check(starting, record, 0, ahead, starting);
+            check(starting, record, 0, past, cut);
+        }
+        check(starting, renewed, 0, past, returning);
+        check(starting, lost, 0, ahead, cut);
+        check(good, renewed, 0, past, good);
+        check(good, silent, 0, past, cut);
+        check(good, lost, 0, past, cut);
+        check(cut, lost, 0, past, cut);
+        check(cut, renewed, 0, past, returning);
+        check(returning, renewed, 0, past, returning);
+        check(returning, renewed, 1, past, good);
+        check(returning, silent, 1, past, cut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_is_asked_before_anybody_is_told() {
+        let clock = LeaseClock::held();
+        assert!(clock.may_run());
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        assert_eq!((clock.standing(), clock.may_run()), (Standing::Good, false));
+    }
+}

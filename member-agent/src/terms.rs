@@ -1,0 +1,93 @@
+//! The newest term of a leader of the hub that this member has seen: what a former leader writes late is refused.
+//!
+//! Persisted in the member before anything is done for it. A term that a reservation brought is persisted with the
+//! copy of that reservation.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fleet_api::names;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use crate::{
+    context::{CallError, Context, call},
+    join::IDENTITY_CONFIG_MAP,
+};
+
+/// Key of the ConfigMap that keeps who the agent is.
+const TERM_KEY: &str = "term";
+
+#[derive(Debug, Default)]
+pub(crate) struct Terms(Mutex<Known>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    newest: i64,
+    persisted: i64,
+}
+
+impl Terms {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // Nothing under the lock can panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn newest(&self) -> i64 {
+        self.known().newest
+    }
+
+    /// Takes in a term, without persisting it.
+    pub fn note(&self, term: i64) {
+        let mut known = self.known();
+        known.newest = known.newest.max(term);
+    }
+
+    /// Reads what a former process has persisted.
+    ///
+    /// # Errors
+    /// The member does not answer.
+    pub async fn load(&self, context: &Context) -> Result<(), CallError> {
+        let map = call(maps(context).get_opt(IDENTITY_CONFIG_MAP)).await?;
+        let text = map.and_then(|map| map.data?.remove(TERM_KEY));
+        // What cannot be read was not written by an agent.
+        let term = text.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let mut known = self.known();
+        known.newest = known.newest.max(term);
+        known.persisted = term;
+        Ok(())
+    }
+
+    /// Takes in a term and persists the newest one. `Err` of the inner result: the term is older than this one.
+    ///
+    /// # Errors
+    /// The member does not answer; then the term must not be acted on.
+    pub async fn see(&self, context: &Context, term: i64) -> Result<Result<(), i64>, CallError> {
+        self.note(term);
+        let known = *self.known();
+        if known.newest > known.persisted {
+            let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": IDENTITY_CONFIG_MAP, "namespace": names::MEMBER_NAMESPACE},
+                "data": {TERM_KEY: known.newest.to_string()}});
+            let params =
+                PatchParams { field_manager: Some(names::AGENT_MANAGER.to_owned()), ..Default::default() };
+            match call(maps(context).patch(IDENTITY_CONFIG_MAP, &params, &Patch::Merge(&map))).await {
+                Err(error) if error.is_not_found() => {
+                    let map = serde_json::from_value(map).unwrap_or_default();
+                    call(maps(context).create(&Default::default(), &map)).await?;
+                }
+                other => drop(other?),
+            }
+            let mut now = self.known();
+            now.persisted = now.persisted.max(known.newest);
+        }
+        Ok(if term < known.newest { Err(known.newest) } else { Ok(()) })
+    }
+}
+
+fn maps(context: &Context) -> Api<ConfigMap> {
+    Api::namespaced(context.member.clone(), names::MEMBER_NAMESPACE)
+}

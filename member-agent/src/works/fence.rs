@@ -1,0 +1,232 @@
+//! Stops fenced jobs when this cluster is cut off, and learns the current epochs when it is back.
+//!
+//! Which jobs those are stands on the member's objects (`fleet.dev/fencing`), so that an agent that was restarted
+//! and does not reach the hub knows them, too. A job is stopped by a mark on its object, by suspending it where
+//! another controller runs it, and by deleting its pods with a grace that ends in time. It is resumed by
+//! `works::apply`, which takes the mark off when a Work of the same binding and epoch stands.
+
+use std::sync::Arc;
+
+use fleet_api::{
+    Work,
+    names::{FENCED_ANNOTATION, FENCING_ANNOTATION},
+};
+use fleet_policies::workload::outcome;
+use futures::{FutureExt, StreamExt, stream};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, Preconditions},
+};
+use serde_json::{Value, json};
+
+use super::{
+    Key, Works,
+    state::{Known, ObjectId, epoch_of},
+};
+use crate::{
+    CallError, JobController,
+    clock::Backoff,
+    jobs::{Pod, resource},
+    reconcile::Next,
+    standing::Standing,
+};
+
+/// Pods of one job whose deletions are under way at once.
+const DELETIONS_IN_FLIGHT: usize = 16;
+/// Works in one page of the listing of a return.
+const PAGE: u32 = 500;
+
+/// Whether a job in the member must be stopped when its cluster is cut off.
+pub(super) fn is_fenced_level(live: &DynamicObject) -> bool {
+    live.annotations().contains_key(FENCING_ANNOTATION)
+}
+
+/// Where a kind says that it is to stand still; `None` where it cannot.
+pub(super) fn suspend_path(api_version: &str, kind: &str) -> Option<&'static [&'static str]> {
+    match (api_version.split('/').next().unwrap_or_default(), kind) {
+        ("kubeflow.org", _) => Some(&["spec", "runPolicy", "suspend"]),
+        ("batch", "Job") => Some(&["spec", "suspend"]),
+        _ => None,
+    }
+}
+
+/// `{"spec": {"suspend": value}}` and the like.
+pub(super) fn at_path(path: &[&str], value: Value) -> Value {
+    path.iter().rev().fold(value, |inner, field| json!({*field: inner}))
+}
+
+impl Works {
+    /// Follows the standing until the agent stops.
+    pub(super) async fn follow_standing(self: Arc<Self>) {
+        let mut standing = self.context.lease.watch();
+        loop {
+            let now = *standing.borrow_and_update();
+            match now {
+                Standing::Starting => {}
+                Standing::CutOff => {
+                    let keys = self.state().fenced().into_iter().map(Key::Fence);
+                    self.add(keys);
+                }
+                Standing::Returning(number) => {
+                    // Whatever changes meanwhile ends the listing: a cut-off makes it worthless.
+                    tokio::select! {
+                        biased;
+                        _ = standing.changed() => continue,
+                        () = self.learn() => self.context.lease.learned(number),
+                    }
+                }
+                Standing::Good => {
+                    let keys = self.state().all_works();
+                    self.add(keys);
+                }
+            }
+            if standing.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Lists the Works anew: what a watch showed before the cut may have been overtaken.
+    async fn learn(self: &Arc<Self>) {
+        let mut backoff = Backoff::new(&self.name("learn"));
+        loop {
+            match self.list().await {
+                Ok(works) => {
+                    let keys = self.state().replace_works(works);
+                    self.add(keys);
+                    return;
+                }
+                Err(error) => tracing::warn!(%error, "cannot list the Works after a return; trying again"),
+            }
+            backoff.wait().await;
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<Work>, CallError> {
+        let mut works = Vec::new();
+        let mut params = ListParams::default().limit(PAGE);
+        loop {
+            let page = crate::call(self.hub.list(&params)).await?;
+            works.extend(page.items);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = ListParams::default().limit(PAGE).continue_token(&token),
+                None => return Ok(works),
+            }
+        }
+    }
+
+    /// A job that must not run while this cluster is cut off.
+    pub(super) async fn look_at_fence(self: &Arc<Self>, id: &ObjectId) -> Result<Next, CallError> {
+        if self.context.lease.standing() != Standing::CutOff {
+            return Ok(Next::Wait);
+        }
+        let Known::Object(live) = self.state().object(id) else { return Ok(Next::Wait) };
+        if !is_fenced_level(&live) || live.metadata.deletion_timestamp.is_some() {
+            return Ok(Next::Wait);
+        }
+        let kind = fleet_policies::WorkloadKind::of(&id.kind.api_version, &id.kind.kind);
+        if outcome(kind, &live.data["status"]).is_some() {
+            return Ok(Next::Wait);
+        }
+        // The pods do not wait for the mark: time counts for them.
+        let (marked, stopped) = tokio::join!(self.mark_fenced(id, &live), self.stop_pods(id, &live));
+        marked.and(stopped)?;
+        Ok(Next::Wait)
+    }
+
+    async fn mark_fenced(self: &Arc<Self>, id: &ObjectId, live: &DynamicObject) -> Result<(), CallError> {
+        if live.annotations().contains_key(FENCED_ANNOTATION) {
+            return Ok(());
+        }
+        let epoch = epoch_of(live).unwrap_or_default().to_string();
+        let mut patch = match suspend_path(&id.kind.api_version, &id.kind.kind) {
+            Some(path) if !self.is_run_here(id) => at_path(path, true.into()),
+            _ => json!({}),
+        };
+        patch["metadata"] = json!({"annotations": {FENCED_ANNOTATION: epoch}, "uid": live.metadata.uid});
+        tracing::warn!(job = %id, "the cluster is cut off: the job is stopped");
+        self.patch(id, &patch).await.map(drop)
+    }
+
+    /// Whether a job controller of this agent runs the job; it knows the mark.
+    fn is_run_here(&self, id: &ObjectId) -> bool {
+        let controller = match (id.kind.api_version.as_str(), id.kind.kind.as_str()) {
+            ("kubeflow.org/v1", "PyTorchJob") => JobController::PyTorchJob,
+            ("kubeflow.org/v1", "TFJob") => JobController::TFJob,
+            ("kubeflow.org/v2beta1", "MPIJob") => JobController::MPIJob,
+            ("batch/v1", "Job") => JobController::BatchJob,
+            _ => return false,
+        };
+        self.context.options.controllers.contains(&controller)
+    }
+
+    async fn stop_pods(&self, id: &ObjectId, live: &DynamicObject) -> Result<(), CallError> {
+        let pods: Vec<Arc<Pod>> = {
+            let mut state = self.state();
+            let mut pods = state.pods_of(id, live.metadata.uid.as_deref());
+            // One that is being deleted may have longer than there is time: it is asked once more, with less.
+            pods.retain(|pod| !pod.is_ended() && state.ask_to_stop(pod.uid()));
+            pods
+        };
+        let mut deletions = Vec::new();
+        for pod in &pods {
+            deletions.push(self.stop_pod(pod).boxed());
+        }
+        let mut deletions = stream::iter(deletions).buffer_unordered(DELETIONS_IN_FLIGHT);
+        let mut failed = None;
+        while let Some(answer) = deletions.next().await {
+            failed = failed.or(answer.err());
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Deletes a pod so that its containers have ended in time.
+    async fn stop_pod(&self, pod: &Pod) -> Result<(), CallError> {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let api: Api<Pod> =
+            Api::namespaced_with(self.context.member.clone(), namespace, &resource("", "v1", "Pod", "pods"));
+        let grace = pod_grace_s(self.context.options.fence_grace);
+        let preconditions = Preconditions { uid: Some(pod.uid().to_owned()), resource_version: None };
+        let params = DeleteParams::background().grace_period(grace).preconditions(preconditions);
+        match crate::call(api.delete(pod.name(), &params)).await {
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) => {
+                self.state().may_ask_again(pod.uid());
+                Err(error)
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+}
+
+/// Seconds a pod's containers have to end: three quarters of the grace, the rest is for the way there. Never 0,
+/// which would take the pod's object away while its containers may run.
+fn pod_grace_s(fence_grace: std::time::Duration) -> u32 {
+    u32::try_from(fence_grace.as_secs().saturating_mul(3) / 4).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_grace_of_pods_leaves_time_for_the_way() {
+        for (grace, pods) in [(20, 15), (2, 1), (1, 1), (0, 1)] {
+            assert_eq!(pod_grace_s(Duration::from_secs(grace)), pods, "{grace}");
+        }
+    }
+
+    #[test]
+    fn kinds_say_where_they_stand_still() {
+        let patch =
+            |api_version, kind| suspend_path(api_version, kind).map(|path| at_path(path, true.into()));
+        assert_eq!(
+            patch("kubeflow.org/v1", "TFJob"),
+            Some(json!({"spec": {"runPolicy": {"suspend": true}}}))
+        );
+        assert_eq!(patch("batch/v1", "Job"), Some(json!({"spec": {"suspend": true}})));
+        assert_eq!(patch("batch.volcano.sh/v1alpha1", "Job"), None);
+    }
+}

@@ -1,0 +1,201 @@
+//! The side container of jobs with fencing `Watchdog`: added to every pod template of the job before it is applied.
+//!
+//! It is a sidecar (an init container that restarts always), so that it neither delays the end of the pod nor
+//! counts as a container of the job; its startup probe lets the job's containers begin only after it has seen
+//! the member's lease being renewed. It asks for no resources, so that reserved places stay what they are.
+
+use fleet_policies::WorkloadKind;
+use serde_json::{Value, json};
+
+/// Name of the side container and of its scratch volume.
+pub const CONTAINER: &str = "fleet-watchdog";
+const TOKEN_VOLUME: &str = "fleet-watchdog-token";
+/// Where the side container finds its token, and the certificate of the API server.
+const TOKEN_FOLDER: &str = "/var/run/secrets/fleet-watchdog";
+/// Where it notes that it is content.
+const STATE_FOLDER: &str = "/run/fleet-watchdog";
+const TOKEN_SECONDS: i64 = 3600;
+/// How long the job's containers wait for the first renewal: far longer than the agent takes between two.
+const START_PROBES: i64 = 300;
+
+/// Adds the side container to each pod template of a job.
+///
+/// # Errors
+/// A pod template in which it could not do its work, or no image for it: a sentence with field, found, allowed.
+pub fn watchdog(kind: WorkloadKind, job: &mut Value, image: Option<&str>) -> Result<(), String> {
+    let Some(image) = image else {
+        return Err(
+            "fencing Watchdog: the agent has no image for the side container; allowed with --watchdog-image"
+                .to_owned(),
+        );
+    };
+    let mut templates = templates_mut(kind, job);
+    if templates.is_empty() {
+        return Err(format!(
+            "fencing Watchdog: found no pod template in a {kind:?}; allowed are jobs with some"
+        ));
+    }
+    templates.iter_mut().try_for_each(|(path, template)| into_template(path, template, image))
+}
+
+/// Every pod template with its path.
+fn templates_mut(kind: WorkloadKind, job: &mut Value) -> Vec<(String, &mut Value)> {
+    let spec = &mut job["spec"];
+    let roles = match kind {
+        WorkloadKind::PyTorchJob => "pytorchReplicaSpecs",
+        WorkloadKind::TFJob => "tfReplicaSpecs",
+        WorkloadKind::MPIJob => "mpiReplicaSpecs",
+        WorkloadKind::VolcanoJob => {
+            let tasks = spec["tasks"].as_array_mut().into_iter().flatten().enumerate();
+            return tasks
+                .filter_map(|(at, task)| {
+                    Some((format!("spec.tasks[{at}].template"), task.get_mut("template")?))
+                })
+                .collect();
+        }
+        WorkloadKind::BatchJob => {
+            let template = spec.get_mut("template");
+            return template.map(|template| ("spec.template".to_owned(), template)).into_iter().collect();
+        }
+        _ => return Vec::new(),
+    };
+    let specs = spec[roles].as_object_mut().into_iter().flatten();
+    specs
+        .filter_map(|(role, spec)| Some((format!("spec.{roles}.{role}.template"), spec.get_mut("template")?)))
+        .collect()
+}
+
+fn into_template(path: &str, template: &mut Value, image: &str) -> Result<(), String> {
+    if !template["spec"].is_object() {
+        return Err(format!("{path}.spec: found no object; allowed is a pod's spec"));
+    }
+    let spec = &mut template["spec"];
+    // In the host's process namespace it would stop the node.
+    if spec["hostPID"] == true {
+        return Err(format!("{path}.spec.hostPID: found true; allowed with fencing Watchdog: false"));
+    }
+    if spec["shareProcessNamespace"] == false {
+        return Err(format!(
+            "{path}.spec.shareProcessNamespace: found false; allowed with fencing Watchdog: true"
+        ));
+    }
+    spec["shareProcessNamespace"] = true.into();
+    for (list, name) in [
+        ("initContainers", CONTAINER),
+        ("containers", CONTAINER),
+        ("volumes", CONTAINER),
+        ("volumes", TOKEN_VOLUME),
+    ] {
+        if spec[list].as_array().into_iter().flatten().any(|one| one["name"] == name) {
+            return Err(format!(
+                "{path}.spec.{list}: found the name {name:?}; allowed is any but Fleet's own"
+            ));
+        }
+    }
+    prepend(spec, "initContainers", container(image));
+    prepend(
+        spec,
+        "volumes",
+        json!({"name": CONTAINER, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}),
+    );
+    // The pod's own account, also where its token is not mounted by itself.
+    prepend(
+        spec,
+        "volumes",
+        json!({"name": TOKEN_VOLUME, "projected": {"sources": [
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_SECONDS}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        ]}}),
+    );
+    Ok(())
+}
+
+fn container(image: &str) -> Value {
+    json!({
+        "name": CONTAINER,
+        "image": image,
+        "restartPolicy": "Always",
+        "startupProbe": {
+            "exec": {"command": ["/watchdog", "check"]}, "periodSeconds": 1, "failureThreshold": START_PROBES},
+        // Signals to processes of other users need root and this one capability.
+        "securityContext": {
+            "runAsUser": 0, "runAsNonRoot": false, "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"], "add": ["KILL"]}},
+        "volumeMounts": [
+            {"name": TOKEN_VOLUME, "mountPath": TOKEN_FOLDER, "readOnly": true},
+            {"name": CONTAINER, "mountPath": STATE_FOLDER}],
+    })
+}
+
+fn prepend(spec: &mut Value, list: &str, item: Value) {
+    match spec[list].as_array_mut() {
+        Some(list) => list.insert(0, item),
+        None => spec[list] = json!([item]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pytorch(fields: Value) -> Value {
+        let mut spec = json!({"containers": [{"name": "pytorch", "image": "i"}]});
+        for (field, value) in fields.as_object().into_iter().flatten() {
+            spec[field] = value.clone();
+        }
+        json!({"spec": {"pytorchReplicaSpecs": {
+            "Master": {"template": {"spec": {"containers": [{"name": "pytorch", "image": "i"}]}}},
+            "Worker": {"template": {"spec": spec}}}}})
+    }
+
+    #[test]
+    fn every_template_gets_it_before_its_own_init_containers() {
+        let mut job = pytorch(json!({"initContainers": [{"name": "fetch"}], "volumes": [{"name": "data"}]}));
+        watchdog(WorkloadKind::PyTorchJob, &mut job, Some("r/w:1")).unwrap();
+        for role in ["Master", "Worker"] {
+            let spec = &job["spec"]["pytorchReplicaSpecs"][role]["template"]["spec"];
+            assert_eq!(spec["shareProcessNamespace"], true);
+            let first = &spec["initContainers"][0];
+            assert_eq!((&first["name"], &first["image"]), (&json!(CONTAINER), &json!("r/w:1")));
+            assert_eq!(first["restartPolicy"], "Always");
+            assert!(first["resources"].is_null());
+        }
+        let worker = &job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"];
+        assert_eq!(worker["initContainers"][1]["name"], "fetch");
+        assert_eq!(worker["volumes"].as_array().unwrap().len(), 3);
+        let mut batch = json!({"spec": {"template": {"spec": {"containers": []}}}});
+        watchdog(WorkloadKind::BatchJob, &mut batch, Some("r/w:1")).unwrap();
+        assert_eq!(batch["spec"]["template"]["spec"]["initContainers"][0]["name"], CONTAINER);
+    }
+
+    #[test]
+    fn where_it_could_not_work_it_is_refused() {
+        let check = |fields: Value, image: Option<&str>, expected: &str| {
+            let refused = watchdog(WorkloadKind::PyTorchJob, &mut pytorch(fields), image).unwrap_err();
+            assert_eq!(refused, expected);
+        };
+        let worker = "spec.pytorchReplicaSpecs.Worker.template.spec";
+        let allowed = "allowed with fencing Watchdog";
+        check(
+            json!({"hostPID": true}),
+            Some("i"),
+            &format!("{worker}.hostPID: found true; {allowed}: false"),
+        );
+        check(
+            json!({"shareProcessNamespace": false}),
+            Some("i"),
+            &format!("{worker}.shareProcessNamespace: found false; {allowed}: true"),
+        );
+        check(
+            json!({"volumes": [{"name": CONTAINER}]}),
+            Some("i"),
+            &format!("{worker}.volumes: found the name \"{CONTAINER}\"; allowed is any but Fleet's own"),
+        );
+        check(
+            json!({}),
+            None,
+            "fencing Watchdog: the agent has no image for the side container; allowed with --watchdog-image",
+        );
+        assert!(watchdog(WorkloadKind::BatchJob, &mut json!({}), Some("i")).is_err());
+    }
+}
