@@ -11,6 +11,7 @@ pub mod claim;
 pub mod cluster;
 pub mod dispatch;
 pub mod drain;
+pub mod election;
 pub mod events;
 pub mod gather;
 pub mod kinds;
@@ -26,5 +27,6 @@ pub mod tree;
 pub mod world;
 pub mod writes;
 
+pub use election::Election;
 pub use options::Options;
 pub use process::run;

@@ -1,10 +1,10 @@
 //! `fleet-controller --kubeconfig FILE`: the hub process on any Kubernetes.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context;
 use clap::Parser;
-use fleet_controller::{Options, run};
+use fleet_controller::{Election, Options, run};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -26,6 +26,33 @@ struct Arguments {
     /// Context of the kubeconfig.
     #[arg(long)]
     context: Option<String>,
+    /// Whether controllers elect a leader; `false` only where there is certainly one.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    leader_elect: bool,
+    /// Namespace of the hub with the leader's Lease, named fleet-controller.
+    #[arg(long, default_value = "kube-system", value_name = "NAMESPACE")]
+    leader_namespace: String,
+    /// Seconds without a renewal after which another controller leads.
+    #[arg(long, default_value_t = 15, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(3..=600))]
+    leader_lease: u64,
+    /// Name of this controller in the election, different for each; default: the host's name.
+    #[arg(long, value_name = "NAME")]
+    identity: Option<String>,
+}
+
+impl Arguments {
+    fn election(&self) -> Option<Election> {
+        let host =
+            || std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::env::var("HOSTNAME"));
+        let identity = self.identity.clone().or_else(|| host().ok()).map(|name| name.trim().to_string());
+        self.leader_elect.then(|| Election {
+            namespace: self.leader_namespace.clone(),
+            identity: identity
+                .filter(|name| !name.is_empty())
+                .unwrap_or_else(|| "fleet-controller".to_string()),
+            duration: Duration::from_secs(self.leader_lease),
+        })
+    }
 }
 
 #[tokio::main]
@@ -50,7 +77,7 @@ async fn main() -> anyhow::Result<()> {
         }
         stop.cancel();
     });
-    run(hub, Options::default(), shutdown).await
+    run(hub, Options { election: arguments.election(), ..Options::default() }, shutdown).await
 }
 
 async fn client(arguments: &Arguments) -> anyhow::Result<Client> {

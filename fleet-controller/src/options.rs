@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use crate::election::Election;
+
 use fleet_api::clock::Clock;
 
 /// Settings of one controller.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Name under which events are sent and the leader Lease is held.
-    pub identity: String,
+    /// How one of several controllers is made the leader. `None`: this one is alone.
+    pub election: Option<Election>,
     /// How long a cluster counts as alive after a renewal of its lease was seen.
     pub lease_duration: Duration,
     /// Added to the duration before a cluster gets no new work: drift of clocks.
@@ -40,7 +42,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            identity: "fleet-controller".to_string(),
+            election: None,
             lease_duration: Duration::from_secs(40),
             lease_margin: Duration::from_secs(10),
             fence_grace: Duration::from_secs(20),

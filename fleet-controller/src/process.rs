@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     claim,
     cluster::{self, LeaseClock},
-    dispatch, drain,
+    dispatch, drain, election,
     gather::{self, Observation},
     kinds::{self, KindRef},
     manifests,
@@ -47,8 +47,23 @@ const LOOK_ROUNDS: usize = 8;
 /// Longest pause after writes that failed.
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// Runs the controller against a hub until `shutdown` is cancelled.
+/// Runs the controller against a hub until `shutdown` is cancelled; with an election, whenever it leads.
+///
+/// # Errors
+/// None at present; what fails is tried again.
 pub async fn run(hub: Client, options: Options, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let Some(election) = options.election.clone() else { return work(hub, options, None, shutdown).await };
+    let body = |term, stop| work(hub.clone(), options.clone(), Some(term), stop);
+    election::lead(hub.clone(), election, shutdown, body).await
+}
+
+/// Works as the only controller. Everything is learnt anew: a term starts with no memory of an earlier one.
+async fn work(
+    hub: Client,
+    options: Options,
+    term: Option<i64>,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
     let (into, observations) = mpsc::channel(OBSERVATIONS);
     gather::start(&hub, &into, &shutdown);
     let mut process = Process {
@@ -74,6 +89,7 @@ pub async fn run(hub: Client, options: Options, shutdown: CancellationToken) -> 
         deadlines: BTreeMap::new(),
         listed: false,
     };
+    process.world.term = term;
     for kind in kinds::jobs() {
         process.watch(kind);
     }
