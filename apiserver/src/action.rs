@@ -3,12 +3,12 @@
 //! Inputs: a resolved call and a body. Absent on purpose: exec, attach and port forwarding, for which there is no
 //! kubelet.
 
+use crate::body::decode_body;
 use crate::error::{ApiError, ApiResult, Cause, success};
 use crate::http_io;
 use crate::registry::Resource;
 use crate::server::Call;
 use crate::store::{Obj, Refused, Write};
-use crate::write::decode_body;
 use crate::{read, tree};
 use axum::body::Body;
 use http::{Response, StatusCode};
@@ -19,7 +19,7 @@ pub async fn action(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     match call.subresource.as_str() {
         "binding" => bind(call, body).await,
         "eviction" => crate::delete::evict(call, body).await,
-        "token" => crate::reviews::token_request(call, body).await,
+        "token" => crate::accounts::token_request(call, body).await,
         "exec" | "attach" | "portforward" => {
             Err(ApiError::bad_request(format!("pod {} does not have a host assigned", call.name)))
         }

@@ -3,6 +3,7 @@
 //! Inputs: a decoded object. Absent on purpose: allocation of cluster IPs from a range, quota, and the long tail of
 //! per-kind validation.
 
+use crate::admission;
 use crate::error::Cause;
 use crate::registry::Resource;
 use crate::tree::{self, default_to};
@@ -113,7 +114,7 @@ pub fn apply(resource: &Resource, value: &mut Value) {
                 job_spec(inner(t, "spec"));
             }
         }
-        ("policy", "poddisruptionbudgets") => {}
+        (admission::GROUP, plural) => admission::defaults(plural, value),
         ("scheduling.k8s.io", "priorityclasses") => {
             default_to(tree::object(value), "preemptionPolicy", "PreemptLowerPriority");
         }
@@ -418,6 +419,14 @@ pub fn check(resource: &Resource, old: Option<&Value>, value: &Value, causes: &m
             immutable(old, value, &["roleRef"], causes);
         }
         ("scheduling.k8s.io", "priorityclasses") => immutable(old, value, &["value"], causes),
+        ("policy", "poddisruptionbudgets") => {
+            let has = |key: &str| tree::at(value, &["spec", key]).is_some();
+            if has("minAvailable") && has("maxUnavailable") {
+                let why = "minAvailable and maxUnavailable cannot be both set";
+                causes.push(Cause::invalid("spec", &json!({}), why));
+            }
+        }
+        (admission::GROUP, plural) => admission::check(plural, value, causes),
         _ => {}
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! Inputs: a resolved call and DeleteOptions. Absent on purpose: removing dependents (see `garbage`).
 
+use crate::admission::{self, Operation};
 use crate::error::{ApiError, ApiResult, Cause, success};
 use crate::http_io;
 use crate::read::{self, Filter};
 use crate::registry::Resource;
 use crate::server::{Call, Core};
 use crate::store::{Obj, Range, Refused, Table, Write};
-use crate::{action, crd, tree, write};
+use crate::{action, body, budgets, crd, tree};
 use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ pub struct Options {
     pub dry_run: bool,
 }
 
-fn options(call: &Call, body: &[u8]) -> ApiResult<Options> {
+fn options(call: &Call, sent: &[u8]) -> ApiResult<Options> {
     let p = &call.params;
     let mut o = Options {
         grace: p.get("gracePeriodSeconds").parse().ok(),
@@ -41,8 +42,8 @@ fn options(call: &Call, body: &[u8]) -> ApiResult<Options> {
         "" => None,
         v => Some(v == "true"),
     };
-    if !body.is_empty() {
-        let (v, _) = write::decode_body(call, body)?;
+    if !sent.is_empty() {
+        let (v, _) = body::decode_body(call, sent)?;
         if !v.is_object() && !v.is_null() {
             return Err(ApiError::bad_request("the body is not a DeleteOptions object"));
         }
@@ -239,6 +240,17 @@ fn marked(core: &Core, r: &Resource, old: &Obj, grace: i64, finalizers: Vec<Valu
     value
 }
 
+/// Asks webhooks and policies whether an object may go.
+async fn admit(call: &mut Call, name: &str) -> ApiResult<()> {
+    if call.core.admission.is_idle() {
+        return Ok(());
+    }
+    let found = call.core.store.read(&call.entry.table, &call.key(name)).await?;
+    let old = found.ok_or_else(|| ApiError::not_found(call.resource(), name))?.full();
+    admission::mutate(call, Operation::Delete, name, Some(&old), None).await?;
+    admission::validate(call, Operation::Delete, name, Some(&old), None).await
+}
+
 /// DELETE of one object.
 pub async fn delete(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     if !call.subresource.is_empty() {
@@ -250,7 +262,9 @@ pub async fn delete(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     if r.is("", "namespaces") && crate::namespaces::PERMANENT.contains(&call.name.as_str()) {
         return Err(ApiError::forbidden(r, &call.name, "this namespace may not be deleted"));
     }
-    let done = delete_object(&call.core, r, &entry.table, &call.key(&call.name), &o).await?;
+    let name = call.name.clone();
+    admit(call, &name).await?;
+    let done = delete_object(&call.core, r, &entry.table, &call.key(&name), &o).await?;
     if r.is("apiextensions.k8s.io", "customresourcedefinitions") && !o.dry_run {
         crd::finish_delete(&call.core, &call.name).await?;
     }
@@ -280,6 +294,15 @@ pub async fn collection(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body
         if r.is("", "namespaces") && crate::namespaces::PERMANENT.contains(&&*obj.key) {
             continue;
         }
+        // The collection of all namespaces is deleted from each in turn.
+        if let Some((namespace, _)) = obj.key.split_once('/') {
+            call.namespace = namespace.to_string();
+        }
+        let name = tree::meta_text(&obj.value, "name").to_string();
+        match admit(call, &name).await {
+            Err(e) if e.code() == 404 => continue,
+            other => other?,
+        }
         match delete_object(&call.core, r, &entry.table, &obj.key, &o).await {
             Ok(Done::Pending(obj) | Done::Gone(obj)) => items.push(obj),
             Err(e) if e.code() == 404 => {}
@@ -291,34 +314,22 @@ pub async fn collection(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body
 }
 
 /// POST of an Eviction: a delete that asks the disruption budgets first.
-pub async fn evict(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
-    let (eviction, _) = write::decode_body(call, body)?;
+pub async fn evict(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
+    let (eviction, _) = body::decode_body(call, sent)?;
     let pod = read::current(call).await?;
-    let budgets = call.core.store.table("policy/poddisruptionbudgets");
-    let prefix = call.prefix();
-    let page = call.core.store.page(&budgets, Range { prefix: &prefix, ..Range::default() }).await?;
-    let finished = matches!(tree::text(&pod.value, &["status", "phase"]), "Succeeded" | "Failed" | "Pending");
-    for budget in page.map(|p| p.items).unwrap_or_default() {
-        let selector = tree::at(&budget.value, &["spec", "selector"]).cloned().unwrap_or_default();
-        let applies = !finished && crate::selectors::Labels::from_object(&selector).matches(&pod.value);
-        let allowed = tree::at(&budget.value, &["status", "disruptionsAllowed"]).and_then(Value::as_i64);
-        if applies && allowed.unwrap_or(0) <= 0 {
-            let name = tree::meta_text(&budget.value, "name");
-            let cause = Cause::new(
-                "DisruptionBudget",
-                "",
-                format!("The disruption budget {name} does not allow evicting pods currently"),
-            );
-            let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-            return Err(ApiError::too_many_requests(message, cause));
-        }
-    }
     let o = Options {
         grace: tree::at(&eviction, &["deleteOptions", "gracePeriodSeconds"]).and_then(Value::as_i64),
         uid: tree::text(&eviction, &["deleteOptions", "preconditions", "uid"]).to_string(),
         dry_run: call.dry_run() || !tree::list(&eviction, &["deleteOptions", "dryRun"]).is_empty(),
         ..Options::default()
     };
+    let wanted = tree::at(&eviction, &["deleteOptions", "preconditions", "uid"]).and_then(Value::as_str);
+    if let Some(wanted) = wanted.filter(|w| *w != tree::meta_text(&pod.value, "uid")) {
+        let uid = tree::meta_text(&pod.value, "uid");
+        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
+        return Err(ApiError::conflict(call.resource(), &call.name, &why));
+    }
+    budgets::take(&call.core, &call.namespace, &pod, o.dry_run).await?;
     let entry = call.entry.clone();
     delete_object(&call.core, &entry.resource, &entry.table, &call.key(&call.name), &o).await?;
     Ok(action::bound(call, &pod))

@@ -73,6 +73,9 @@ struct Failure {
     retry_after_s: u32,
     continue_token: String,
     details: bool,
+    /// Of a webhook, instead of `reason` and the details above.
+    given_reason: String,
+    given_details: Option<Value>,
 }
 
 /// Shorthand used by every handler.
@@ -186,6 +189,28 @@ impl ApiError {
         ApiError::of(403, "Forbidden", message).on(resource, name)
     }
 
+    /// A webhook's refusal, with the code and reason it gave.
+    pub fn by_webhook(code: u16, reason: &str, message: String, details: Option<Value>) -> ApiError {
+        let mut e = ApiError::of(code, "", message);
+        e.0.given_reason = reason.to_string();
+        e.0.given_details = details.filter(Value::is_object);
+        e
+    }
+
+    /// A policy's refusal: 422 unless it names another reason.
+    pub fn by_policy(resource: &Resource, name: &str, reason: &str, why: &str) -> ApiError {
+        let message = format!("{} \"{name}\" is forbidden: {why}", resource.qualified());
+        let (code, reason) = match reason {
+            "Unauthorized" => (401, "Unauthorized"),
+            "Forbidden" => (403, "Forbidden"),
+            "RequestEntityTooLarge" => (413, "RequestEntityTooLarge"),
+            _ => (422, "Invalid"),
+        };
+        let mut e = ApiError::of(code, reason, message).on(resource, name);
+        e.0.causes.push(Cause::new("", "", why));
+        e
+    }
+
     /// 403 by the authorizer, with its own full text.
     pub fn access_denied(group: &str, plural: &str, name: &str, message: String) -> ApiError {
         let mut e = ApiError::of(403, "Forbidden", message);
@@ -293,7 +318,12 @@ impl ApiError {
         if !f.reason.is_empty() {
             out["reason"] = json!(f.reason);
         }
-        if f.details || f.retry_after_s > 0 {
+        if !f.given_reason.is_empty() {
+            out["reason"] = json!(f.given_reason);
+        }
+        if let Some(details) = &f.given_details {
+            out["details"] = details.clone();
+        } else if f.details || f.retry_after_s > 0 {
             let mut details = json!({});
             for (key, value) in [("name", &f.name), ("group", &f.group), ("kind", &f.kind), ("uid", &f.uid)] {
                 if !value.is_empty() {

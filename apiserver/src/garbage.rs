@@ -1,4 +1,4 @@
-//! The background worker: dependents of deleted owners, terminating namespaces and CRDs, old events.
+//! The background worker: dependents of deleted owners, terminating namespaces and CRDs, aggregated roles, old events.
 //!
 //! Inputs: the commit log, through a hook that passes on only what matters here. No polling: the one timer is for
 //! events, which live an hour. Absent on purpose: workload controllers.
@@ -7,7 +7,7 @@ use crate::delete::{self, Options};
 use crate::server::Core;
 use crate::store::{Event, EventKind, Obj, Refused, Table, Write};
 use crate::tree;
-use crate::{crd, namespaces};
+use crate::{crd, namespaces, rbac};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -64,6 +64,7 @@ impl Feed {
         let matters = event.kind == EventKind::Deleted
             || !owners(&event.obj).is_empty()
             || event.prev.as_ref().is_some_and(|p| !owners(p).is_empty())
+            || &*table.name == rbac::CLUSTER_ROLES
             || deleting();
         if matters && self.sender.try_send(Fact { table: table.clone(), event: event.clone() }).is_err() {
             self.overflow.store(true, Ordering::Release);
@@ -129,6 +130,9 @@ impl Worker {
     }
 
     async fn handle(&mut self, core: &Arc<Core>, table: &Arc<Table>, event: &Arc<Event>) {
+        if &*table.name == rbac::CLUSTER_ROLES {
+            rbac::aggregate(core);
+        }
         if let Some(prev) = &event.prev {
             self.index(table, prev, false);
         }

@@ -2,7 +2,7 @@
 //!
 //! Purpose: the control plane of a fleet on a laptop, in tests and in simulation, behaving to clients as Kubernetes
 //! does. Inputs: HTTP requests, in process through [`ApiServer::router`] or over TLS through [`ApiServer::serve`].
-//! Deliberately absent: workload controllers, admission webhooks, API aggregation, protobuf answers.
+//! Deliberately absent: workload controllers, API aggregation, protobuf answers.
 
 use axum::Router;
 use axum::body::Body;
@@ -11,8 +11,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+mod accounts;
 mod action;
+mod admission;
 mod auth;
+mod body;
+mod budgets;
 mod builtins;
 mod convert;
 mod crd;
@@ -31,8 +35,10 @@ mod namespaces;
 mod openapi;
 mod patch;
 mod pattern;
+mod pki;
 mod printers;
 mod protobuf;
+mod rbac;
 mod read;
 mod registry;
 mod reviews;
@@ -42,6 +48,7 @@ mod schema;
 mod selectors;
 mod serve;
 mod server;
+mod settle;
 mod store;
 mod tree;
 mod validate;
@@ -54,8 +61,8 @@ pub use serve::{ServeError, ServeOptions, Server};
 
 use crate::auth::{Auth, Door};
 use crate::disk::Disk;
+use crate::pki::Authority;
 use crate::registry::Registry;
-use crate::serve::Authority;
 use crate::server::Core;
 use crate::store::{Store, Write};
 use arc_swap::ArcSwap;
@@ -222,6 +229,8 @@ impl ApiServer {
         let namespaces = store.table("/namespaces");
         let registry = Registry::new(&store, Vec::new(), 0);
         let core = Arc::new(Core {
+            admission: admission::Admission::new(&store),
+            budgets: budgets::Budgets::new(&store),
             store,
             registry: ArcSwap::from_pointee(registry),
             clock: config.clock,
@@ -234,14 +243,25 @@ impl ApiServer {
             ca_pem: authority.ca_pem.clone(),
         });
         let (feed, worker) = garbage::pair();
-        core.store.on_event(Box::new(move |table, event| feed.offer(table, event)));
+        // The store holds the hook and the core holds the store: the hook must not keep the core alive.
+        let weak = Arc::downgrade(&core);
+        core.store.on_event(Box::new(move |table, event| {
+            feed.offer(table, event);
+            if let Some(core) = weak.upgrade() {
+                core.budgets.offer(table, event);
+            }
+        }));
         seed(&core)?;
         for crd in config.crds {
             let name = tree::meta_text(&crd, "name").to_string();
             crd::ensure(&core, crd).map_err(|why| OpenError::Crd { name, why })?;
         }
         crd::refresh(&core);
-        let worker = tokio::spawn(worker.run(core.clone()));
+        rbac::aggregate(&core);
+        let (first, second) = (core.clone(), core.clone());
+        let worker = tokio::spawn(async move {
+            tokio::join!(worker.run(first), budgets::run(second));
+        });
         Ok(ApiServer(Arc::new(Inner {
             core,
             authority,
@@ -276,6 +296,20 @@ impl ApiServer {
         self.0.core.store.put_note("tokens", &Value::Array(tokens.clone()).to_string());
     }
 
+    /// A client certificate and its key in PEM form, good until a day: the user is its common name, the groups (two
+    /// at most) are its organizations.
+    ///
+    /// # Errors
+    /// More than two groups, or a name that cannot stand in a certificate.
+    pub fn client_certificate(
+        &self,
+        user: &str,
+        groups: &[&str],
+        last_day: jiff::civil::Date,
+    ) -> Result<(String, String), String> {
+        self.0.authority.client(user, groups, last_day)
+    }
+
     /// Listens with TLS.
     pub async fn serve(&self, options: ServeOptions) -> Result<Server, ServeError> {
         serve::serve(self.0.core.clone(), &self.0.authority, self.admin_token(), options).await
@@ -302,7 +336,7 @@ fn seed(core: &Arc<Core>) -> Result<(), OpenError> {
             writes.extend(namespaces::make(core, name));
         }
     }
-    for (table, mut value) in auth::bootstrap() {
+    for (table, mut value) in rbac::bootstrap() {
         let table = core.store.table(table);
         let key = tree::meta_text(&value, "name").to_string();
         if table.get(&key).is_none() {

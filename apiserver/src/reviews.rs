@@ -1,18 +1,19 @@
-//! The kinds that are asked, not stored: access reviews, token reviews, and token requests.
+//! The kinds that are asked, not stored: access reviews and token reviews.
 //!
-//! Inputs: a resolved call and a body. Absent on purpose: bound pod tokens and JWKS.
+//! Inputs: a resolved call and a body. Absent on purpose: token requests (see `accounts`).
 
-use crate::auth::{Question, User};
+use crate::auth::User;
 use crate::error::{ApiError, ApiResult, Cause};
+use crate::rbac::{Granted, Question};
 use crate::server::Call;
-use crate::{action, http_io, read, tree, write};
+use crate::{action, body, http_io, tree};
 use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 /// POST of a review.
-pub async fn create(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
-    let (mut value, _) = write::decode_body(call, body)?;
+pub async fn create(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
+    let (mut value, _) = body::decode_body(call, sent)?;
     if !value.is_object() {
         return Err(ApiError::bad_request("the body is not an object"));
     }
@@ -27,32 +28,35 @@ pub async fn create(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         call.entry = pods.ok_or_else(ApiError::no_such_resource)?;
         call.name = name;
         call.subresource = "binding".into();
-        return action::action(call, body).await;
+        return action::action(call, sent).await;
     }
     tree::meta(&mut value).entry("creationTimestamp").or_insert(Value::Null);
     let spec = value.get("spec").cloned().unwrap_or_default();
     let status = match kind.as_str() {
         "SelfSubjectReview" => json!({"userInfo": info(&call.user)}),
-        "SelfSubjectAccessReview" => decision(call, &call.user, &spec),
-        "SubjectAccessReview" | "LocalSubjectAccessReview" => {
-            let groups = tree::list(&spec, &["groups"]).iter().filter_map(|g| g.as_str().map(str::to_string));
-            let user = User {
-                name: tree::text(&spec, &["user"]).into(),
-                groups: groups.collect(),
-                uid: String::new(),
-            };
-            decision(call, &user, &spec)
+        "SelfSubjectAccessReview" => {
+            check_question(call, &kind, &spec)?;
+            decision(call, &call.user, &spec)
         }
-        "SelfSubjectRulesReview" => rules(call, tree::text(&spec, &["namespace"])),
+        "SubjectAccessReview" | "LocalSubjectAccessReview" => {
+            check_question(call, &kind, &spec)?;
+            decision(call, &asked_for(&spec), &spec)
+        }
+        "SelfSubjectRulesReview" => match tree::text(&spec, &["namespace"]) {
+            "" => return Err(ApiError::bad_request("no namespace on request")),
+            namespace => rules(call, namespace),
+        },
         "TokenReview" => {
             let token = tree::text(&spec, &["token"]);
-            let mut headers = http::HeaderMap::new();
-            if let Ok(v) = http::HeaderValue::from_str(&format!("Bearer {token}")) {
-                headers.insert(http::header::AUTHORIZATION, v);
+            if token.is_empty() {
+                return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
             }
-            match call.core.auth.authenticate(&call.core, crate::auth::Door::Network, &headers) {
-                Ok(user) if !token.is_empty() => json!({"authenticated": true, "user": info(&user)}),
-                _ => json!({"authenticated": false, "error": "invalid bearer token"}),
+            let audiences: Vec<String> = strings(&spec, "audiences").collect();
+            match call.core.auth.review(&call.core, token, &audiences) {
+                Some((user, good)) => {
+                    json!({"authenticated": true, "user": info(&user), "audiences": good})
+                }
+                None => json!({"user": {}, "error": "[invalid bearer token, token lookup failed]"}),
             }
         }
         _ => return Err(ApiError::method_not_allowed()),
@@ -61,12 +65,65 @@ pub async fn create(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     Ok(http_io::value_response(StatusCode::CREATED, &value))
 }
 
-fn info(user: &User) -> Value {
+/// A user as reviews and webhooks show it.
+pub fn info(user: &User) -> Value {
     let mut out = json!({"username": user.name, "groups": user.groups});
     if !user.uid.is_empty() {
         out["uid"] = json!(user.uid);
     }
+    if !user.extra.is_empty() {
+        out["extra"] = json!(user.extra);
+    }
     out
+}
+
+fn strings<'a>(spec: &'a Value, key: &str) -> impl Iterator<Item = String> + use<'a> {
+    tree::list(spec, &[key]).iter().filter_map(|g| g.as_str().map(str::to_string))
+}
+
+fn asked_for(spec: &Value) -> User {
+    let mut user = User {
+        name: tree::text(spec, &["user"]).into(),
+        groups: strings(spec, "groups").collect(),
+        uid: tree::text(spec, &["uid"]).into(),
+        ..User::default()
+    };
+    for (key, values) in spec.get("extra").and_then(Value::as_object).into_iter().flatten() {
+        let values = values.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_string));
+        user.extra.insert(key.clone(), values.collect());
+    }
+    user
+}
+
+fn check_question(call: &Call, kind: &str, spec: &Value) -> ApiResult<()> {
+    let has = |key: &str| spec.get(key).is_some_and(|v| !v.is_null());
+    let mut causes = Vec::new();
+    if has("resourceAttributes") == has("nonResourceAttributes") {
+        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        let found = spec.get("resourceAttributes").cloned().unwrap_or_default();
+        causes.push(Cause::invalid("spec.resourceAttributes", &found, why));
+    }
+    if kind != "SelfSubjectAccessReview" {
+        let asked = asked_for(spec);
+        if asked.name.is_empty() && asked.groups.is_empty() {
+            let why = "at least one of user or group must be specified";
+            causes.push(Cause::invalid("spec.user", &json!(""), why));
+        }
+    }
+    if kind == "LocalSubjectAccessReview" {
+        if has("nonResourceAttributes") {
+            causes.push(Cause::invalid(
+                "spec.nonResourceAttributes",
+                &json!({}),
+                "disallowed on this kind of request",
+            ));
+        } else if tree::text(spec, &["resourceAttributes", "namespace"]) != call.namespace {
+            let message =
+                format!("spec.resourceAttributes.namespace must match namespace: {}", call.namespace);
+            return Err(ApiError::bad_request(message));
+        }
+    }
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("authorization.k8s.io", kind, "", causes)) }
 }
 
 fn decision(call: &Call, user: &User, spec: &Value) -> Value {
@@ -90,8 +147,12 @@ fn decision(call: &Call, user: &User, spec: &Value) -> Value {
         },
         (None, None) => return json!({"allowed": false, "reason": "nothing was asked"}),
     };
-    let allowed = call.core.auth.allows(&call.core, user, &q);
-    json!({"allowed": allowed})
+    let auth = &call.core.auth;
+    match auth.reason(&call.core, user, &q) {
+        Some(by) => json!({"allowed": true, "reason": &*by}),
+        None if auth.allows(&call.core, user, &q) => json!({"allowed": true}),
+        None => json!({"allowed": false}),
+    }
 }
 
 fn rules(call: &Call, namespace: &str) -> Value {
@@ -102,7 +163,7 @@ fn rules(call: &Call, namespace: &str) -> Value {
         resources.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
         paths.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
     } else {
-        for (ns, rule) in call.core.auth.rules(&call.core, &call.user).iter() {
+        for Granted { namespace: ns, rule, .. } in call.core.auth.rules(&call.core, &call.user).iter() {
             if ns.as_ref().is_some_and(|n| n != namespace) {
                 continue;
             }
@@ -114,46 +175,4 @@ fn rules(call: &Call, namespace: &str) -> Value {
         }
     }
     json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false})
-}
-
-/// POST to a service account's token subresource.
-pub async fn token_request(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
-    let (mut value, _) = write::decode_body(call, body)?;
-    let account = read::current(call).await?;
-    let seconds = match tree::at(&value, &["spec", "expirationSeconds"]).and_then(Value::as_i64) {
-        None | Some(0) => 3600,
-        Some(s) if s < 600 => {
-            let cause = Cause::invalid(
-                "spec.expirationSeconds",
-                &json!(s),
-                "may not specify a duration less than 10 minutes",
-            );
-            return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", &call.name, vec![cause]));
-        }
-        Some(s) => s.min(1 << 32),
-    };
-    let mut audiences = tree::list(&value, &["spec", "audiences"]).to_vec();
-    if audiences.is_empty() {
-        audiences.push(json!("https://kubernetes.default.svc"));
-    }
-    let now = call.core.clock.now().as_second();
-    let claims = json!({
-        "iss": "https://kubernetes.default.svc", "aud": audiences, "iat": now, "nbf": now, "exp": now + seconds,
-        "jti": call.core.ids.uuid().to_string(),
-        "sub": format!("system:serviceaccount:{}:{}", call.namespace, call.name),
-        "kubernetes.io": {"namespace": call.namespace,
-            "serviceaccount": {"name": call.name, "uid": tree::meta_text(&account.value, "uid")}},
-    });
-    let expires = jiff::Timestamp::from_second(now + seconds).map(crate::stamp).unwrap_or_default();
-    let map = tree::object(&mut value);
-    map.insert("kind".into(), "TokenRequest".into());
-    map.insert("apiVersion".into(), "authentication.k8s.io/v1".into());
-    tree::child(&mut value, "spec").insert("expirationSeconds".into(), seconds.into());
-    tree::child(&mut value, "spec").insert("audiences".into(), Value::Array(audiences));
-    let meta = tree::meta(&mut value);
-    meta.insert("name".into(), call.name.as_str().into());
-    meta.insert("namespace".into(), call.namespace.as_str().into());
-    meta.insert("creationTimestamp".into(), call.core.clock.stamp().into());
-    value["status"] = json!({"token": call.core.auth.sign(&claims), "expirationTimestamp": expires});
-    Ok(http_io::value_response(StatusCode::CREATED, &value))
 }

@@ -1,17 +1,17 @@
 //! The network door: TLS with the server's own certificate authority, HTTP/1.1 and HTTP/2.
 //!
-//! Inputs: a server and an address. Absent on purpose: plain HTTP and client certificates.
+//! Inputs: a server and an address. Client certificates are asked for and looked at once for each connection.
+//! Absent on purpose: plain HTTP.
 
-use crate::auth::Door;
+use crate::auth::{Certified, Door};
+use crate::pki::{self, AskForCertificate, Authority};
 use crate::server::{self, Core};
 use axum::body::Body;
 use base64::Engine;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -44,99 +44,12 @@ pub enum ServeError {
     Certificate(String),
 }
 
-/// The certificate authority of a server.
-pub struct Authority {
-    /// Certificate in PEM form.
-    pub ca_pem: String,
-    key_pem: String,
-}
-
 /// Life of a handshake before it is dropped.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time open connections get to end.
 const GOODBYE: Duration = Duration::from_millis(500);
-
-impl Authority {
-    /// Reads the authority kept in a directory, or makes one.
-    pub fn open(dir: Option<&Path>) -> Result<Authority, (PathBuf, String)> {
-        let Some(dir) = dir.map(|d| d.join("pki")) else {
-            return Authority::make().map_err(|e| (PathBuf::new(), e));
-        };
-        let (cert, key) = (dir.join("ca.crt"), dir.join("ca.key"));
-        let at = |p: &Path, e: std::io::Error| (p.to_path_buf(), e.to_string());
-        if cert.exists() && key.exists() {
-            let authority = Authority {
-                ca_pem: std::fs::read_to_string(&cert).map_err(|e| at(&cert, e))?,
-                key_pem: std::fs::read_to_string(&key).map_err(|e| at(&key, e))?,
-            };
-            authority.issuer().map_err(|e| (key, e))?;
-            return Ok(authority);
-        }
-        let authority = Authority::make().map_err(|e| (dir.clone(), e))?;
-        std::fs::create_dir_all(&dir).map_err(|e| at(&dir, e))?;
-        std::fs::write(&cert, &authority.ca_pem).map_err(|e| at(&cert, e))?;
-        write_private(&key, &authority.key_pem).map_err(|e| at(&key, e))?;
-        Ok(authority)
-    }
-
-    fn make() -> Result<Authority, String> {
-        let key = KeyPair::generate().map_err(|e| e.to_string())?;
-        let mut params = CertificateParams::new(Vec::new()).map_err(|e| e.to_string())?;
-        params.distinguished_name.push(DnType::CommonName, "fleet-apiserver-ca");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages =
-            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-        let cert = params.self_signed(&key).map_err(|e| e.to_string())?;
-        Ok(Authority { ca_pem: cert.pem(), key_pem: key.serialize_pem() })
-    }
-
-    fn issuer(&self) -> Result<Issuer<'static, KeyPair>, String> {
-        let key = KeyPair::from_pem(&self.key_pem).map_err(|e| e.to_string())?;
-        Issuer::from_ca_cert_pem_checked(&self.ca_pem, key)
-    }
-
-    fn leaf(&self, sans: &[String]) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), String> {
-        let key = KeyPair::generate().map_err(|e| e.to_string())?;
-        let mut params = CertificateParams::new(Vec::new()).map_err(|e| e.to_string())?;
-        params.distinguished_name.push(DnType::CommonName, "fleet-apiserver");
-        for name in sans {
-            let san = match name.parse::<IpAddr>() {
-                Ok(ip) => SanType::IpAddress(ip),
-                Err(_) => SanType::DnsName(
-                    name.as_str().try_into().map_err(|_| format!("{name:?} is not a DNS name"))?,
-                ),
-            };
-            params.subject_alt_names.push(san);
-        }
-        let cert = params.signed_by(&key, &self.issuer()?).map_err(|e| e.to_string())?;
-        Ok((cert.der().clone(), PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()))))
-    }
-}
-
-trait CheckedIssuer: Sized {
-    fn from_ca_cert_pem_checked(pem: &str, key: KeyPair) -> Result<Self, String>;
-}
-
-impl CheckedIssuer for Issuer<'static, KeyPair> {
-    fn from_ca_cert_pem_checked(_pem: &str, key: KeyPair) -> Result<Self, String> {
-        // The subject and the key are all that signing needs; both are fixed by `make`.
-        let mut params = CertificateParams::new(Vec::new()).map_err(|e| e.to_string())?;
-        params.distinguished_name.push(DnType::CommonName, "fleet-apiserver-ca");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages =
-            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-        Ok(Issuer::new(params, key))
-    }
-}
-
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    use std::io::Write;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(text.as_bytes())
-}
+/// Time a client has for the head of an HTTP/1.1 request.
+const HEADERS: Duration = Duration::from_secs(30);
 
 /// A listening server.
 pub struct Server {
@@ -175,6 +88,17 @@ impl Server {
         )
     }
 
+    /// Writes the kubeconfig to a file only its owner may read; a reader never sees half of it.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_kubeconfig(&self, path: &Path, context_name: &str) -> std::io::Result<()> {
+        let mut draft = path.as_os_str().to_owned();
+        draft.push(".new");
+        pki::write_private(Path::new(&draft), &self.kubeconfig(context_name))?;
+        std::fs::rename(&draft, path)
+    }
+
     /// Stops listening; open connections are closed.
     pub async fn shutdown(self) {
         self.stop.cancel();
@@ -202,10 +126,12 @@ pub async fn serve(
     sans.dedup();
     let (cert, key) = authority.leaf(&sans).map_err(ServeError::Certificate)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let asking =
+        AskForCertificate::new(&authority.ca_pem, provider.clone()).map_err(ServeError::Certificate)?;
     let mut tls = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|e| ServeError::Certificate(e.to_string()))?
-        .with_no_client_auth()
+        .with_client_cert_verifier(Arc::new(asking.clone()))
         .with_single_cert(vec![cert], key)
         .map_err(|e| ServeError::Certificate(e.to_string()))?;
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -228,7 +154,8 @@ pub async fn serve(
             match accepted {
                 Ok((stream, _)) => {
                     let _ = stream.set_nodelay(true);
-                    accepting.spawn(connection(core.clone(), acceptor.clone(), stream, stop.clone()));
+                    let doorway = Doorway { acceptor: acceptor.clone(), asking: asking.clone() };
+                    accepting.spawn(connection(core.clone(), doorway, stream, stop.clone()));
                 }
                 Err(e) => {
                     tracing::warn!(error = %e, "a connection could not be accepted");
@@ -241,22 +168,25 @@ pub async fn serve(
     Ok(server)
 }
 
-async fn connection(
-    core: Arc<Core>,
+#[derive(Clone)]
+struct Doorway {
     acceptor: tokio_rustls::TlsAcceptor,
-    stream: TcpStream,
-    stop: CancellationToken,
-) {
-    let Ok(Ok(tls)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
+    asking: AskForCertificate,
+}
+
+async fn connection(core: Arc<Core>, doorway: Doorway, stream: TcpStream, stop: CancellationToken) {
+    let Ok(Ok(tls)) = tokio::time::timeout(HANDSHAKE, doorway.acceptor.accept(stream)).await else { return };
+    let certificate: Option<Certified> = doorway.asking.identify(tls.get_ref().1.peer_certificates());
     let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let core = core.clone();
-        async move {
-            Ok::<_, std::convert::Infallible>(
-                server::handle(core, Door::Network, request.map(Body::new)).await,
-            )
+        let mut request = request.map(Body::new);
+        if let Some(certificate) = &certificate {
+            request.extensions_mut().insert(certificate.clone());
         }
+        async move { Ok::<_, std::convert::Infallible>(server::handle(core, Door::Network, request).await) }
     });
     let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
     builder.http2().max_concurrent_streams(1000);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(tls), service);
     tokio::pin!(connection);

@@ -3,9 +3,12 @@
 //! Inputs: HTTP requests from the in-process router or from the TLS listener.
 //! Absent on purpose: the handlers themselves (`read`, `write`, `watch`, `reviews`, `openapi`).
 
-use crate::auth::{Auth, Door, User};
+use crate::admission::Admission;
+use crate::auth::{Auth, Certified, Door, User};
+use crate::budgets::Budgets;
 use crate::error::{ApiError, ApiResult};
 use crate::http_io::{self, Form, Params};
+use crate::rbac::Question;
 use crate::registry::{Entry, Registry, Resource};
 use crate::store::{Refused, Store, Table};
 use crate::{Clock, Ids, action, openapi, read, reviews, watch, write};
@@ -28,6 +31,10 @@ pub struct Core {
     pub ids: Ids,
     /// Identities and permissions.
     pub auth: Auth,
+    /// Webhooks and policies.
+    pub admission: Admission,
+    /// What is known to have changed about disruption budgets.
+    pub budgets: Budgets,
     /// Set when the server goes down.
     pub closing: CancellationToken,
     /// Namespaces, needed by every create.
@@ -170,13 +177,20 @@ pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -
 
 async fn answer(core: Arc<Core>, door: Door, request: http::Request<Body>) -> ApiResult<Response<Body>> {
     let (parts, body) = request.into_parts();
-    let user = core.auth.authenticate(&core, door, &parts.headers)?;
+    let certificate = parts.extensions.get::<Certified>();
+    let user = core.auth.authenticate(&core, door, &parts.headers, certificate)?;
     let path = parts.uri.path();
     let params = Params::parse(parts.uri.query());
     match route(path) {
         Route::Resource(target) => {
+            let verb = verb(&parts.method, &target, &params);
+            // Who may not ask does not learn what there is.
+            if !core.auth.trusts(&user) {
+                core.auth.allow(&core, &user, &question(&target, &params, verb.unwrap_or_default()))?;
+            }
+            let verb = verb.ok_or_else(ApiError::method_not_allowed)?;
             let mut call = resolve(&core, target, params, parts.headers, user)?;
-            resource(&mut call, &parts.method, body).await
+            resource(&mut call, verb, body).await
         }
         Route::Discovery(api_version) => {
             core.auth.allow_path(&core, &user, "get", path)?;
@@ -233,28 +247,51 @@ fn resolve(
     })
 }
 
-async fn resource(call: &mut Call, method: &Method, body: Body) -> ApiResult<Response<Body>> {
-    let item = !call.name.is_empty();
-    let watching = !item && *method == Method::GET && call.params.flag("watch");
-    let verb = match (method, item) {
+fn verb(method: &Method, target: &Target, params: &Params) -> Option<&'static str> {
+    let item = !target.name.is_empty() && !target.watch;
+    Some(match (method, item) {
         (&Method::GET, true) => "get",
-        (&Method::GET, false) if watching => "watch",
+        (&Method::GET, false) if target.watch || params.flag("watch") => "watch",
         (&Method::GET, false) => "list",
         (&Method::POST, _) => "create",
         (&Method::PUT, true) => "update",
         (&Method::PATCH, true) => "patch",
         (&Method::DELETE, true) => "delete",
         (&Method::DELETE, false) => "deletecollection",
-        _ => return Err(ApiError::method_not_allowed()),
+        _ => return None,
+    })
+}
+
+fn question(target: &Target, params: &Params, verb: &str) -> Question {
+    // A list or watch of one name counts as that object, as in the real server.
+    let named = params.get("fieldSelector").strip_prefix("metadata.name=");
+    let name = match named {
+        Some(one) if target.name.is_empty() && !one.contains(',') => one.trim_start_matches('=').to_string(),
+        _ => target.name.clone(),
     };
-    call.core.auth.allow(&call.core, call, verb)?;
+    let (group, _) = target.api_version.split_once('/').unwrap_or_default();
+    // Rights on a namespace object are asked inside that namespace.
+    let own = group.is_empty() && target.plural == "namespaces";
+    Question {
+        verb: verb.into(),
+        group: group.into(),
+        resource: target.plural.clone(),
+        subresource: target.subresource.clone(),
+        namespace: if own { name.clone() } else { target.namespace.clone() },
+        name,
+        path: String::new(),
+    }
+}
+
+async fn resource(call: &mut Call, verb: &str, body: Body) -> ApiResult<Response<Body>> {
+    let item = !call.name.is_empty();
     check_subresource(call)?;
     call.form = http_io::negotiate(&call.headers)?;
     if matches!(call.form, Form::DiscoveryV2 | Form::DiscoveryV2Beta1) {
         return Err(ApiError::not_acceptable());
     }
     if call.resource().create_only {
-        if *method != Method::POST {
+        if verb != "create" {
             return Err(ApiError::method_not_allowed());
         }
         let body = http_io::read_body(body).await?;

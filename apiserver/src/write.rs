@@ -1,174 +1,29 @@
 //! Creating and changing objects: the order of stages every write goes through.
 //!
-//! Inputs: a resolved call and a body. Absent on purpose: deletes (see `delete`), and webhooks, which are not run.
+//! Inputs: a resolved call and a body. Absent on purpose: deletes (see `delete`), and the stages themselves (see
+//! `body`, `settle`, `admission`).
 
+use crate::admission::{self, Operation};
+use crate::body::{check_namespace_of_body, check_options, decode_body, generated, normalize, renormalize};
 use crate::error::{ApiError, ApiResult, Cause};
-use crate::http_io::{self};
+use crate::http_io;
 use crate::managed::{self, Writer};
 use crate::registry::Resource;
 use crate::server::Call;
+use crate::settle::{Outcome, check_object, compose, finish, keeps_status_on_create};
 use crate::store::{Obj, Refused, Write};
-use crate::validate::{self, NameRule};
-use crate::{Ids, convert, crd, decode, defaults, namespaces, patch as patches, protobuf, read, scale, tree};
+use crate::{
+    Ids, accounts, convert, crd, decode, defaults, namespaces, patch as patches, rbac, read, scale, tree,
+};
 use axum::body::Body;
 use http::{Response, StatusCode};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Attempts of a patch that lost a race. The real server makes 5; in process races are closer together.
 const PATCH_ATTEMPTS: usize = 16;
 /// Attempts of a generated name.
 const NAME_ATTEMPTS: usize = 8;
-
-/// Checks the options every write takes.
-pub fn check_options(call: &Call, kind: &str, apply: bool) -> ApiResult<()> {
-    let p = &call.params;
-    let mut causes = Vec::new();
-    if p.all("dryRun").any(|v| v != "All") {
-        let message = format!("Unsupported value: {:?}: supported values: \"All\"", p.get("dryRun"));
-        causes.push(Cause::new("FieldValueNotSupported", "dryRun", message));
-    }
-    if !matches!(p.get("fieldValidation"), "" | "Ignore" | "Warn" | "Strict") {
-        let message = format!(
-            "Unsupported value: {:?}: supported values: \"Ignore\", \"Strict\", \"Warn\"",
-            p.get("fieldValidation")
-        );
-        causes.push(Cause::new("FieldValueNotSupported", "fieldValidation", message));
-    }
-    if apply && p.get("fieldManager").is_empty() {
-        causes.push(Cause::required("fieldManager", "is required for apply patch"));
-    }
-    if kind == "PatchOptions" && !apply && p.has("force") {
-        causes.push(Cause::forbidden("force", "may not be specified for non-apply patch"));
-    }
-    if p.get("fieldManager").len() > 128 {
-        causes.push(Cause::new(
-            "FieldValueTooLong",
-            "fieldManager",
-            "Too long: may not be more than 128 bytes",
-        ));
-    }
-    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", kind, "", causes)) }
-}
-
-/// Decodes a body of any accepted type into JSON; also returns duplicate keys.
-pub fn decode_body(call: &Call, body: &[u8]) -> ApiResult<(Value, Vec<String>)> {
-    match http_io::content_type(&call.headers) {
-        "application/vnd.kubernetes.protobuf" => Ok((protobuf::decode(body)?, Vec::new())),
-        "application/yaml" => Ok((http_io::parse_yaml(body)?, Vec::new())),
-        "" | "application/json" | "*/*" => parse_json(body),
-        _ => Err(ApiError::unsupported_media(
-            "application/json, application/yaml, application/vnd.kubernetes.protobuf",
-        )),
-    }
-}
-
-fn parse_json(body: &[u8]) -> ApiResult<(Value, Vec<String>)> {
-    tree::parse(body).map_err(|e| {
-        ApiError::bad_request(format!(
-            "error decoding the body: the object provided is unrecognized or invalid: {e}"
-        ))
-    })
-}
-
-/// Brings a decoded body to the stored form: kind and version, unknown fields, pruning, schema defaults.
-fn normalize(call: &mut Call, value: &mut Value, duplicates: &[String]) -> ApiResult<()> {
-    let entry = call.entry.clone();
-    let r = &*entry.resource;
-    if !value.is_object() {
-        return Err(ApiError::bad_request(format!("the body is not an object: expected a {}", r.kind)));
-    }
-    let (kind, version) = (tree::text(value, &["kind"]), tree::text(value, &["apiVersion"]));
-    if kind.is_empty() && r.custom {
-        return Err(ApiError::bad_request(format!(
-            "Object 'Kind' is missing in '{}'",
-            value.to_string().chars().take(200).collect::<String>()
-        )));
-    }
-    if (!kind.is_empty() && kind != r.kind) || (!version.is_empty() && version != r.api_version()) {
-        let (group, found) = version.rsplit_once('/').unwrap_or(("", version));
-        return Err(ApiError::bad_request(format!(
-            "{} in version \"{}\" cannot be handled as a {}: the body is {group}/{found}, Kind={kind}, expected {}, Kind={}",
-            kind,
-            found,
-            r.kind,
-            r.api_version(),
-            r.kind
-        )));
-    }
-    let map = tree::object(value);
-    map.insert("kind".into(), r.kind.as_str().into());
-    map.insert("apiVersion".into(), r.api_version().into());
-    let mut report = decode::Report::default();
-    if r.custom {
-        decode::custom(&r.schema, value, &mut report);
-    } else {
-        decode::builtin(&r.schema, value, &mut report);
-    }
-    if let Some(first) = report.mismatched.first() {
-        return Err(ApiError::bad_request(format!(
-            "{} in version \"{}\" cannot be handled as a {}: json: {first}",
-            r.kind, r.version, r.kind
-        )));
-    }
-    let mut problems: Vec<String> = report.unknown.iter().map(|p| format!("unknown field \"{p}\"")).collect();
-    problems.extend(duplicates.iter().map(|p| format!("duplicate field \"{p}\"")));
-    match call.params.get("fieldValidation") {
-        "Strict" if !problems.is_empty() => {
-            return Err(ApiError::bad_request(format!(
-                "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
-                r.kind,
-                r.version,
-                r.kind,
-                problems.join(", ")
-            )));
-        }
-        "Ignore" => {}
-        _ => call.warnings.extend(problems),
-    }
-    convert::to_stored(r, value);
-    if r.custom {
-        decode::defaults(&r.schema, value);
-    }
-    Ok(())
-}
-
-fn name_rule(r: &Resource) -> NameRule {
-    match (r.group.as_str(), r.plural.as_str()) {
-        ("rbac.authorization.k8s.io", _) | ("", "events") | ("events.k8s.io", _) => NameRule::Path,
-        ("", "namespaces" | "services") => NameRule::Label,
-        _ => NameRule::Subdomain,
-    }
-}
-
-fn generated(ids: &Ids, base: &str) -> String {
-    // The alphabet has no vowels, so that no words come out.
-    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    let random = ids.uuid();
-    let mut out: String = base.chars().take(58).collect();
-    for b in random.as_bytes().iter().take(5) {
-        out.push(char::from(ALPHABET[usize::from(*b) % ALPHABET.len()]));
-    }
-    out
-}
-
-fn check_namespace_of_body(call: &Call, value: &mut Value) -> ApiResult<()> {
-    let r = call.resource();
-    let found = tree::meta_text(value, "namespace");
-    if r.namespaced {
-        if found.is_empty() {
-            tree::meta(value).insert("namespace".into(), call.namespace.as_str().into());
-        } else if found != call.namespace {
-            return Err(ApiError::bad_request(format!(
-                "the namespace of the provided object does not match the namespace sent on the request ({found} is not {})",
-                call.namespace
-            )));
-        }
-    } else if !found.is_empty() {
-        tree::meta(value).remove("namespace");
-    }
-    Ok(())
-}
 
 async fn check_namespace_open(call: &Call, name: &str) -> ApiResult<()> {
     if call.namespace.is_empty() {
@@ -204,11 +59,77 @@ pub async fn create(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         return Err(ApiError::internal("", "resourceVersion should not be set on objects to be created"));
     }
     normalize(call, &mut value, &duplicates)?;
-    create_object(call, value, None).await
+    create_object(call, value, false).await
 }
 
-/// Stores a new object; `applied` carries the apply manager when it came by server-side apply.
-async fn create_object(call: &mut Call, mut value: Value, applied: Option<()>) -> ApiResult<Response<Body>> {
+/// Sets what the server owns of a new object, whatever the client sent.
+fn own(ids: &Ids, r: &Resource, value: &mut Value, now: &str) {
+    let meta = tree::meta(value);
+    for key in
+        ["resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"]
+    {
+        meta.remove(key);
+    }
+    meta.insert("uid".into(), ids.uuid().to_string().into());
+    meta.insert("creationTimestamp".into(), now.into());
+    if r.generation || r.custom {
+        meta.insert("generation".into(), 1.into());
+    }
+    if r.status && !keeps_status_on_create(r) {
+        tree::object(value).remove("status");
+    }
+}
+
+/// Records what the caller wrote, from `old` (nothing, for a new object) to `new`.
+fn track(call: &Call, old: Option<&Value>, new: &mut Value, now: &str) {
+    let r = call.resource();
+    let w = Writer {
+        manager: call.manager(),
+        api_version: &r.stored_as,
+        subresource: "",
+        now,
+        has_status: r.status,
+    };
+    managed::track_update(&r.schema, old, new, &w);
+}
+
+/// Defaults of a new object that no schema knows.
+fn complete_new(r: &Resource, value: &mut Value) {
+    if r.custom {
+        return;
+    }
+    defaults::apply(r, value);
+    if r.is("", "pods") {
+        defaults::admit_pod(value);
+    }
+    if r.is("batch", "jobs") {
+        let uid = tree::meta_text(value, "uid").to_string();
+        defaults::new_job(value, &uid);
+    }
+}
+
+/// Lets webhooks change an object; what they change belongs to the caller.
+async fn mutate(
+    call: &mut Call,
+    operation: Operation,
+    old: Option<&Value>,
+    value: &mut Value,
+) -> ApiResult<()> {
+    if !call.core.admission.mutates() {
+        return Ok(());
+    }
+    let before = value.clone();
+    let name = tree::meta_text(value, "name").to_string();
+    if admission::mutate(call, operation, &name, old, Some(value)).await? {
+        let entry = call.entry.clone();
+        renormalize(&entry.resource, value);
+        track(call, Some(&before), value, &call.core.clock.stamp());
+    }
+    Ok(())
+}
+
+/// Stores a new object; `applied` when it came by server-side apply, which has set its managedFields.
+async fn create_object(call: &mut Call, mut value: Value, applied: bool) -> ApiResult<Response<Body>> {
     let entry = call.entry.clone();
     let r = &*entry.resource;
     check_namespace_of_body(call, &mut value)?;
@@ -217,59 +138,37 @@ async fn create_object(call: &mut Call, mut value: Value, applied: Option<()>) -
             format!("create not allowed while custom resource definition is terminating: {}", r.qualified());
         return Err(ApiError::forbidden(r, tree::meta_text(&value, "name"), &why));
     }
+    check_namespace_open(call, tree::meta_text(&value, "name")).await?;
     let base = tree::meta_text(&value, "generateName").to_string();
     let generate = tree::meta_text(&value, "name").is_empty() && !base.is_empty();
     let now = call.core.clock.stamp();
-    {
-        let meta = tree::meta(&mut value);
-        meta.remove("resourceVersion");
-        meta.remove("selfLink");
-        meta.remove("deletionTimestamp");
-        meta.remove("deletionGracePeriodSeconds");
-        meta.remove("generation");
-        meta.insert("uid".into(), call.core.ids.uuid().to_string().into());
-        meta.insert("creationTimestamp".into(), now.as_str().into());
-        if r.generation || r.custom {
-            meta.insert("generation".into(), 1.into());
-        }
-    }
-    if r.status && !keeps_status_on_create(r) {
-        tree::object(&mut value).remove("status");
-    }
-    if applied.is_none() {
+    own(&call.core.ids, r, &mut value, &now);
+    if !applied {
         tree::meta(&mut value).remove("managedFields");
-        let who = call.manager().to_string();
-        let w = Writer {
-            manager: &who,
-            api_version: &r.stored_as,
-            subresource: "",
-            now: &now,
-            has_status: r.status,
-        };
-        managed::track_update(&r.schema, None, &mut value, &w);
+        track(call, None, &mut value, &now);
     }
+    if generate {
+        tree::meta(&mut value).insert("name".into(), generated(&call.core.ids, &base).into());
+    }
+    complete_new(r, &mut value);
+    mutate(call, Operation::Create, None, &mut value).await?;
+    let is_crd = r.is("apiextensions.k8s.io", "customresourcedefinitions");
+    if is_crd {
+        crd::admit(None, &mut value, &call.core)?;
+    }
+    rbac::check_write(&call.core, &call.user, r, None, &value)?;
+    check_object(r, None, &value)?;
+    if r.is("", "secrets") {
+        accounts::fill_secret(&call.core, &mut value);
+    }
+    let name = tree::meta_text(&value, "name").to_string();
+    admission::validate(call, Operation::Create, &name, None, Some(&value)).await?;
     for attempt in 0.. {
-        if generate {
+        if attempt > 0 {
             tree::meta(&mut value).insert("name".into(), generated(&call.core.ids, &base).into());
+            complete_new(r, &mut value);
         }
         let name = tree::meta_text(&value, "name").to_string();
-        if attempt == 0 {
-            if !r.custom {
-                defaults::apply(r, &mut value);
-                if r.is("", "pods") {
-                    defaults::admit_pod(&mut value);
-                }
-                if r.is("batch", "jobs") {
-                    let uid = tree::meta_text(&value, "uid").to_string();
-                    defaults::new_job(&mut value, &uid);
-                }
-            }
-            if r.is("apiextensions.k8s.io", "customresourcedefinitions") {
-                crd::admit(None, &mut value, &call.core)?;
-            }
-            check_object(r, None, &value)?;
-            check_namespace_open(call, &name).await?;
-        }
         if call.dry_run() {
             if entry.table.get(&call.key(&name)).is_some() {
                 return Err(ApiError::already_exists(r, &name));
@@ -284,7 +183,6 @@ async fn create_object(call: &mut Call, mut value: Value, applied: Option<()>) -
         if r.is("", "namespaces") {
             writes.extend(namespaces::companions(&call.core, &name));
         }
-        let is_crd = r.is("apiextensions.k8s.io", "customresourcedefinitions");
         let guard = if is_crd { Some(call.core.crd_lock.lock().await) } else { None };
         match call.core.store.commit(writes) {
             Ok(objs) => {
@@ -307,181 +205,23 @@ async fn create_object(call: &mut Call, mut value: Value, applied: Option<()>) -
     Err(ApiError::internal("InternalError", "no free name was found"))
 }
 
-/// Kinds whose status the client may set at once, as in the real server.
-fn keeps_status_on_create(r: &Resource) -> bool {
-    matches!((r.group.as_str(), r.plural.as_str()), ("", "nodes" | "namespaces" | "persistentvolumes"))
-}
-
-fn check_object(r: &Resource, old: Option<&Value>, value: &Value) -> ApiResult<()> {
-    let mut causes = Vec::new();
-    validate::metadata(name_rule(r), value, &mut causes);
-    if r.custom {
-        let before = causes.len();
-        validate::schema(&r.schema, value, "", &mut causes);
-        // Unchanged invalid parts of an existing object are tolerated.
-        if let Some(old) = old.filter(|_| causes.len() > before) {
-            let mut known = Vec::new();
-            validate::schema(&r.schema, old, "", &mut known);
-            causes.retain(|c| !known.contains(c));
-        }
-        // Rules are judged on objects of the right shape only.
-        if let Some(rules) = r.rules.as_ref().filter(|_| causes.is_empty()) {
-            causes.extend(rules.broken(value, old));
-        }
-    } else {
-        defaults::check(r, old, value, &mut causes);
+/// Takes a changed object through all stages and commits it. Ok(None) means another writer was faster.
+async fn change(
+    call: &mut Call,
+    old: &Arc<Obj>,
+    live: &Value,
+    new: Value,
+    applied: bool,
+) -> ApiResult<Option<Response<Body>>> {
+    let mut new = compose(call, old, live, new, applied)?;
+    let name = call.name.clone();
+    // A webhook that is interested in scaling sees the Scale, and may refuse it only.
+    if call.subresource != "scale" {
+        mutate(call, Operation::Update, Some(live), &mut new).await?;
     }
-    if causes.is_empty() {
-        return Ok(());
-    }
-    Err(ApiError::invalid(&r.group, &r.kind, tree::meta_text(value, "name"), causes))
-}
-
-/// What a change leads to.
-enum Outcome {
-    /// Nothing changed.
-    Same(Arc<Obj>),
-    /// A new version.
-    Write(Value),
-    /// The last finalizer went away.
-    Delete(Value),
-}
-
-const SERVER_FIELDS: [&str; 6] =
-    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
-
-/// Applies the rules of an update: what the endpoint may change, generation, ownership, validation.
-fn settle(call: &Call, old: &Arc<Obj>, mut new: Value, applied: bool) -> ApiResult<Outcome> {
-    let r = call.resource();
-    let live = old.full();
-    let name = call.name.as_str();
-    let found = tree::meta_text(&new, "name");
-    if !found.is_empty() && found != name {
-        return Err(ApiError::bad_request(format!(
-            "the name of the object ({found}) does not match the name on the URL ({name})"
-        )));
-    }
-    let sent_uid = tree::meta_text(&new, "uid");
-    let uid = tree::meta_text(&old.value, "uid");
-    if !sent_uid.is_empty() && sent_uid != uid {
-        return Err(ApiError::conflict(
-            r,
-            name,
-            &format!("Precondition failed: UID in precondition: {sent_uid}, UID in object meta: {uid}"),
-        ));
-    }
-    let old_meta = tree::at(&old.value, &["metadata"]);
-    {
-        let meta = tree::meta(&mut new);
-        meta.insert("name".into(), name.into());
-        for key in SERVER_FIELDS {
-            tree::put(meta, key, old_meta.and_then(|m| m.get(key)).cloned());
-        }
-        meta.insert("resourceVersion".into(), old.rv.to_string().into());
-    }
-    if !applied {
-        managed::inherit(&live, &mut new);
-    }
-    let old_part = |key: &str| old.value.get(key).cloned();
-    match call.subresource.as_str() {
-        "status" => {
-            let status = tree::object(&mut new).remove("status");
-            if r.custom {
-                let entries = tree::meta(&mut new).remove("managedFields");
-                new = old.value.clone();
-                tree::put(tree::meta(&mut new), "managedFields", entries);
-            } else {
-                let meta = tree::object(&mut new).remove("metadata");
-                new = old.value.clone();
-                tree::put(tree::object(&mut new), "metadata", meta);
-                tree::put(
-                    tree::meta(&mut new),
-                    "ownerReferences",
-                    old_meta.and_then(|m| m.get("ownerReferences")).cloned(),
-                );
-            }
-            tree::put(tree::object(&mut new), "status", status);
-        }
-        "finalize" => {
-            let finalizers = tree::at(&new, &["spec", "finalizers"]).cloned().unwrap_or_else(|| json!([]));
-            new = live.clone();
-            tree::child(&mut new, "spec").insert("finalizers".into(), finalizers);
-        }
-        _ => {
-            if r.status {
-                tree::put(tree::object(&mut new), "status", old_part("status"));
-            }
-            if r.is("", "namespaces") {
-                tree::put(tree::object(&mut new), "spec", old_part("spec"));
-            }
-        }
-    }
-    if !r.custom {
-        defaults::apply(r, &mut new);
-    }
-    if r.is("apiextensions.k8s.io", "customresourcedefinitions") && call.subresource.is_empty() {
-        crd::admit(Some(&old.value), &mut new, &call.core)?;
-    }
-    if r.custom || r.generation {
-        let same = |key: &String| matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind");
-        let empty = Map::new();
-        let (a, b) = (old.value.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
-        // Custom resources without /status count every field.
-        let status_counts = r.custom && !r.status;
-        let differs =
-            a.iter().any(|(k, v)| (!same(k) || (status_counts && k == "status")) && b.get(k) != Some(v))
-                || b.keys().any(|k| (!same(k) || (status_counts && k == "status")) && !a.contains_key(k));
-        if differs {
-            let generation = tree::number(&old.value, &["metadata", "generation"]) + 1;
-            tree::meta(&mut new).insert("generation".into(), generation.into());
-        }
-    }
-    let now = call.core.clock.stamp();
-    if !applied {
-        let manager = call.manager().to_string();
-        let subresource = if matches!(call.subresource.as_str(), "scale" | "status") {
-            call.subresource.as_str()
-        } else {
-            ""
-        };
-        let w = Writer {
-            manager: &manager,
-            api_version: &r.stored_as,
-            subresource,
-            now: &now,
-            has_status: r.status,
-        };
-        managed::track_update(&r.schema, Some(&old.value), &mut new, &w);
-    }
-    if new == live {
-        return Ok(Outcome::Same(old.clone()));
-    }
-    let deleting = tree::at(&old.value, &["metadata", "deletionTimestamp"]).is_some();
-    if deleting {
-        let before = tree::list(&old.value, &["metadata", "finalizers"]);
-        let after = tree::list(&new, &["metadata", "finalizers"]);
-        if let Some(added) = after.iter().find(|f| !before.contains(f)) {
-            let why = format!(
-                "no new finalizers can be added if the object is being deleted, found new finalizers {added}"
-            );
-            return Err(ApiError::invalid(
-                &r.group,
-                &r.kind,
-                name,
-                vec![Cause::forbidden("metadata.finalizers", &why)],
-            ));
-        }
-    }
-    check_object(r, Some(&old.value), &new)?;
-    let finished = if r.is("", "namespaces") {
-        tree::list(&new, &["spec", "finalizers"]).is_empty()
-    } else {
-        tree::number(&new, &["metadata", "deletionGracePeriodSeconds"]) == 0
-    };
-    if deleting && finished && tree::list(&new, &["metadata", "finalizers"]).is_empty() {
-        return Ok(Outcome::Delete(new));
-    }
-    Ok(Outcome::Write(new))
+    let outcome = finish(call, old, live, new, applied)?;
+    admission::validate(call, Operation::Update, &name, Some(live), Some(outcome.value())).await?;
+    store(call, old, outcome).await
 }
 
 /// Commits an outcome. Ok(None) means another writer was faster.
@@ -563,16 +303,16 @@ pub async fn update(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
                     && call.resource().is("coordination.k8s.io", "leases")
                     && version.is_empty() =>
             {
-                return create_object(call, sent, None).await;
+                return create_object(call, sent, false).await;
             }
             other => other?,
         };
         if !version.is_empty() && version != old.rv.to_string() {
             return Err(ApiError::modified(call.resource(), &call.name));
         }
-        let new = if scaling { scale::set(call.resource(), &old.full(), &sent)? } else { sent.clone() };
-        let outcome = settle(call, &old, new, false)?;
-        if let Some(response) = store(call, &old, outcome).await? {
+        let live = old.full();
+        let new = if scaling { scale::set(call.resource(), &live, &sent)? } else { sent.clone() };
+        if let Some(response) = change(call, &old, &live, new, false).await? {
             return Ok(response);
         }
         if !version.is_empty() {
@@ -611,12 +351,13 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     }
     for _ in 0..PATCH_ATTEMPTS {
         let old = read::current(call).await?;
+        let live = old.full();
         let scaling = call.subresource == "scale";
         let json_patch = kind == "application/json-patch+json";
         let mut new = match (scaling, json_patch) {
             (true, _) => scale::of(call.resource(), &old.value)?,
             // Only a JSON patch can test or change single entries of managedFields.
-            (false, true) => old.full(),
+            (false, true) => live.clone(),
             (false, false) => old.value.clone(),
         };
         convert::to_served(call.resource(), &mut new);
@@ -632,13 +373,12 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
             }
         }
         if scaling {
-            new = scale::set(call.resource(), &old.full(), &new)?;
+            new = scale::set(call.resource(), &live, &new)?;
         } else {
             call.warnings.clear();
             normalize(call, &mut new, &duplicates)?;
         }
-        let outcome = settle(call, &old, new, false)?;
-        if let Some(response) = store(call, &old, outcome).await? {
+        if let Some(response) = change(call, &old, &live, new, false).await? {
             return Ok(response);
         }
     }
@@ -723,7 +463,7 @@ async fn apply_patch(call: &mut Call, mut config: Value) -> ApiResult<Response<B
             if r.custom {
                 decode::defaults(&r.schema, &mut value);
             }
-            match create_object(call, value, Some(())).await {
+            match create_object(call, value, true).await {
                 Err(e) if e.reason() == "AlreadyExists" => continue,
                 other => return other,
             }
@@ -731,12 +471,12 @@ async fn apply_patch(call: &mut Call, mut config: Value) -> ApiResult<Response<B
         if !pinned.is_empty() && pinned != old.rv.to_string() {
             return Err(ApiError::modified(r, &call.name));
         }
-        let mut new = managed::apply(&r.schema, Some(&old.full()), config.clone(), force, &w)?;
+        let live = old.full();
+        let mut new = managed::apply(&r.schema, Some(&live), config.clone(), force, &w)?;
         if r.custom {
             decode::defaults(&r.schema, &mut new);
         }
-        let outcome = settle(call, &old, new, true)?;
-        if let Some(response) = store(call, &old, outcome).await? {
+        if let Some(response) = change(call, &old, &live, new, true).await? {
             return Ok(response);
         }
     }

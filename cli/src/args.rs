@@ -30,6 +30,9 @@ pub struct Connect {
 pub enum Command {
     /// Start a hub and member clusters in this process and keep them running
     Up(UpArgs),
+    /// Start one Kubernetes API server, kept in a data directory, without anything of Fleet in it
+    #[command(name = "apiserver")]
+    ApiServer(ApiServerArgs),
     /// Show one job go through queue, gang placement, run and end, on a fleet in memory
     Demo(DemoArgs),
     /// List objects of the hub, or of member clusters with -M and -m
@@ -221,6 +224,34 @@ pub struct UpArgs {
     /// How long simulated jobs run that do not say it (annotation sim.fleet.dev/runtime): 60s, 5m, forever
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub runtime: RunTime,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ApiServerArgs {
+    /// Address and port to listen at; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:6443")]
+    pub listen: std::net::SocketAddr,
+    /// Where objects, keys and the kubeconfig are kept
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// Further host names or addresses of the server's certificate
+    #[arg(long = "san", value_name = "NAME,..", value_delimiter = ',')]
+    pub sans: Vec<String>,
+    /// Controllers that run beside the server; none where a kube-controller-manager does their work
+    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_values_t = [Controller::Deployment, Controller::Job])]
+    pub controllers: Vec<Controller>,
+    /// Let everybody who reaches the server do everything, without credentials (for tests)
+    #[arg(long)]
+    pub always_allow: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Controller {
+    /// Deployments and ReplicaSets
+    Deployment,
+    /// batch Jobs
+    Job,
+    None,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -6,6 +6,7 @@
 
 mod age;
 mod answer;
+mod apiserver;
 mod apply;
 mod args;
 mod bench;
@@ -88,6 +89,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let connect = &cli.connect;
     let answer = match cli.command {
         Command::Up(args) => return up::run(args).await,
+        Command::ApiServer(args) => return apiserver::run(args).await,
         Command::Demo(args) => return demo::run(args).await,
         Command::Bench(args) => return bench::run(args).await,
         Command::Get(args) => get::run(&connect.hub().await?, &args).await?,

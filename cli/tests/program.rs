@@ -181,3 +181,42 @@ fn free_ports() -> u16 {
     }
     panic!("no free ports");
 }
+
+#[test]
+fn the_api_server_alone_answers_kept_objects_and_ends_cleanly() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().join("data");
+    let kubeconfig = data.join("kubeconfig");
+    let path = data.to_string_lossy().to_string();
+    for start in 0..2 {
+        let mut server = fleet()
+            .args(["apiserver", "--listen", "127.0.0.1:0", "--data-dir", &path])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("runs");
+        let mut lines = BufReader::new(server.stdout.take().expect("piped")).lines().map_while(Result::ok);
+        let url = lines.next().expect("an address");
+        assert!(url.starts_with("https://127.0.0.1:"), "{url}");
+        assert_eq!(lines.next(), Some(format!("export KUBECONFIG={path}/kubeconfig")));
+        assert_eq!(std::fs::metadata(&kubeconfig).expect("written").permissions().mode() & 0o777, 0o600);
+        if start == 0 {
+            let taken = url.trim_start_matches("https://");
+            let other = directory.path().join("other").to_string_lossy().to_string();
+            one_error(&run(&["apiserver", "--listen", taken, "--data-dir", &other]), &[taken]);
+            one_error(
+                &run(&["apiserver", "--listen", "127.0.0.1:0", "--data-dir", &path]),
+                &["in use", &path],
+            );
+            assert!(kubeconfig.exists(), "a second start leaves the first one's kubeconfig alone");
+        }
+        let named =
+            |name: &str| fleet().env("KUBECONFIG", &kubeconfig).args(["get", "namespace", name]).output();
+        assert!(named("default").expect("runs").status.success());
+        Command::new("kill").args(["-INT", &server.id().to_string()]).status().expect("kill runs");
+        assert_eq!(server.wait().expect("ends").code(), Some(0));
+        assert!(!kubeconfig.exists());
+    }
+    let none = ["apiserver", "--data-dir", &path, "--controllers", "none,job"];
+    one_error(&run(&none), &["--controllers", "none"]);
+}

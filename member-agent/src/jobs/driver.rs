@@ -24,8 +24,10 @@ use super::{
     state::{Snapshot, State, Support},
     writes,
 };
+use tokio_util::sync::CancellationToken;
+
 use crate::{
-    CallError, Context, LeaseClock,
+    CallError, LeaseClock,
     clock::Clock,
     reconcile::{Change, Next, Queue, follow},
 };
@@ -39,17 +41,24 @@ const STANDSTILL: Duration = Duration::from_secs(1);
 /// Plans of one job in a row before others have their turn.
 const ROUNDS: usize = 4;
 
-pub(super) async fn run(context: Arc<Context>, kinds: Vec<Kind>) {
+/// `lease` is that of the agent, when there is one: what may run without the hub's word ends with it.
+pub(super) async fn run(
+    client: kube::Client,
+    cluster: &str,
+    kinds: Vec<Kind>,
+    clock: Clock,
+    lease: Option<LeaseClock>,
+    shutdown: CancellationToken,
+) {
     let driver = Arc::new(Driver {
-        client: context.member.clone(),
-        cluster: context.options.cluster.clone(),
+        client,
+        cluster: cluster.to_owned(),
         kinds,
-        clock: context.clock,
-        lease: context.lease.clone(),
+        clock,
+        lease,
         state: Mutex::default(),
         queue: Arc::new(Queue::new()),
     });
-    let shutdown = context.shutdown.clone();
     let mut watches = tokio::task::JoinSet::new();
     let pods: Api<Pod> = Api::all_with(driver.client.clone(), &resource("", "v1", "Pod", "pods"));
     let (name, on_change) = (driver.watch_name("pods"), driver.clone());
@@ -80,7 +89,7 @@ struct Driver {
     cluster: String,
     kinds: Vec<Kind>,
     clock: Clock,
-    lease: LeaseClock,
+    lease: Option<LeaseClock>,
     state: Mutex<State>,
     /// Uids of jobs, or of owners of pods that are no job known here.
     queue: Arc<Queue<String>>,
@@ -213,7 +222,8 @@ impl Driver {
     fn must_stand_still(&self, job: &Object) -> bool {
         !job.is_deleting()
             && job.annotation(FENCING_ANNOTATION).is_some()
-            && (job.annotation(FENCED_ANNOTATION).is_some() || !self.lease.may_run())
+            && (job.annotation(FENCED_ANNOTATION).is_some()
+                || self.lease.as_ref().is_some_and(|lease| !lease.may_run()))
     }
 
     /// Everything but the status. Returns whether it wrote something that changes the next plan.

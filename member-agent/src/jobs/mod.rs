@@ -19,7 +19,7 @@ use kube::discovery::ApiResource;
 
 pub(crate) use objects::{Pod, controller_of, resource};
 
-use crate::{Context, JobController};
+use crate::{Context, JobController, clock::Clock};
 use plan::Framework;
 
 /// Runs the enabled controllers until the agent stops.
@@ -32,8 +32,24 @@ pub async fn run(context: Arc<Context>) -> anyhow::Result<()> {
         context.shutdown.cancelled().await;
         return Ok(());
     }
-    driver::run(context, kinds).await;
+    let (cluster, lease) = (&context.options.cluster, Some(context.lease.clone()));
+    driver::run(context.member.clone(), cluster, kinds, context.clock, lease, context.shutdown.clone()).await;
     Ok(())
+}
+
+/// Runs these controllers against one API server, without an agent, until `shutdown` is cancelled.
+pub async fn run_alone(
+    client: kube::Client,
+    name: &str,
+    enabled: &std::collections::BTreeSet<JobController>,
+    shutdown: tokio_util::sync::CancellationToken,
+) {
+    let kinds = kinds(enabled);
+    if kinds.is_empty() {
+        shutdown.cancelled().await;
+    } else {
+        driver::run(client, name, kinds, Clock::start(), None, shutdown).await;
+    }
 }
 
 /// A kind of object that owns pods (a Deployment: that owns ReplicaSets).

@@ -1,0 +1,11 @@
+//! What clients rely on, checked over HTTPS from outside. See `api` for how to point it at another server.
+
+// Some literals are deep.
+#![recursion_limit = "256"]
+
+mod access;
+mod api;
+mod hooks;
+mod lists;
+mod objects;
+mod roles;

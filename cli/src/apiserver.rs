@@ -1,0 +1,86 @@
+//! `fleet apiserver`: one API server in this process, kept in a data directory, until Ctrl-C or SIGTERM.
+//!
+//! The controllers beside it are those of the member agent, run as clients of the server, so that a
+//! kube-controller-manager can take their place.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{ErrorKind, Write},
+    path::absolute,
+    process::ExitCode,
+};
+
+use anyhow::{Context, bail};
+use fleet_apiserver::{Access, ApiServer, Config, ServeOptions};
+use kube::Client;
+use member_agent::JobController;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::args::{ApiServerArgs, Controller};
+
+/// Name of cluster, user and context in the kubeconfig.
+const CONTEXT: &str = "fleet-apiserver";
+
+pub async fn run(args: ApiServerArgs) -> anyhow::Result<ExitCode> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("signals cannot be received")?;
+    let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
+    let controllers = controllers(&args.controllers)?;
+    let directory = absolute(&args.data_dir)
+        .with_context(|| format!("--data-dir {}: no such path can be made", args.data_dir.display()))?;
+    fs::create_dir_all(&directory).with_context(|| format!("data directory {}", directory.display()))?;
+    let kubeconfig = directory.join("kubeconfig");
+
+    let access = if args.always_allow { Access::AlwaysAllow } else { Access::Rbac };
+    let config = Config { data_dir: Some(directory.clone()), access, ..Config::default() };
+    let api = ApiServer::open(config).await.context("the API server does not start")?;
+    // One left by a server that was killed would make a waiting script believe this one is ready. Not before
+    // the directory is known to be ours.
+    match fs::remove_file(&kubeconfig) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| kubeconfig.display().to_string());
+        }
+        _ => {}
+    }
+    let options = ServeOptions { listen: args.listen, extra_sans: args.sans };
+    let served = api.serve(options).await?;
+    served.write_kubeconfig(&kubeconfig, CONTEXT).with_context(|| kubeconfig.display().to_string())?;
+    say(&format!("https://{}\nexport KUBECONFIG={}\n", served.local_addr(), kubeconfig.display()))?;
+
+    let stop = CancellationToken::new();
+    let client = Client::new(api.router(), "default");
+    let beside = tokio::spawn({
+        let stop = stop.clone();
+        async move { member_agent::jobs::run_alone(client, CONTEXT, &controllers, stop).await }
+    });
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    stop.cancel();
+    let ended = beside.await;
+    served.shutdown().await;
+    api.shutdown().await;
+    // The next start makes it anew.
+    let _ = fs::remove_file(&kubeconfig);
+    ended.context("a controller ended abnormally")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn controllers(names: &[Controller]) -> anyhow::Result<BTreeSet<JobController>> {
+    if names.len() > 1 && names.contains(&Controller::None) {
+        bail!("--controllers: found none beside others; allowed is none alone, or a list without it");
+    }
+    let chosen = names.iter().filter_map(|name| match name {
+        Controller::Deployment => Some(JobController::Deployment),
+        Controller::Job => Some(JobController::BatchJob),
+        Controller::None => None,
+    });
+    Ok(chosen.collect())
+}
+
+fn say(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("stdout cannot be written")
+}
