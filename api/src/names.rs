@@ -53,6 +53,9 @@ pub const QUOTA_FULLNAME_ANNOTATION: &str = "kube-queue/quota-fullname";
 /// Annotation on Queue objects: name of the parent Queue.
 pub const QUEUE_PARENT_ANNOTATION: &str = "kube-queue/parent";
 
+/// Annotation on a job, set by the job or who runs it: RFC 3339 time up to which its work is saved.
+pub const LAST_CHECKPOINT_ANNOTATION: &str = "fleet.dev/last-checkpoint-time";
+
 /// Annotations that give hollow pods a run time, an outcome, and clusters on which to fail.
 pub const SIM_RUNTIME_ANNOTATION: &str = "sim.fleet.dev/runtime";
 pub const SIM_RESULT_ANNOTATION: &str = "sim.fleet.dev/result";

@@ -30,7 +30,7 @@ use crate::{
     binding::{BindingEntry, cluster_namespace},
     events, manifests,
     options::Options,
-    schedule::earliest,
+    planner::{Waiting, earliest},
     status::{find_condition, rfc3339},
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
@@ -42,13 +42,6 @@ use judge::{Ending, Look};
 use report::{aggregated_object_status, collect, report};
 use statuses::{binding_status, patch_binding_status, patch_object_status, set_conditions};
 use unit::{UnitPhase, unit};
-
-/// Why a binding waits, as the scheduler last saw it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
-    pub reason: Reason,
-    pub message: String,
-}
 
 /// What a look at one binding came to.
 #[derive(Debug, Default)]

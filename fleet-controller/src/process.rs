@@ -69,11 +69,11 @@ async fn work(
     let mut process = Process {
         clock: LeaseClock::new(Instant::now()),
         hub,
+        scheduler: Scheduler::new(&options),
         options,
         shutdown: shutdown.clone(),
         into,
         world: World::default(),
-        scheduler: Scheduler::default(),
         trees: Trees::default(),
         watched: BTreeMap::new(),
         unknown: BTreeMap::new(),
@@ -293,12 +293,10 @@ impl Process {
             self.scheduler.set_tree(change, &mut self.world, now);
         }
         let tree = self.scheduler.ledger().map(|ledger| ledger.tree().clone());
-        if let Some(tree) = &tree {
+        if tree.is_some() {
             for (path, (policy, threshold)) in tree::queue_policies(&self.world) {
                 let policy = QueuePolicy::from_text(&policy, threshold).unwrap_or_default();
-                if let Some(id) = tree.find(&path) {
-                    self.scheduler.set_policy(id, policy);
-                }
+                self.scheduler.set_policy(&path, policy);
             }
         }
         self.summary_due.get_or_insert(Instant::now() + self.options.summary_interval);
@@ -406,9 +404,9 @@ impl Process {
             let dirty = match &lane {
                 Lane::Look(dirty) => Some(dirty.clone()),
                 Lane::Place(key) => {
-                    let until =
-                        self.options.clock.now() + jiff::SignedDuration::try_from(pause).unwrap_or_default();
-                    self.scheduler.hold(key, until);
+                    let now = self.options.clock.now();
+                    let until = now + jiff::SignedDuration::try_from(pause).unwrap_or_default();
+                    self.scheduler.hold(key, until, now);
                     self.world.schedule = true;
                     Some(Dirty::Binding(key.clone()))
                 }

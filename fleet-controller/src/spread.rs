@@ -15,8 +15,7 @@ use fleet_policies::{
 
 use crate::{
     binding::BindingEntry,
-    dispatch::Waiting,
-    room::{Room, Rooms},
+    planner::{Room, Rooms, Waiting},
 };
 
 /// Replicas beyond which the room of one cluster is not counted.

@@ -247,7 +247,7 @@ pub fn queue_policies(world: &World) -> BTreeMap<String, (String, Option<i64>)> 
 
 /// What queues and tree say of their use, where it changed.
 pub fn plan_summaries(world: &World, scheduler: &Scheduler) -> Vec<Write> {
-    let Some(planner) = scheduler.planner() else { return Vec::new() };
+    let Some(planner) = scheduler.planner().quota() else { return Vec::new() };
     let ledger = planner.ledger();
     let tree = ledger.tree();
     let mut waiting: BTreeMap<NodeId, i64> = BTreeMap::new();

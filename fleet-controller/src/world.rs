@@ -12,7 +12,6 @@ use std::{
 use fleet_api::{
     Cluster, ElasticQuotaTree, Queue, QueueUnit, Reservation, Work, names,
     policy::{OverrideSpec, PropagationSpec},
-    reservation::ReservationPhase,
 };
 use fleet_policies::choice::{PolicyRule, PolicyScope};
 use fleet_policies::overrides::{self, OverridePolicy};
@@ -133,6 +132,7 @@ pub struct World {
     /// be on its way.
     pub orphans: BTreeSet<Key>,
     /// Set when capacity, quota or the set of waiting jobs changed: a scheduling pass may find something.
+    /// Changes of one binding set it when the scheduler looks at it.
     pub schedule: bool,
 }
 
@@ -332,7 +332,6 @@ impl World {
                     }
                     self.dirty.insert(Dirty::Binding(key));
                 }
-                self.schedule = true;
             }
             Observation::Unit(change) => {
                 let changed = keep(&mut self.units, &mut self.ended, change, |unit| unit);
@@ -355,7 +354,6 @@ impl World {
             }
             Observation::Cluster(change) => self.observe_cluster(change),
             Observation::Reservation(change) => {
-                self.recount_for(&change);
                 let mut bindings = BTreeSet::new();
                 observe_owned(
                     &mut self.reservations,
@@ -366,11 +364,8 @@ impl World {
                     |r| (r.spec.binding.namespace.clone(), r.spec.binding.name.clone()),
                 );
                 self.mark_bindings(bindings);
-                self.schedule = true;
             }
             Observation::Work(change) => {
-                // A name whose older run is gone may be placed again.
-                self.schedule |= !matches!(change, Change::Apply(_));
                 let mut bindings = BTreeSet::new();
                 let ended = &mut self.ended;
                 observe_owned(&mut self.works, &mut self.works_of, ended, change, &mut bindings, |w| {
@@ -477,23 +472,6 @@ impl World {
                 let key = (namespace.clone(), name.to_string());
                 if objects.contains_key(&key) {
                     self.dirty.insert(Dirty::Object(kind.clone(), key));
-                }
-            }
-        }
-    }
-
-    /// A place that was promised is free again, or perhaps another one.
-    fn recount_for(&mut self, change: &Change<Reservation>) {
-        let cluster = |r: &Reservation| {
-            r.namespace().and_then(|ns| ns.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX).map(str::to_string))
-        };
-        match change {
-            Change::Reset(_) => self.recount.extend(self.clusters.keys().cloned()),
-            Change::Delete(reservation) => self.recount.extend(cluster(reservation)),
-            Change::Apply(reservation) => {
-                let phase = reservation.status.as_ref().and_then(|status| status.phase);
-                if phase.is_some_and(|phase| phase != ReservationPhase::Reserved) {
-                    self.recount.extend(cluster(reservation));
                 }
             }
         }

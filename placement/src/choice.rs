@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use fleet_resources::Resources;
 
 /// What the choice knows of a cluster that may take the job.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Candidate {
-    pub name: String,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate<'c> {
+    pub name: &'c str,
     /// Index of the affinity group that admits it; lower groups are tried first.
     pub group: usize,
     /// The job failed there or was refused there lately: tried last.
@@ -15,9 +15,9 @@ pub struct Candidate {
     /// The job is there already.
     pub current: bool,
     /// Sums over the cluster's nodes.
-    pub allocatable: Resources,
+    pub allocatable: &'c Resources,
     /// Sums over the cluster's nodes, promises deducted.
-    pub free: Resources,
+    pub free: &'c Resources,
 }
 
 /// Whether jobs go to the emptiest cluster or to the fullest that holds them.
@@ -31,12 +31,12 @@ pub enum ClusterOrder {
 /// The candidates, most suitable first: those not avoided, the lower affinity
 /// group, where the job is already, then by the largest share of a resource in
 /// use after the job (of those it asks for), then by name.
-pub fn choose_cluster<'c>(
-    candidates: &'c [Candidate],
+pub fn choose_cluster<'r, 'c>(
+    candidates: &'r [Candidate<'c>],
     request: &Resources,
     order: ClusterOrder,
-) -> Vec<&'c Candidate> {
-    let mut ranked: Vec<(Share, &Candidate)> =
+) -> Vec<&'r Candidate<'c>> {
+    let mut ranked: Vec<(Share, &Candidate<'c>)> =
         candidates.iter().map(|c| (share_after(c, request), c)).collect();
     ranked.sort_by(|(share, a), (other, b)| {
         let by_share = match order {
@@ -46,7 +46,7 @@ pub fn choose_cluster<'c>(
         (a.avoided, a.group, !a.current)
             .cmp(&(b.avoided, b.group, !b.current))
             .then(by_share)
-            .then_with(|| a.name.cmp(&b.name))
+            .then_with(|| a.name.cmp(b.name))
     });
     ranked.into_iter().map(|(_, candidate)| candidate).collect()
 }
@@ -63,7 +63,7 @@ impl Share {
     }
 }
 
-fn share_after(candidate: &Candidate, request: &Resources) -> Share {
+fn share_after(candidate: &Candidate<'_>, request: &Resources) -> Share {
     let mut largest = Share { used: 0, whole: 1 };
     for (name, amount) in request.iter() {
         let whole = i128::from(candidate.allocatable.get(name.as_str()).max(1));
@@ -80,37 +80,42 @@ fn share_after(candidate: &Candidate, request: &Resources) -> Share {
 mod tests {
     use super::*;
 
-    fn candidate(name: &str, gpus: i64, free: i64) -> Candidate {
-        Candidate {
-            name: name.to_owned(),
-            allocatable: Resources::from_pairs([("nvidia.com/gpu", gpus)]),
-            free: Resources::from_pairs([("nvidia.com/gpu", free)]),
-            ..Candidate::default()
-        }
+    /// GPUs, and how many of them are free.
+    type Whole = (Resources, Resources);
+
+    fn gpus(all: i64, free: i64) -> Whole {
+        let of = |n| Resources::from_pairs([("nvidia.com/gpu", n)]);
+        (of(all), of(free))
     }
 
-    fn check(candidates: &[Candidate], order: ClusterOrder, expected: &[&str]) {
+    fn candidate<'c>(name: &'c str, (allocatable, free): &'c Whole) -> Candidate<'c> {
+        Candidate { name, group: 0, avoided: false, current: false, allocatable, free }
+    }
+
+    fn check(candidates: &[Candidate<'_>], order: ClusterOrder, expected: &[&str]) {
         let request = Resources::from_pairs([("nvidia.com/gpu", 4)]);
-        let names = |candidates: &[Candidate]| -> Vec<String> {
+        let names = |candidates: &[Candidate<'_>]| -> Vec<String> {
             let chosen = choose_cluster(candidates, &request, order);
-            chosen.into_iter().map(|c| c.name.clone()).collect()
+            chosen.into_iter().map(|c| c.name.to_owned()).collect()
         };
         assert_eq!(names(candidates), expected);
-        let reversed: Vec<Candidate> = candidates.iter().rev().cloned().collect();
+        let reversed: Vec<Candidate<'_>> = candidates.iter().rev().cloned().collect();
         assert_eq!(names(&reversed), expected, "input order must not matter");
     }
 
     #[test]
     fn orders() {
-        let all = [candidate("b", 32, 32), candidate("a", 32, 32), candidate("c", 64, 40)];
+        let (half, large) = (gpus(32, 32), gpus(64, 40));
+        let all = [candidate("b", &half), candidate("a", &half), candidate("c", &large)];
         check(&all, ClusterOrder::Spread, &["a", "b", "c"]);
         check(&all, ClusterOrder::Pack, &["c", "a", "b"]);
     }
 
     #[test]
     fn avoided_last_then_groups_then_where_it_is() {
+        let (empty, half) = (gpus(8, 8), gpus(8, 4));
         let mut all =
-            [candidate("a", 8, 8), candidate("b", 8, 8), candidate("c", 8, 4), candidate("d", 8, 8)];
+            [candidate("a", &empty), candidate("b", &empty), candidate("c", &half), candidate("d", &empty)];
         all[0].avoided = true;
         all[1].group = 1;
         all[2].current = true;

@@ -9,6 +9,7 @@ mod choice;
 mod gang;
 #[cfg(test)]
 mod gang_tests;
+mod grouped;
 mod node;
 mod refusal;
 mod shape;
@@ -17,6 +18,7 @@ mod solver;
 pub use choice::{Candidate, ClusterOrder, choose_cluster};
 pub use fleet_resources::constraints::{NodeSelectorTerm, Taint, TaintEffect, Toleration};
 pub use gang::{Gang, GangComponent, GangPlacement, PodShape, fits_empty, place_gang};
+pub use grouped::{GroupedNodes, Places};
 pub use node::{Node, NodeIndex};
 pub use refusal::{ComponentRefusal, Refusal};
 pub use shape::{

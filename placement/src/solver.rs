@@ -111,6 +111,19 @@ impl Problem {
             .filter(|(name, _)| name.is_extended() && self.names.binary_search(name).is_err())
             .map(|(_, amount)| amount.max(0))
             .fold(0, i64::saturating_add);
+        self.offer_vector(member, count, admitted, vector, spared);
+    }
+
+    /// As [`offer`](Self::offer), with amounts in the order of `names`, free pods last, and the free units
+    /// of extended resources that the gang does not ask for.
+    pub fn offer_vector(
+        &mut self,
+        member: usize,
+        count: i64,
+        admitted: Vec<bool>,
+        vector: Vec<i64>,
+        spared: i64,
+    ) {
         let key = (admitted, vector, spared);
         if let Some(at) = self.index.get(&key) {
             self.classes[*at].members.push((member, count));

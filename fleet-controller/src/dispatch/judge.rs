@@ -25,7 +25,7 @@ use super::{
 use crate::{
     binding::BindingEntry,
     options::Options,
-    schedule::earliest,
+    planner::earliest,
     status::{find_condition, rfc3339},
     world::{Key, Object, World, ready},
 };

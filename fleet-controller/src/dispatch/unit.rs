@@ -4,9 +4,10 @@ use fleet_api::patch::merge_diff;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Step, Waiting};
+use super::Step;
 use crate::{
     binding::{API_VERSION, BindingEntry},
+    planner::Waiting,
     status::rfc3339,
     world::{Key, World},
     writes::{Target, Verb, Write},

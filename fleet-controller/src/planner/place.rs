@@ -1,0 +1,270 @@
+//! Finding a member whose room holds one gang, or saying why there is none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_placement::{Candidate, ClusterOrder, choose_cluster};
+use fleet_policies::{
+    affinity::{self, ClusterFacts, Unfit},
+    reason::Reason,
+};
+use fleet_quota::{ClusterName, JobId, Places, WaitingJob};
+
+use super::{
+    Entry, Settings,
+    job::{Job, JobShape, Stand, Waiting},
+    room::Rooms,
+};
+
+/// What is known of the refusals of one job.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Refusals {
+    /// Clusters that refused it since it was last held back.
+    pub tried: BTreeSet<String>,
+    pub rounds: u32,
+    pub until_ms: Option<i64>,
+    pub message: String,
+}
+
+/// Clusters open to a shape, with the affinity group that admits each; or why none is.
+type Open = Result<Vec<(String, usize)>, String>;
+
+/// Which clusters are open to each shape, as long as what is known of them stays.
+#[derive(Debug, Default)]
+pub(super) struct OpenClusters {
+    facts_version: u64,
+    of_shape: BTreeMap<u64, Open>,
+}
+
+/// Shapes remembered; more are found out again.
+const SHAPES_KEPT: usize = 4096;
+
+impl OpenClusters {
+    fn of<'s>(&'s mut self, rooms: &Rooms, shape: &JobShape) -> &'s Open {
+        if self.facts_version != rooms.facts_version || self.of_shape.len() > SHAPES_KEPT {
+            self.of_shape.clear();
+            self.facts_version = rooms.facts_version;
+        }
+        self.of_shape.entry(shape.id).or_insert_with(|| open(rooms, shape))
+    }
+}
+
+fn open(rooms: &Rooms, shape: &JobShape) -> Open {
+    let facts: Vec<ClusterFacts> = rooms.iter().map(|(_, room)| room.facts.clone()).collect();
+    let groups = affinity::admitted_groups(&shape.placement, &facts, &[]);
+    let mut open = Vec::new();
+    for (at, group) in groups.into_iter().enumerate() {
+        let serving =
+            |name: &String| rooms.get(name).is_some_and(|room| room.serves(&shape.api_version, &shape.kind));
+        open.extend(group.clusters.into_iter().filter(serving).map(|name| (name, at)));
+    }
+    if open.is_empty() {
+        let why = |facts: &ClusterFacts| {
+            format!("{}: {}", facts.name, unfit_text(affinity::unfit(&shape.placement, facts)))
+        };
+        return Err(facts.iter().map(why).collect::<Vec<_>>().join("; "));
+    }
+    Ok(open)
+}
+
+/// Answers what the rules of quota ask about places, and keeps why jobs found none.
+pub(super) struct Oracle<'a> {
+    pub rooms: &'a mut Rooms,
+    pub open: &'a mut OpenClusters,
+    pub jobs: &'a mut BTreeMap<JobId, Entry>,
+    pub settings: &'a Settings,
+    pub now_ms: i64,
+    pub no_place: BTreeMap<JobId, Waiting>,
+}
+
+impl Oracle<'_> {
+    /// Takes room for the job in the best cluster that has it.
+    pub fn place(&mut self, id: &JobId, avoid: &BTreeSet<ClusterName>) -> Option<String> {
+        let entry = self.jobs.get_mut(id)?;
+        let (job, refusals) = (&entry.job, &mut entry.refusals);
+        let mut finder =
+            Finder { rooms: self.rooms, open: self.open, settings: self.settings, now_ms: self.now_ms };
+        match finder.find(job, refusals, avoid) {
+            Ok(cluster) => {
+                self.no_place.remove(id);
+                Some(cluster)
+            }
+            Err(waiting) => {
+                self.no_place.insert(id.clone(), waiting);
+                None
+            }
+        }
+    }
+}
+
+impl Places for Oracle<'_> {
+    fn take(&mut self, job: &WaitingJob, avoid: &BTreeSet<ClusterName>) -> Option<ClusterName> {
+        self.place(&job.id, avoid).map(|name| ClusterName::new(&name))
+    }
+
+    fn put_back(&mut self, job: &WaitingJob, cluster: &ClusterName) {
+        self.rooms.give_back(cluster.as_str(), &job.id);
+    }
+
+    fn could_hold(&mut self, job: &WaitingJob) -> Vec<ClusterName> {
+        let Some(entry) = self.jobs.get(&job.id) else { return Vec::new() };
+        let Ok(ranked) = ranked(self.rooms, self.open, &entry.job) else { return Vec::new() };
+        let rooms = &mut *self.rooms;
+        let holds =
+            |name: &&String| rooms.get_mut(name).is_some_and(|room| room.holds_when_empty(&entry.job.shape));
+        ranked.iter().filter(holds).map(|name| ClusterName::new(name)).collect()
+    }
+
+    fn fits_without(&mut self, job: &WaitingJob, cluster: &ClusterName, gone: &[JobId]) -> bool {
+        let Some(entry) = self.jobs.get(&job.id) else { return false };
+        self.rooms.fits_without(cluster.as_str(), &entry.job.shape, gone)
+    }
+
+    fn cluster_of(&self, job: &JobId) -> Option<ClusterName> {
+        match &self.jobs.get(job)?.job.stand {
+            Stand::Holds(held) => Some(ClusterName::new(&held.cluster)),
+            Stand::Waits => None,
+        }
+    }
+
+    fn running_in(&self, cluster: &ClusterName) -> Vec<JobId> {
+        self.rooms.running_in(cluster.as_str())
+    }
+
+    fn ends_at_ms(&self, job: &JobId) -> Option<i64> {
+        self.jobs.get(job)?.job.ends_at_ms(self.now_ms)
+    }
+
+    fn lost_work_ms(&self, job: &JobId) -> i64 {
+        self.jobs.get(job).map_or(0, |entry| entry.job.lost_work_ms(self.now_ms))
+    }
+}
+
+/// The clusters open to a job, most suitable first; or why none is open.
+fn ranked(rooms: &Rooms, open: &mut OpenClusters, job: &Job) -> Result<Vec<String>, Waiting> {
+    let open = open.of(rooms, &job.shape).as_ref().map_err(|why| {
+        let message = format!("no cluster is open to {}: {why}", job.id);
+        Waiting::new(Reason::ClusterNotAdmitted, message)
+    })?;
+    let candidate = |(name, group): &'_ (String, usize)| {
+        let (name, room) = rooms.get_key_value(name).filter(|(name, _)| !job.barred.contains_key(*name))?;
+        Some(Candidate {
+            name,
+            group: *group,
+            avoided: job.avoided.contains(name),
+            current: false,
+            allocatable: &room.allocatable,
+            free: &room.free,
+        })
+    };
+    let candidates: Vec<Candidate<'_>> = open.iter().filter_map(candidate).collect();
+    if candidates.is_empty()
+        && let Some(waiting) = open.iter().find_map(|(name, _)| job.barred.get(name))
+    {
+        return Err(waiting.clone());
+    }
+    let chosen = choose_cluster(&candidates, &job.shape.total, ClusterOrder::Spread);
+    Ok(chosen.into_iter().map(|candidate| candidate.name.to_string()).collect())
+}
+
+struct Finder<'a> {
+    rooms: &'a mut Rooms,
+    open: &'a mut OpenClusters,
+    settings: &'a Settings,
+    now_ms: i64,
+}
+
+impl Finder<'_> {
+    fn find(
+        &mut self,
+        job: &Job,
+        refusals: &mut Refusals,
+        avoid: &BTreeSet<ClusterName>,
+    ) -> Result<String, Waiting> {
+        if let Some(waiting) = &job.blocked {
+            return Err(waiting.clone());
+        }
+        if refusals.until_ms.is_some_and(|until| self.now_ms < until) {
+            return Err(Waiting::new(Reason::ReservationRefused, refusals.message.clone()));
+        }
+        if self.rooms.is_empty() {
+            let message = "no member cluster has reported its capacity yet";
+            return Err(Waiting::new(Reason::ClusterNotReady, message));
+        }
+        let ranked = ranked(self.rooms, self.open, job)?;
+        let mut short = Vec::new();
+        let mut tried = false;
+        for name in &ranked {
+            if refusals.tried.contains(name) {
+                tried = true;
+                continue;
+            }
+            if avoid.iter().any(|avoided| avoided.as_str() == name) {
+                short.push(format!("{name}: its places are kept for a job that has waited longer"));
+                continue;
+            }
+            let Some(room) = self.rooms.get_mut(name) else { continue };
+            match room.take(&job.id, &job.shape) {
+                Ok(()) => return Ok(name.clone()),
+                Err(sentence) => short.push(format!("{name}: {sentence}")),
+            }
+        }
+        if tried {
+            return Err(self.hold_back(&job.id, refusals));
+        }
+        let rooms = &mut *self.rooms;
+        let mut holds = ranked
+            .iter()
+            .filter(|name| rooms.get_mut(name).is_some_and(|room| room.holds_when_empty(&job.shape)));
+        if holds.next().is_none() {
+            let message = format!(
+                "asks for {} in {}; none of {} could hold it if nothing else ran there",
+                job.shape.total,
+                components_text(&job.shape),
+                ranked.join(", ")
+            );
+            return Err(Waiting::new(Reason::ExceedsEveryCluster, message));
+        }
+        let message =
+            format!("0 of {} clusters can hold the whole job now: {}", ranked.len(), short.join("; "));
+        Err(Waiting::new(Reason::NoClusterFit, message))
+    }
+
+    /// Every candidate that seemed to have room refused: a pause, then all of them again.
+    fn hold_back(&mut self, id: &JobId, refusals: &mut Refusals) -> Waiting {
+        let factor = 1_i64 << refusals.rounds.min(16);
+        let pause = self.settings.backoff_base_ms.saturating_mul(factor).min(self.settings.backoff_max_ms);
+        refusals.until_ms = Some(self.now_ms + jittered(pause, id, refusals.rounds));
+        refusals.rounds += 1;
+        refusals.tried.clear();
+        Waiting::new(Reason::ReservationRefused, refusals.message.clone())
+    }
+}
+
+/// Between three and five quarters of the pause, by the job's name and the round: jobs that were refused
+/// together do not all come back together.
+fn jittered(pause_ms: i64, id: &JobId, round: u32) -> i64 {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    let bytes = id.as_str().bytes().chain(round.to_le_bytes());
+    let hash = bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
+    // The low half of FNV-1a is well mixed; 513 steps over half the pause.
+    let step = i64::try_from(hash % 513).unwrap_or(0);
+    (pause_ms.saturating_mul(768 + step) / 1024).max(1)
+}
+
+pub fn unfit_text(unfit: Option<Unfit>) -> String {
+    match unfit {
+        None => "does not serve the kind".to_string(),
+        Some(Unfit::NotReady) => "not ready".to_string(),
+        Some(Unfit::Cordoned) => "cordoned".to_string(),
+        Some(Unfit::Taint(taint)) => format!("taint {} is not tolerated", taint.key),
+        Some(Unfit::Affinity) => "kept off by the policy's affinity".to_string(),
+    }
+}
+
+/// `[{master 1} {worker 2}]`.
+fn components_text(shape: &JobShape) -> String {
+    let each: Vec<String> =
+        shape.gang.components.iter().map(|c| format!("{{{} {}}}", c.name, c.replicas)).collect();
+    format!("[{}]", each.join(" "))
+}

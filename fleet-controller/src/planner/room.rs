@@ -1,0 +1,314 @@
+//! Room on each member as the hub counts it: what the last report says is free, less the places of jobs
+//! that the report does not count yet.
+//!
+//! Being wrong is safe: too much costs a refused reservation, too little a short wait.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use fleet_placement::{GroupedNodes, NodeShape, Places, PodShape, fits_sum};
+use fleet_policies::affinity::ClusterFacts;
+use fleet_quota::JobId;
+use fleet_resources::Resources;
+
+use super::job::{Counted, Held, JobShape};
+
+/// What the planner is told of a member.
+#[derive(Clone, Debug, Default)]
+pub struct Member {
+    pub facts: ClusterFacts,
+    /// Whether it answers reservations; else sums are compared.
+    pub reserves: bool,
+    /// `apiVersion/Kind` of what it serves; empty where it does not say.
+    pub serves: BTreeSet<String>,
+    pub shapes: Vec<NodeShape>,
+    /// Names of the nodes of each shape, as far as they are known.
+    pub node_names: Vec<Vec<String>>,
+    /// Number of the report that the shapes are from.
+    pub sequence: i64,
+}
+
+/// A job that holds places here.
+#[derive(Clone, Debug)]
+struct Hold {
+    shape: Arc<JobShape>,
+    counted: Counted,
+    /// Component to the node of each pod, where the member said so.
+    nodes: BTreeMap<String, Vec<String>>,
+    taken: Taken,
+}
+
+/// What was taken off the room that the report says.
+#[derive(Clone, Debug)]
+enum Taken {
+    /// Did not fit; the member will say so.
+    Nothing,
+    Sum,
+    Places(Places),
+    /// The report counts it.
+    ByReport,
+}
+
+/// One member's room.
+#[derive(Clone, Debug)]
+pub struct Room {
+    pub facts: ClusterFacts,
+    pub reserves: bool,
+    pub allocatable: Resources,
+    pub free: Resources,
+    serves: BTreeSet<String>,
+    nodes: GroupedNodes,
+    sequence: i64,
+    holds: BTreeMap<JobId, Hold>,
+    /// Shapes that did not fit, and why; room that is taken since changes nothing of that.
+    refused: BTreeMap<u64, String>,
+    /// Shapes, and whether they fit if nothing ran here.
+    when_empty: BTreeMap<u64, bool>,
+}
+
+impl Room {
+    fn new(member: Member) -> Self {
+        Self {
+            reserves: member.reserves,
+            allocatable: sum(&member.shapes, |shape| &shape.allocatable),
+            free: sum(&member.shapes, |shape| &shape.free),
+            nodes: GroupedNodes::new(&member.shapes, &member.node_names),
+            serves: member.serves,
+            sequence: member.sequence,
+            holds: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            when_empty: BTreeMap::new(),
+            facts: member.facts,
+        }
+    }
+
+    /// Whether the member serves a kind.
+    pub fn serves(&self, api_version: &str, kind: &str) -> bool {
+        self.serves.is_empty() || self.serves.contains(&format!("{api_version}/{kind}"))
+    }
+
+    /// Takes room for a job, or says in one sentence what is missing.
+    pub fn take(&mut self, id: &JobId, shape: &Arc<JobShape>) -> Result<(), String> {
+        if let Some(sentence) = self.refused.get(&shape.id) {
+            return Err(sentence.clone());
+        }
+        let taken = self.try_take(shape);
+        if let Err(sentence) = &taken {
+            self.refused.insert(shape.id, sentence.clone());
+        }
+        let taken = taken?;
+        let hold = Hold { shape: shape.clone(), counted: Counted::ByPlanner, nodes: BTreeMap::new(), taken };
+        self.holds.insert(id.clone(), hold);
+        Ok(())
+    }
+
+    fn try_take(&mut self, shape: &JobShape) -> Result<Taken, String> {
+        let taken = if self.reserves {
+            Taken::Places(self.nodes.place(&shape.gang).map_err(|refusal| refusal.sentence())?)
+        } else {
+            fits_sum(&self.free, &shape.gang).map_err(|short| {
+                let short: Vec<String> = short.iter().map(ToString::to_string).collect();
+                format!("the sum of what is free is short of {}", short.join(", "))
+            })?;
+            Taken::Sum
+        };
+        self.free.sub(&shape.total);
+        Ok(taken)
+    }
+
+    /// How many pods of one shape still fit, at most `limit`.
+    pub fn pods_of(&self, shape: &PodShape, limit: i64) -> i64 {
+        self.nodes.pods_of(shape, limit)
+    }
+
+    /// Whether the gang would fit if nothing ran here.
+    pub fn holds_when_empty(&mut self, shape: &JobShape) -> bool {
+        if !self.reserves {
+            return fits_sum(&self.allocatable, &shape.gang).is_ok();
+        }
+        *self.when_empty.entry(shape.id).or_insert_with(|| self.nodes.holds_when_empty(&shape.gang))
+    }
+
+    fn counts_itself(&self, counted: Counted) -> bool {
+        match counted {
+            Counted::ByPlanner => true,
+            Counted::FromReport(first) => first > self.sequence,
+            Counted::ByReports => false,
+        }
+    }
+
+    fn hold(&mut self, id: &JobId, shape: &Arc<JobShape>, held: &Held) -> Change {
+        let by_planner = self.counts_itself(held.counted);
+        let mut change = Change::None;
+        if let Some(known) = self.holds.get_mut(id) {
+            if matches!(known.taken, Taken::ByReport) != by_planner {
+                known.counted = held.counted;
+                known.nodes.clone_from(&held.nodes);
+                return change;
+            }
+            change = self.give_back(id);
+        }
+        let taken = match by_planner {
+            true => self.try_take_at(shape, &held.nodes),
+            false => Taken::ByReport,
+        };
+        let (shape, nodes) = (shape.clone(), held.nodes.clone());
+        self.holds.insert(id.clone(), Hold { shape, counted: held.counted, nodes, taken });
+        change
+    }
+
+    /// At the nodes the member named, where these are known. A gang that does not fit any more is refused by
+    /// the member itself.
+    fn try_take_at(&mut self, shape: &JobShape, nodes: &BTreeMap<String, Vec<String>>) -> Taken {
+        let named = if self.reserves { self.nodes.named(&shape.gang, nodes) } else { None };
+        match named.filter(|places| !places.is_empty()) {
+            Some(places) => {
+                self.nodes.take(&places);
+                self.free.sub(&shape.total);
+                Taken::Places(places)
+            }
+            None => self.try_take(shape).unwrap_or(Taken::Nothing),
+        }
+    }
+
+    fn give_back(&mut self, id: &JobId) -> Change {
+        let Some(hold) = self.holds.remove(id) else { return Change::None };
+        match &hold.taken {
+            Taken::Nothing | Taken::ByReport => return Change::None,
+            Taken::Sum => {}
+            Taken::Places(places) => self.nodes.give_back(places),
+        }
+        self.free.add(&hold.shape.total);
+        self.refused.clear();
+        Change::Grown
+    }
+
+    /// Whether the gang fits once the places of `gone` are free. Where a report counts places and does not
+    /// say on which nodes, sums are compared.
+    fn fits_without(&mut self, shape: &JobShape, gone: &[JobId]) -> bool {
+        let mut freed = self.free.clone();
+        let mut places = Vec::new();
+        let mut unknown = false;
+        for hold in gone.iter().filter_map(|id| self.holds.get(id)) {
+            match &hold.taken {
+                Taken::Nothing => continue,
+                Taken::Sum => {}
+                Taken::Places(taken) => places.push(taken.clone()),
+                Taken::ByReport => match self.nodes.named(&hold.shape.gang, &hold.nodes) {
+                    Some(named) if !named.is_empty() => places.push(named),
+                    _ => unknown = true,
+                },
+            }
+            freed.add(&hold.shape.total);
+        }
+        if !self.reserves {
+            return fits_sum(&freed, &shape.gang).is_ok();
+        }
+        for places in &places {
+            self.nodes.give_back(places);
+        }
+        let fits = self.nodes.find(&shape.gang).is_ok();
+        for places in &places {
+            self.nodes.take(places);
+        }
+        fits || (unknown && self.holds_when_empty(shape) && fits_sum(&freed, &shape.gang).is_ok())
+    }
+}
+
+/// What came of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    None,
+    Grown,
+}
+
+/// What a member's news is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Its room alone.
+    Report,
+    /// It is new, or what decides which jobs it may take has changed.
+    Facts,
+}
+
+fn sum(shapes: &[NodeShape], of: fn(&NodeShape) -> &Resources) -> Resources {
+    let mut sum = Resources::new();
+    for shape in shapes {
+        sum.add(&of(shape).scaled(shape.count));
+    }
+    sum
+}
+
+/// All members' room.
+#[derive(Clone, Debug, Default)]
+pub struct Rooms {
+    known: BTreeMap<String, Room>,
+    /// Rises when the set of members or what is known of one, room aside, changes.
+    pub facts_version: u64,
+}
+
+impl Rooms {
+    /// A member's report, or news of it. What jobs hold that the report does not count is counted again.
+    pub fn set(&mut self, name: &str, member: Member) -> News {
+        let mut room = Room::new(member);
+        let known = self.known.remove(name);
+        let same = known.as_ref().is_some_and(|known| {
+            known.facts == room.facts && known.serves == room.serves && known.reserves == room.reserves
+        });
+        if let Some(known) = known {
+            for (id, hold) in known.holds {
+                let held = Held { nodes: hold.nodes, ..Held::here(name, hold.counted) };
+                room.hold(&id, &hold.shape, &held);
+            }
+        }
+        self.facts_version += u64::from(!same);
+        self.known.insert(name.to_string(), room);
+        if same { News::Report } else { News::Facts }
+    }
+
+    /// Returns whether it was known.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let known = self.known.remove(name).is_some();
+        self.facts_version += u64::from(known);
+        known
+    }
+
+    pub fn hold(&mut self, id: &JobId, shape: &Arc<JobShape>, held: &Held) -> Change {
+        self.known.get_mut(&held.cluster).map_or(Change::None, |room| room.hold(id, shape, held))
+    }
+
+    pub fn fits_without(&mut self, cluster: &str, shape: &JobShape, gone: &[JobId]) -> bool {
+        self.known.get_mut(cluster).is_some_and(|room| room.fits_without(shape, gone))
+    }
+
+    /// The jobs that hold places in a cluster.
+    pub fn running_in(&self, cluster: &str) -> Vec<JobId> {
+        self.known.get(cluster).map(|room| room.holds.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    pub fn give_back(&mut self, cluster: &str, id: &JobId) -> Change {
+        self.known.get_mut(cluster).map_or(Change::None, |room| room.give_back(id))
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Room> {
+        self.known.get(name)
+    }
+
+    pub fn get_key_value(&self, name: &str) -> Option<(&String, &Room)> {
+        self.known.get_key_value(name)
+    }
+
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Room> {
+        self.known.get_mut(name)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &Room)> {
+        self.known.iter()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+}

@@ -1,0 +1,205 @@
+use std::collections::BTreeMap;
+
+use fleet_placement::{GangComponent, NodeShape, PodShape};
+use fleet_quota::NodeSpec;
+use fleet_resources::Resources;
+
+use super::*;
+
+/// A planner with members of equal nodes; jobs ask for cpu only.
+struct Fleet {
+    planner: Planner,
+    now_ms: i64,
+}
+
+fn cpu(cores: i64) -> Resources {
+    Resources::from_pairs([("cpu", cores * 1000)])
+}
+
+fn member(name: &str, nodes: i64, cores: i64, sequence: i64, free: i64) -> Member {
+    let facts =
+        fleet_policies::affinity::ClusterFacts { name: name.to_string(), ready: true, ..Default::default() };
+    let shape = NodeShape { allocatable: cpu(cores), free: cpu(free), count: nodes, ..NodeShape::default() };
+    Member { facts, reserves: true, shapes: vec![shape], sequence, ..Member::default() }
+}
+
+/// `replicas` pods of `cores` each.
+fn job(name: &str, replicas: i64, cores: i64) -> Job {
+    let pod = PodShape { requests: cpu(cores), ..PodShape::default() };
+    let gang = fleet_placement::Gang { components: vec![GangComponent::whole("worker", replicas, pod)] };
+    Job {
+        id: JobId::new(&format!("team/{name}")),
+        shape: Arc::new(JobShape {
+            id: (replicas * 1000 + cores) as u64,
+            total: gang.total(),
+            gang,
+            placement: Default::default(),
+            api_version: "kubeflow.org/v1".to_string(),
+            kind: "PyTorchJob".to_string(),
+        }),
+        quota_labels: BTreeMap::new(),
+        queued: true,
+        priority: 0,
+        preemptible: true,
+        enqueued_at_ms: 0,
+        avoided: BTreeSet::new(),
+        blocked: None,
+        barred: BTreeMap::new(),
+        stand: Stand::Waits,
+        runtime_ms: None,
+        max_bypass_ms: None,
+        started_at_ms: None,
+        checkpoint_at_ms: None,
+    }
+}
+
+impl Fleet {
+    /// One leaf for the namespace `team`, of `max` cores.
+    fn new(max: i64) -> Self {
+        let leaf = NodeSpec {
+            name: "team".to_string(),
+            namespaces: vec!["team".to_string()],
+            max: [("cpu".to_string(), max.to_string())].into(),
+            ..NodeSpec::default()
+        };
+        let root = NodeSpec { name: "root".to_string(), children: vec![leaf], ..NodeSpec::default() };
+        let tree = QuotaTree::build(&root).expect("the tree above is valid").0;
+        let mut planner = Planner::new(Settings::default());
+        planner.set_tree(Some(Arc::new(tree)), 0);
+        Self { planner, now_ms: 0 }
+    }
+
+    fn submit(&mut self, job: Job) {
+        self.planner.set_job(job, self.now_ms);
+    }
+
+    /// `job -> cluster` for each question to a member.
+    fn plan(&mut self) -> Vec<String> {
+        let plan = self.planner.plan(self.now_ms);
+        let text = |decision: Decision| match decision {
+            Decision::Ask { job, cluster } => format!("{} -> {cluster}", name_of(&job)),
+            Decision::Bind { job, cluster } => format!("{} => {cluster}", name_of(&job)),
+            Decision::Evict { job, taker, rule, .. } => {
+                format!("{} x {} ({})", name_of(&taker), name_of(&job), rule.as_str())
+            }
+        };
+        plan.decisions.into_iter().map(text).collect()
+    }
+
+    fn reason(&self, name: &str) -> Option<Reason> {
+        self.planner.waiting(&JobId::new(&format!("team/{name}"))).map(|waiting| waiting.reason)
+    }
+
+    fn refuse(&mut self, name: &str, cluster: &str) {
+        let id = JobId::new(&format!("team/{name}"));
+        let answer = Answer::Refused { message: "no".to_string() };
+        self.planner.answer(&id, cluster, answer, self.now_ms);
+    }
+
+    fn used(&self) -> i64 {
+        self.planner.ledger().expect("a tree is set").used(NodeId::ROOT).get("cpu") / 1000
+    }
+}
+
+#[test]
+fn a_job_takes_quota_only_with_a_cluster_and_gives_both_back() {
+    let mut fleet = Fleet::new(100);
+    fleet.submit(job("a", 2, 4));
+    assert!(fleet.plan().is_empty());
+    assert_eq!((fleet.reason("a"), fleet.used()), (Some(Reason::ClusterNotReady), 0));
+    fleet.planner.set_cluster("east", member("east", 2, 4, 1, 4));
+    fleet.submit(job("b", 2, 4));
+    assert_eq!(fleet.plan(), ["a -> east"]);
+    assert_eq!((fleet.reason("b"), fleet.used()), (Some(Reason::NoClusterFit), 8));
+    fleet.planner.remove_job(&JobId::new("team/a"));
+    assert_eq!(fleet.plan(), ["b -> east"]);
+    assert_eq!(fleet.used(), 8);
+}
+
+#[test]
+fn refused_by_one_it_asks_the_next_and_then_pauses_with_its_place_kept() {
+    let mut fleet = Fleet::new(8);
+    fleet.planner.set_cluster("east", member("east", 2, 4, 1, 4));
+    fleet.planner.set_cluster("west", member("west", 2, 4, 1, 4));
+    fleet.submit(job("a", 2, 4));
+    fleet.submit(Job { enqueued_at_ms: 1, ..job("b", 2, 4) });
+    assert_eq!(fleet.plan(), ["a -> east"]);
+    fleet.refuse("a", "east");
+    assert_eq!(fleet.used(), 0, "quota is given back at once");
+    assert_eq!(fleet.plan(), ["a -> west"]);
+    fleet.refuse("a", "west");
+    assert_eq!(fleet.plan(), ["b -> east"], "a pauses, b goes on");
+    assert_eq!(fleet.reason("a"), Some(Reason::ReservationRefused));
+    fleet.planner.remove_job(&JobId::new("team/b"));
+    assert!(fleet.plan().is_empty(), "not before its pause is over");
+    fleet.now_ms = 1000;
+    assert_eq!(fleet.plan(), ["a -> east"]);
+}
+
+#[test]
+fn places_count_until_a_report_counts_them() {
+    let mut fleet = Fleet::new(100);
+    fleet.planner.set_cluster("east", member("east", 2, 4, 1, 4));
+    fleet.submit(job("a", 1, 4));
+    assert_eq!(fleet.plan(), ["a -> east"]);
+    let held = |counted| Stand::Holds(Held::here("east", counted));
+    fleet.submit(Job { stand: held(Counted::FromReport(2)), ..job("a", 1, 4) });
+    fleet.submit(job("wide", 2, 4));
+    assert!(fleet.plan().is_empty(), "one node is promised");
+    // The report counts the place: one node is free, and the promise is not taken off it again.
+    let mut report = member("east", 1, 4, 2, 4);
+    report.shapes.push(NodeShape { free: Resources::new(), ..report.shapes[0].clone() });
+    fleet.planner.set_cluster("east", report);
+    assert!(fleet.plan().is_empty());
+    fleet.submit(job("narrow", 1, 4));
+    assert_eq!(fleet.plan(), ["narrow -> east"]);
+    // The end of a job frees its place only when a report says so.
+    fleet.planner.remove_job(&JobId::new("team/a"));
+    fleet.planner.remove_job(&JobId::new("team/narrow"));
+    assert!(fleet.plan().is_empty());
+    fleet.planner.set_cluster("east", member("east", 2, 4, 3, 4));
+    assert_eq!(fleet.plan(), ["wide -> east"]);
+}
+
+#[test]
+fn a_blocked_job_stops_no_equal_one() {
+    let mut fleet = Fleet::new(100);
+    fleet.planner.set_cluster("east", member("east", 2, 4, 1, 4));
+    let waiting = Waiting::new(Reason::Suspended, "by its policy");
+    fleet.submit(Job { blocked: Some(waiting), ..job("a", 1, 4) });
+    fleet.submit(job("b", 1, 4));
+    assert_eq!(fleet.plan(), ["b -> east"]);
+    assert_eq!(fleet.reason("a"), Some(Reason::Suspended));
+    fleet.submit(job("a", 1, 4));
+    assert_eq!(fleet.plan(), ["a -> east"]);
+}
+
+#[test]
+fn jobs_without_a_queue_are_placed_and_counted() {
+    let mut fleet = Fleet::new(4);
+    fleet.planner.set_cluster("east", member("east", 2, 4, 1, 4));
+    fleet.submit(Job { queued: false, ..job("direct", 1, 4) });
+    fleet.submit(job("queued", 1, 4));
+    assert_eq!(fleet.plan(), ["direct -> east"]);
+    assert_eq!((fleet.reason("queued"), fleet.used()), (Some(Reason::InsufficientQuota), 4));
+}
+
+#[test]
+fn every_job_of_a_class_is_told_and_told_again_when_the_reason_changes() {
+    let mut fleet = Fleet::new(4);
+    fleet.planner.set_cluster("east", member("east", 1, 8, 1, 8));
+    for name in ["a", "b", "c"] {
+        fleet.submit(job(name, 1, 4));
+    }
+    let plan = fleet.planner.plan(0);
+    assert_eq!(plan.told.len(), 2);
+    for name in ["b", "c"] {
+        assert_eq!(fleet.reason(name), Some(Reason::InsufficientQuota));
+    }
+    fleet.planner.set_cluster("east", member("east", 1, 8, 2, 0));
+    fleet.planner.remove_job(&JobId::new("team/a"));
+    assert_eq!(fleet.planner.plan(10).told.len(), 2);
+    for name in ["b", "c"] {
+        assert_eq!(fleet.reason(name), Some(Reason::NoClusterFit));
+    }
+}

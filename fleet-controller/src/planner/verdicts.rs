@@ -1,0 +1,160 @@
+//! Why each waiting job waits, as it was last told.
+//!
+//! What stops the first job of a class stops its equals. The first is told at once and exactly; those behind
+//! it get the same words when they join, and again, a bounded number at a time and seldom, when the class
+//! waits for something else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_policies::reason::Reason;
+use fleet_quota::{JobId, NodeId};
+
+use super::job::Waiting;
+
+/// Jobs that are told again in one plan because their class waits for something else.
+const SWEPT: usize = 256;
+/// A class is not told again sooner.
+const SWEEP_PAUSE_MS: i64 = 30_000;
+
+/// Equal jobs of one leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ClassId {
+    pub leaf: NodeId,
+    pub shape: u64,
+    pub preemptible: bool,
+}
+
+#[derive(Debug, Default)]
+struct Class {
+    members: BTreeSet<JobId>,
+    waiting: Option<Waiting>,
+    /// The reason that its members were told, and when.
+    told: Option<(Reason, i64)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Verdicts {
+    of_job: BTreeMap<JobId, Waiting>,
+    classes: BTreeMap<ClassId, Class>,
+    /// Jobs that joined since the last plan.
+    joined: BTreeMap<JobId, ClassId>,
+    /// Classes whose members are to be told again, from this one on.
+    stale: BTreeMap<ClassId, Option<JobId>>,
+    told: BTreeSet<JobId>,
+    next_sweep_ms: Option<i64>,
+}
+
+impl Verdicts {
+    pub fn get(&self, id: &JobId) -> Option<&Waiting> {
+        self.of_job.get(id)
+    }
+
+    pub fn tell(&mut self, id: &JobId, waiting: Waiting) {
+        if self.of_job.get(id) != Some(&waiting) {
+            self.of_job.insert(id.clone(), waiting);
+            self.told.insert(id.clone());
+        }
+    }
+
+    pub fn join(&mut self, id: &JobId, class: ClassId) {
+        self.classes.entry(class).or_default().members.insert(id.clone());
+        if !self.of_job.contains_key(id) {
+            self.joined.insert(id.clone(), class);
+        }
+    }
+
+    pub fn leave(&mut self, id: &JobId, class: ClassId) {
+        self.joined.remove(id);
+        if let Some(known) = self.classes.get_mut(&class) {
+            known.members.remove(id);
+            if known.members.is_empty() {
+                self.classes.remove(&class);
+                self.stale.remove(&class);
+            }
+        }
+    }
+
+    /// The job waits no more.
+    pub fn remove(&mut self, id: &JobId) {
+        self.of_job.remove(id);
+        self.told.remove(id);
+        self.joined.remove(id);
+    }
+
+    /// Leaves have other numbers from now on.
+    pub fn forget_classes(&mut self) {
+        self.classes.clear();
+        self.stale.clear();
+        self.joined.clear();
+    }
+
+    /// What stops the first job of the class.
+    pub fn tell_class(&mut self, id: ClassId, waiting: &Waiting) {
+        let Some(class) = self.classes.get_mut(&id) else { return };
+        if class.waiting.as_ref() != Some(waiting) {
+            class.waiting = Some(waiting.clone());
+        }
+        match class.told {
+            None => class.told = Some((waiting.reason, i64::MIN)),
+            Some((reason, _)) if reason != waiting.reason => {
+                self.stale.entry(id).or_insert(None);
+            }
+            Some(_) => {
+                self.stale.remove(&id);
+            }
+        }
+    }
+
+    /// Jobs whose reason changed since the last call.
+    pub fn take_told(&mut self, now_ms: i64) -> BTreeSet<JobId> {
+        for (id, class) in std::mem::take(&mut self.joined) {
+            if self.of_job.contains_key(&id) {
+                continue;
+            }
+            let known = self.classes.get(&class).and_then(|class| class.waiting.clone());
+            let waiting = known.unwrap_or_else(|| {
+                Waiting::new(Reason::Queuing, "the job waits in its queue and was not looked at yet")
+            });
+            self.tell(&id, waiting);
+        }
+        self.sweep(now_ms);
+        std::mem::take(&mut self.told)
+    }
+
+    /// When a class is to be told again; `None` when none is.
+    pub fn next_sweep_ms(&self) -> Option<i64> {
+        self.next_sweep_ms
+    }
+
+    fn sweep(&mut self, now_ms: i64) {
+        self.next_sweep_ms = None;
+        let mut left = SWEPT;
+        for (id, after) in std::mem::take(&mut self.stale) {
+            let Some(class) = self.classes.get_mut(&id) else { continue };
+            let Some(waiting) = class.waiting.clone() else { continue };
+            let due = class.told.map_or(i64::MIN, |(_, at)| at.saturating_add(SWEEP_PAUSE_MS));
+            if after.is_none() && due > now_ms {
+                self.next_sweep_ms = super::earliest(self.next_sweep_ms, Some(due));
+                self.stale.insert(id, None);
+                continue;
+            }
+            let range = match &after {
+                Some(after) => class
+                    .members
+                    .range::<JobId, _>((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded)),
+                None => class.members.range::<JobId, _>(..),
+            };
+            let next: Vec<JobId> = range.take(left).cloned().collect();
+            left -= next.len();
+            if left == 0 {
+                self.stale.insert(id, next.last().cloned().or(after));
+                self.next_sweep_ms = Some(now_ms);
+            } else {
+                class.told = Some((waiting.reason, now_ms));
+            }
+            for member in next {
+                self.tell(&member, waiting.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The planner's inputs, read from the world's objects.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+
+use fleet_api::{Reservation, convert, names, reservation::ReservationPhase};
+use fleet_policies::reason::Reason;
+use fleet_quota::{PREEMPTIBLE_LABEL, QUOTA_LABELS};
+use jiff::Timestamp;
+
+use super::{Scheduler, cluster_of, is_next, job_id};
+use crate::{
+    binding::BindingEntry,
+    cluster,
+    dispatch::{self, Avoid},
+    manifests,
+    planner::{Counted, Held, Job, JobShape, Member, Stand, Waiting},
+    world::{Key, Object, World},
+};
+
+/// Shapes kept before those no job has any more are dropped.
+const SHAPES_SWEPT_AT: usize = 1024;
+
+impl Scheduler {
+    /// The job of a binding; `None` for one that places nothing: gone, finished, or no gang.
+    pub(super) fn job(&mut self, world: &World, key: &Key, now: Timestamp) -> Option<Job> {
+        let entry = world.bindings.get(key)?;
+        let object = world.bound_object(entry).filter(|object| !object.deleting)?;
+        if entry.is_finished() || !entry.is_gang() {
+            return None;
+        }
+        let stand = self.stand(world, key, entry);
+        let quota_labels = QUOTA_LABELS
+            .iter()
+            .filter_map(|label| object.labels.get_key_value(*label))
+            .map(|(label, value)| (label.clone(), value.clone()))
+            .collect();
+        let ask = match stand {
+            Stand::Waits => self.obstacles(world, key, entry, now),
+            Stand::Holds(_) => Obstacles::default(),
+        };
+        let run = entry.object.status.as_ref().and_then(|status| status.run.as_ref());
+        let run = run.filter(|run| run.epoch == entry.object.spec.epoch);
+        Some(Job {
+            id: job_id(key),
+            shape: self.shape(entry),
+            quota_labels,
+            queued: entry.is_suspended(),
+            priority: i64::from(entry.object.spec.priority),
+            preemptible: preemptible(object),
+            enqueued_at_ms: entry.created_s() * 1000,
+            avoided: ask.avoided,
+            barred: ask.barred,
+            blocked: ask.blocked,
+            stand,
+            runtime_ms: declared_run_time_ms(object),
+            max_bypass_ms: None,
+            started_at_ms: run.and_then(|run| time_ms(run.started_at.as_deref()?)),
+            checkpoint_at_ms: annotation(object, names::LAST_CHECKPOINT_ANNOTATION).and_then(time_ms),
+        })
+    }
+
+    /// What keeps a waiting job from being placed, quota and room aside, now or in some clusters.
+    fn obstacles(&mut self, world: &World, key: &Key, entry: &BindingEntry, now: Timestamp) -> Obstacles {
+        let mut found = Obstacles::default();
+        if entry.object.spec.suspension.as_ref().is_some_and(|s| s.dispatching == Some(true)) {
+            found.blocked = Some(Waiting::new(Reason::Suspended, "the policy suspends dispatching"));
+            return found;
+        }
+        match dispatch::older_runs(world, key, entry, now) {
+            Err(message) => found.blocked = Some(Waiting::new(Reason::Backoff, message)),
+            Ok(taken) => {
+                for cluster in taken {
+                    let message = format!("an older run of this name still stands in {cluster}");
+                    found.barred.insert(cluster, Waiting::new(Reason::Backoff, message));
+                }
+            }
+        }
+        if let Some(missing) = manifests::missing_dependencies(world, entry) {
+            found.blocked = Some(Waiting::new(Reason::WaitingForDependencies, missing));
+        }
+        let attempts = entry.object.status.iter().flat_map(|status| &status.attempts);
+        let clusters: BTreeSet<&String> = attempts.map(|attempt| &attempt.cluster).collect();
+        for cluster in clusters {
+            match dispatch::avoidance(entry, cluster, &self.options, now) {
+                Avoid::No => {}
+                Avoid::Last => {
+                    found.avoided.insert(cluster.clone());
+                }
+                Avoid::Until(until) => {
+                    self.rereads.insert((until, key.clone()));
+                    let message = format!("an object of that name in {cluster} is not Fleet's");
+                    found.barred.insert(cluster.clone(), Waiting::new(Reason::NameTaken, message));
+                }
+            }
+        }
+        found
+    }
+
+    fn stand(&self, world: &World, key: &Key, entry: &BindingEntry) -> Stand {
+        let held = |cluster: &str, counted, reservation: Option<&Reservation>| {
+            let status = reservation.and_then(|reservation| reservation.status.as_ref());
+            Stand::Holds(Held {
+                cluster: cluster.to_string(),
+                counted,
+                nodes: status.map(|status| status.nodes.clone()).unwrap_or_default(),
+                ending: entry.is_bound() && dispatch::is_given_up(entry),
+            })
+        };
+        if let Some(target) = entry.object.spec.clusters.first() {
+            let own = world.reservations_of(key).map(|(_, reservation)| reservation).find(|reservation| {
+                reservation.spec.epoch == entry.object.spec.epoch
+                    && reservation.spec.binding.uid == entry.uid()
+            });
+            let counted = match own {
+                Some(reservation) => counted(reservation),
+                None if reserves(world, &target.name) || is_running(entry) => Counted::ByReports,
+                // Without reservations a bound gang counts until its pods are seen running.
+                None => Counted::ByPlanner,
+            };
+            return held(&target.name, counted, own);
+        }
+        let asked = world.reservations_of(key).find(|(_, reservation)| {
+            let phase = reservation.status.as_ref().and_then(|status| status.phase);
+            is_next(entry, reservation)
+                && reservation.metadata.deletion_timestamp.is_none()
+                && matches!(phase, None | Some(ReservationPhase::Reserved))
+        });
+        if let Some((place, reservation)) = asked {
+            return held(cluster_of(&place.0), counted(reservation), Some(reservation));
+        }
+        match self.asking.get(key) {
+            Some(cluster) => held(cluster, Counted::ByPlanner, None),
+            None => Stand::Waits,
+        }
+    }
+
+    fn shape(&mut self, entry: &BindingEntry) -> Arc<JobShape> {
+        if let Some(known) = self.shapes.get(entry.class.as_str()).and_then(Weak::upgrade) {
+            return known;
+        }
+        if self.shapes.len() >= SHAPES_SWEPT_AT.max(self.shapes_left * 2) {
+            self.shapes.retain(|_, shape| shape.strong_count() > 0);
+            self.shapes_left = self.shapes.len();
+        }
+        self.shape_count += 1;
+        let reference = &entry.object.spec.resource;
+        let shape = Arc::new(JobShape {
+            id: self.shape_count,
+            gang: entry.gang.clone(),
+            total: entry.total.clone(),
+            placement: entry.placement.clone(),
+            api_version: reference.api_version.clone(),
+            kind: reference.kind.clone(),
+        });
+        self.shapes.insert(Arc::from(entry.class.as_str()), Arc::downgrade(&shape));
+        shape
+    }
+}
+
+fn counted(reservation: &Reservation) -> Counted {
+    let Some(status) = reservation.status.as_ref() else { return Counted::ByPlanner };
+    match (status.phase, status.report_sequence) {
+        (None, _) => Counted::ByPlanner,
+        (Some(ReservationPhase::Reserved), Some(first)) => Counted::FromReport(first),
+        _ => Counted::ByReports,
+    }
+}
+
+fn reserves(world: &World, cluster: &str) -> bool {
+    let status = world.clusters.get(cluster).and_then(|cluster| cluster.status.as_ref());
+    status.is_none_or(|status| status.reservation != Some(false))
+}
+
+fn is_running(entry: &BindingEntry) -> bool {
+    let mut items = entry.object.status.iter().flat_map(|status| &status.aggregated_status);
+    items.any(|item| fleet_policies::workload::is_running(entry.workload, &item.status))
+}
+
+/// See [`Scheduler::obstacles`].
+#[derive(Default)]
+struct Obstacles {
+    avoided: BTreeSet<String>,
+    barred: BTreeMap<String, Waiting>,
+    blocked: Option<Waiting>,
+}
+
+fn annotation<'o>(object: &'o Object, name: &str) -> Option<&'o str> {
+    object.value["metadata"]["annotations"][name].as_str()
+}
+
+/// RFC 3339 to milliseconds; what is no time counts as absent.
+fn time_ms(text: &str) -> Option<i64> {
+    text.parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
+}
+
+/// `activeDeadlineSeconds` of the job or of its run policy.
+fn declared_run_time_ms(object: &Object) -> Option<i64> {
+    let spec = &object.value["spec"];
+    let seconds =
+        spec["activeDeadlineSeconds"].as_i64().or(spec["runPolicy"]["activeDeadlineSeconds"].as_i64());
+    seconds.filter(|seconds| *seconds > 0).map(|seconds| seconds.saturating_mul(1000))
+}
+
+/// The label says so; jobs may be preempted unless it does.
+fn preemptible(object: &Object) -> bool {
+    object.labels.get(PREEMPTIBLE_LABEL).is_none_or(|text| text != "false")
+}
+
+/// What a Cluster says of its room; `None` when it is not known or has not reported.
+pub(super) fn member(world: &World, name: &str) -> Option<Member> {
+    let object = world.clusters.get(name)?;
+    let status = object.status.as_ref()?;
+    Some(Member {
+        facts: cluster::facts(object),
+        reserves: status.reservation != Some(false),
+        serves: status.api_enablements.iter().cloned().collect(),
+        shapes: status.node_shapes.iter().map(convert::placement_shape).collect(),
+        node_names: Vec::new(),
+        sequence: status.report_sequence?,
+    })
+}

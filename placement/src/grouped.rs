@@ -1,0 +1,334 @@
+//! The nodes of one cluster, equal ones kept together: a gang is placed at the cost of how many kinds of
+//! filling there are, not of how many nodes, and what it took is given back node by node.
+//!
+//! For planners that place many gangs one after the other. Deliberately absent: readiness; nodes that take
+//! nothing are not offered.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_resources::constraints;
+use fleet_resources::{ResourceName, Resources};
+
+use crate::gang::{Gang, PodShape};
+use crate::node::admits;
+use crate::refusal::{Refusal, refuse};
+use crate::shape::NodeShape;
+use crate::solver::{Problem, capacity};
+
+/// What nodes of one kind have in common.
+#[derive(Clone, Debug)]
+struct Template {
+    labels: BTreeMap<String, String>,
+    taints: Vec<constraints::Taint>,
+    /// In the order of `GroupedNodes::names`; the number of pods a node may hold comes last.
+    allocatable: Vec<i64>,
+    count: i64,
+}
+
+/// What is free on a node: in the order of `GroupedNodes::names`, pods last.
+type Free = Vec<i64>;
+
+#[derive(Clone, Debug)]
+struct NodeState {
+    template: usize,
+    free: Free,
+}
+
+/// Nodes, equal ones together.
+#[derive(Clone, Debug, Default)]
+pub struct GroupedNodes {
+    names: Vec<ResourceName>,
+    templates: Vec<Template>,
+    nodes: Vec<NodeState>,
+    groups: BTreeMap<(usize, Free), BTreeSet<usize>>,
+    /// Nodes whose names are known.
+    by_name: BTreeMap<String, usize>,
+}
+
+/// Where a gang's pods stand: per node (by index) what it takes there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    taken: Vec<(usize, Resources, i64)>,
+}
+
+impl Places {
+    pub fn is_empty(&self) -> bool {
+        self.taken.is_empty()
+    }
+}
+
+impl GroupedNodes {
+    /// Nodes as the shapes describe them. `node_names` gives the names of the nodes of each shape as far as
+    /// they are known, in any order.
+    pub fn new(shapes: &[NodeShape], node_names: &[Vec<String>]) -> Self {
+        let mut names: Vec<ResourceName> = shapes
+            .iter()
+            .flat_map(|shape| shape.allocatable.iter().chain(shape.free.iter()))
+            .map(|(name, _)| name.clone())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut grouped = Self { names, ..Self::default() };
+        let mut templates: BTreeMap<NodeShape, usize> = BTreeMap::new();
+        for (at, shape) in shapes.iter().enumerate() {
+            let bare = NodeShape { free: Resources::new(), pods: 0, count: 0, ..shape.clone() };
+            let next = templates.len();
+            let template = *templates.entry(bare).or_insert(next);
+            if template == next {
+                grouped.templates.push(Template {
+                    labels: shape.labels.clone(),
+                    taints: shape.taints.clone(),
+                    allocatable: grouped
+                        .vector(&shape.allocatable, crate::node::free_pods(shape.max_pods, 0)),
+                    count: 0,
+                });
+            }
+            grouped.templates[template].count += shape.count.max(0);
+            let free = grouped.vector(&shape.free, crate::node::free_pods(shape.max_pods, shape.pods));
+            let known = node_names.get(at).map_or(&[][..], Vec::as_slice);
+            for n in 0..usize::try_from(shape.count).unwrap_or(0) {
+                let node = grouped.nodes.len();
+                grouped.nodes.push(NodeState { template, free: free.clone() });
+                grouped.groups.entry((template, free.clone())).or_default().insert(node);
+                if let Some(name) = known.get(n) {
+                    grouped.by_name.insert(name.clone(), node);
+                }
+            }
+        }
+        grouped
+    }
+
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    fn vector(&self, amounts: &Resources, pods: i64) -> Vec<i64> {
+        self.names.iter().map(|name| amounts.get(name.as_str())).chain([pods]).collect()
+    }
+
+    /// Finds places for the gang's minimum at least and takes them.
+    ///
+    /// # Errors
+    /// A [`Refusal`] that says per component how many pods would fit and what the nodes lack.
+    pub fn place(&mut self, gang: &Gang) -> Result<Places, Refusal> {
+        let places = self.find(gang)?;
+        self.apply(&places, -1);
+        Ok(places)
+    }
+
+    /// As [`place`](Self::place), taking nothing.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn find(&self, gang: &Gang) -> Result<Places, Refusal> {
+        let keys: Vec<(&(usize, Free), &BTreeSet<usize>)> = self.groups.iter().collect();
+        let groups = keys.iter().map(|((template, free), nodes)| (*template, free.as_slice(), nodes.len()));
+        let problem = self.problem(gang, groups);
+        let Some(counts) = problem.solve_between(&gang.minimum(), &gang.wanted()) else {
+            return Err(refuse(&problem, gang));
+        };
+        let mut next: BTreeMap<usize, std::collections::btree_set::Iter<'_, usize>> = BTreeMap::new();
+        let mut places = Places::default();
+        for (group, taken) in counts {
+            let nodes = next.entry(group).or_insert_with(|| keys[group].1.iter());
+            let Some(node) = nodes.next() else { continue };
+            let mut requests = Resources::new();
+            let mut pods = 0;
+            for (component, count) in gang.components.iter().zip(&taken).filter(|(_, count)| **count > 0) {
+                requests.add(&component.shape.requests.scaled(*count));
+                pods += count;
+            }
+            places.taken.push((*node, requests, pods));
+        }
+        Ok(places)
+    }
+
+    /// The places of a gang whose nodes are known by name: component to the node of each pod. `None` when a
+    /// name is not known.
+    pub fn named(&self, gang: &Gang, nodes: &BTreeMap<String, Vec<String>>) -> Option<Places> {
+        let mut sums: BTreeMap<usize, (Resources, i64)> = BTreeMap::new();
+        for component in &gang.components {
+            for name in nodes.get(&component.name)? {
+                let (requests, pods) = sums.entry(*self.by_name.get(name)?).or_default();
+                requests.add(&component.shape.requests);
+                *pods += 1;
+            }
+        }
+        let taken = sums.into_iter().map(|(node, (requests, pods))| (node, requests, pods)).collect();
+        Some(Places { taken })
+    }
+
+    /// Takes places found before.
+    pub fn take(&mut self, places: &Places) {
+        self.apply(places, -1);
+    }
+
+    /// Gives places back.
+    pub fn give_back(&mut self, places: &Places) {
+        self.apply(places, 1);
+    }
+
+    fn apply(&mut self, places: &Places, sign: i64) {
+        for (node, requests, pods) in &places.taken {
+            let Some(state) = self.nodes.get(*node) else { continue };
+            let template = state.template;
+            let mut free = state.free.clone();
+            for (name, amount) in requests.iter() {
+                if let Ok(at) = self.names.binary_search(name) {
+                    free[at] = free[at].saturating_add(sign * amount);
+                }
+            }
+            if let Some(last) = free.last_mut().filter(|last| **last != i64::MAX) {
+                *last = last.saturating_add(sign * pods);
+            }
+            let old = (template, std::mem::replace(&mut self.nodes[*node].free, free.clone()));
+            if let Some(group) = self.groups.get_mut(&old) {
+                group.remove(node);
+                if group.is_empty() {
+                    self.groups.remove(&old);
+                }
+            }
+            self.groups.entry((template, free)).or_default().insert(*node);
+        }
+    }
+
+    /// Whether the gang's minimum would fit if nothing ran on the nodes.
+    pub fn holds_when_empty(&self, gang: &Gang) -> bool {
+        let templates = self.templates.iter().enumerate();
+        let groups =
+            templates.map(|(at, template)| (at, template.allocatable.as_slice(), template.count as usize));
+        self.problem(gang, groups).solve(&gang.minimum()).is_some()
+    }
+
+    /// How many pods of one shape still fit. Counted node by node: alone, pods of one shape never stand in
+    /// each other's way.
+    pub fn pods_of(&self, shape: &PodShape, limit: i64) -> i64 {
+        let request = self.vector(&shape.requests, 1);
+        let mut sum = 0_i64;
+        for ((template, free), nodes) in &self.groups {
+            if self.admits(*template, shape) {
+                let each = capacity(free, &request);
+                sum = sum.saturating_add(each.saturating_mul(nodes.len() as i64));
+            }
+        }
+        // A resource that no node has is in no vector.
+        let unknown = shape.requests.iter().any(|(name, n)| n > 0 && self.names.binary_search(name).is_err());
+        if unknown { 0 } else { sum.min(limit) }
+    }
+
+    fn admits(&self, template: usize, shape: &PodShape) -> bool {
+        let template = &self.templates[template];
+        admits(shape, "", &template.labels) && constraints::tolerates(&shape.tolerations, &template.taints)
+    }
+
+    /// `groups`: template, free amounts, number of nodes.
+    fn problem<'g>(&self, gang: &Gang, groups: impl Iterator<Item = (usize, &'g [i64], usize)>) -> Problem {
+        let mut problem = Problem::new(gang);
+        let at: Vec<Option<usize>> =
+            problem.names.iter().map(|name| self.names.binary_search(name).ok()).collect();
+        let spared: Vec<usize> = (0..self.names.len())
+            .filter(|r| self.names[*r].is_extended() && !at.contains(&Some(*r)))
+            .collect();
+        let mut admitted: Vec<Option<Vec<bool>>> = vec![None; self.templates.len()];
+        for (group, (template, free, count)) in groups.enumerate() {
+            let admitted = admitted[template].get_or_insert_with(|| {
+                gang.components.iter().map(|component| self.admits(template, &component.shape)).collect()
+            });
+            let amounts = at.iter().map(|r| r.map_or(0, |r| free[r]));
+            let vector: Vec<i64> = amounts.chain(free.last().copied()).collect();
+            let spared = spared.iter().map(|r| free[*r].max(0)).fold(0, i64::saturating_add);
+            problem.offer_vector(group, count as i64, admitted.clone(), vector, spared);
+        }
+        problem.seal();
+        problem
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::gang::GangComponent;
+    use crate::{NodeIndex, expand, fits_empty, place_gang};
+
+    fn shape(cpu: i64, free: i64, count: i64, max_pods: i64) -> NodeShape {
+        NodeShape {
+            allocatable: Resources::from_pairs([("cpu", cpu)]),
+            free: Resources::from_pairs([("cpu", free)]),
+            max_pods,
+            pods: 0,
+            count,
+            ..NodeShape::default()
+        }
+    }
+
+    fn gang(components: &[(i64, i64)]) -> Gang {
+        let component = |(at, (replicas, cpu)): (usize, &(i64, i64))| {
+            let requests = Resources::from_pairs([("cpu", *cpu)]);
+            GangComponent::whole(&format!("c{at}"), *replicas, PodShape { requests, ..PodShape::default() })
+        };
+        Gang { components: components.iter().enumerate().map(component).collect() }
+    }
+
+    #[test]
+    fn nodes_with_names_are_found_again() {
+        let mut nodes = GroupedNodes::new(&[shape(8, 0, 2, 0)], &[vec!["a".to_owned(), "b".to_owned()]]);
+        let held = gang(&[(2, 4)]);
+        let on = |names: [&str; 2]| BTreeMap::from([("c0".to_owned(), names.map(str::to_owned).to_vec())]);
+        assert_eq!(nodes.named(&held, &on(["a", "x"])), None);
+        let wide = gang(&[(1, 8)]);
+        let both = nodes.named(&held, &on(["a", "b"])).expect("names are known");
+        nodes.give_back(&both);
+        assert!(nodes.find(&wide).is_err(), "4 free on each");
+        nodes.take(&both);
+        let one = nodes.named(&held, &on(["a", "a"])).expect("names are known");
+        nodes.give_back(&one);
+        assert!(nodes.find(&wide).is_ok(), "8 free on one");
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_gangs_fit_as_node_by_node(
+            shapes in proptest::collection::vec((1_i64..9, 0_i64..9, 1_i64..4, 0_i64..4), 1..4),
+            gangs in proptest::collection::vec(proptest::collection::vec((1_i64..4, 0_i64..6), 1..3), 1..8),
+        ) {
+            let shapes: Vec<NodeShape> =
+                shapes.into_iter().map(|(cpu, free, n, pods)| shape(cpu, free.min(cpu), n, pods)).collect();
+            let mut grouped = GroupedNodes::new(&shapes, &[]);
+            let mut taken = Vec::new();
+            let before = grouped.groups.clone();
+            for components in &gangs {
+                let gang = gang(components);
+                // The same nodes, one by one, as they are filled now.
+                let mut index = NodeIndex::new(expand(&shapes));
+                let mut names: Vec<String> = index.iter().map(|node| node.name.clone()).collect();
+                names.sort_unstable();
+                for (at, node) in grouped.nodes.iter().enumerate() {
+                    let known = index.get(&names[at]).expect("made from the same shapes").clone();
+                    let used = known.allocatable.minus(&Resources::from_pairs([("cpu", node.free[0])]));
+                    let pods = if known.max_pods > 0 { known.max_pods - node.free[1] } else { 0 };
+                    index.upsert(crate::Node { used, pods, ..known });
+                }
+                prop_assert_eq!(grouped.holds_when_empty(&gang), fits_empty(&index, &gang));
+                let alone = place_gang(&index, &gang).is_ok();
+                match grouped.place(&gang) {
+                    Ok(places) => {
+                        prop_assert!(alone);
+                        prop_assert!(grouped.nodes.iter().all(|node| node.free.iter().all(|n| *n >= 0)));
+                        taken.push(places);
+                    }
+                    Err(_) => prop_assert!(!alone),
+                }
+            }
+            for places in taken.iter().rev() {
+                grouped.give_back(places);
+            }
+            prop_assert_eq!(before, grouped.groups);
+        }
+    }
+}
