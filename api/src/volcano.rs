@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaimSpec, PodTemplateSpec};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -204,6 +205,37 @@ pub struct VolcanoJobCondition {
     pub status: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
+}
+
+/// The definition of `bus.volcano.sh/v1alpha1` Command, by which users suspend, resume and restart a job. Its
+/// fields stand beside the metadata, where no derived type can have them.
+pub fn command_crd() -> CustomResourceDefinition {
+    let text = serde_json::json!({"type": "string"});
+    let definition = serde_json::json!({
+        "metadata": {"name": "commands.bus.volcano.sh"},
+        "spec": {
+            "group": "bus.volcano.sh",
+            "names": {"kind": "Command", "plural": "commands", "singular": "command"},
+            "scope": "Namespaced",
+            "versions": [{"name": "v1alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object",
+                "properties": {
+                    "apiVersion": text, "kind": text, "metadata": {"type": "object"},
+                    "action": text, "reason": text, "message": text,
+                    "target": {
+                        "type": "object",
+                        "required": ["apiVersion", "kind", "name", "uid"],
+                        "properties": {
+                            "apiVersion": text, "kind": text, "name": text, "uid": text,
+                            "controller": {"type": "boolean"}, "blockOwnerDeletion": {"type": "boolean"},
+                        },
+                    },
+                },
+            }}}],
+        },
+    });
+    // A constant of the right shape; the committed definitions are compared with it by a test.
+    serde_json::from_value(definition).unwrap_or_default()
 }
 
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]

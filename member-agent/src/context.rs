@@ -62,6 +62,9 @@ pub enum CallError {
     Api(#[from] kube::Error),
     #[error("no answer within {} s", CALL_TIMEOUT.as_secs())]
     TimedOut,
+    /// What was to be sent could not be made.
+    #[error("{0}")]
+    Local(String),
 }
 
 impl CallError {

@@ -151,10 +151,11 @@ fn controllers(names: &[String]) -> anyhow::Result<BTreeSet<JobController>> {
             "pytorchjob" => drop(found.insert(JobController::PyTorchJob)),
             "tfjob" => drop(found.insert(JobController::TFJob)),
             "mpijob" => drop(found.insert(JobController::MPIJob)),
+            "volcanojob" | "vcjob" => drop(found.insert(JobController::VolcanoJob)),
             "job" | "batchjob" => drop(found.insert(JobController::BatchJob)),
             "deployment" => drop(found.insert(JobController::Deployment)),
             other => bail!(
-                "--controllers: found {other:?}; allowed are pytorchjob, tfjob, mpijob, job, deployment, all and none"
+                "--controllers: found {other:?}; allowed are pytorchjob, tfjob, mpijob, volcanojob, job, deployment, all and none"
             ),
         }
     }

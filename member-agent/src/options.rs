@@ -15,13 +15,14 @@ pub enum JobController {
     PyTorchJob,
     TFJob,
     MPIJob,
+    VolcanoJob,
     BatchJob,
     Deployment,
 }
 
 impl JobController {
-    pub const ALL: [JobController; 5] =
-        [Self::PyTorchJob, Self::TFJob, Self::MPIJob, Self::BatchJob, Self::Deployment];
+    pub const ALL: [JobController; 6] =
+        [Self::PyTorchJob, Self::TFJob, Self::MPIJob, Self::VolcanoJob, Self::BatchJob, Self::Deployment];
 }
 
 /// Settings of one agent.

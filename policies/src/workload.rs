@@ -15,7 +15,7 @@ mod revise;
 use serde::{Deserialize, Serialize};
 
 pub use aggregate::aggregate;
-pub use components::{Component, PodRequirements, WorkloadError, components, total};
+pub use components::{Component, PodRequirements, WorkloadError, components, template_requests, total};
 pub use conditions::{Condition, created_condition, queuing_condition, set_failed};
 pub use dependencies::{DependencyKind, DependencyRef, dependencies};
 pub use health::{Health, Outcome, health, is_running, outcome, state_text};

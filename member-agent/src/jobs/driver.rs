@@ -20,9 +20,10 @@ use serde_json::{Value, json};
 use super::{
     Kind, Role,
     objects::{Object, Pod, controller_of, resource},
-    plan::{self, Plan},
+    plan::{self, Plan, volcano},
+    ssh_keys,
     state::{Snapshot, State, Support},
-    writes,
+    volcano_feed, writes,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -72,6 +73,9 @@ pub(super) async fn run(
             on_change.job_changed(at, change);
         }));
     }
+    if driver.kinds.iter().any(|kind| kind.role == Role::Volcano) {
+        volcano_feed::start(&driver, &mut watches, &shutdown);
+    }
     let worker = driver.clone();
     driver
         .queue
@@ -84,23 +88,27 @@ pub(super) async fn run(
     while watches.join_next().await.is_some() {}
 }
 
-struct Driver {
-    client: kube::Client,
+pub(super) struct Driver {
+    pub client: kube::Client,
     cluster: String,
     kinds: Vec<Kind>,
     clock: Clock,
     lease: Option<LeaseClock>,
     state: Mutex<State>,
     /// Uids of jobs, or of owners of pods that are no job known here.
-    queue: Arc<Queue<String>>,
+    pub queue: Arc<Queue<String>>,
 }
 
 impl Driver {
-    fn watch_name(&self, plural: &str) -> String {
+    pub fn watch_name(&self, plural: &str) -> String {
         format!("{}/jobs/{plural}", self.cluster)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub fn now(&self) -> jiff::Timestamp {
+        self.clock.now()
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
         // No code that can panic runs under the lock, so the state is whole even then.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -182,6 +190,15 @@ impl Driver {
             }
             let (plan, scale) = self.plan(&snapshot);
             self.scale(&snapshot, &scale).await?;
+            self.mark(&snapshot, &plan).await?;
+            if plan.status_first {
+                self.write_status(&snapshot, &plan).await?;
+            }
+            self.end_command(&snapshot, &plan).await?;
+            self.state().forget_lost(uid, snapshot.lost.len());
+            if plan.status_first || self.write_pod_group(&snapshot, &plan).await? {
+                continue;
+            }
             let wrote = self.carry_out(&snapshot, &plan).await?;
             if wrote {
                 continue;
@@ -212,6 +229,7 @@ impl Driver {
             Role::Kubeflow(framework) => {
                 (plan::kubeflow(framework, &kind.resource, job, pods, now), Vec::new())
             }
+            Role::Volcano => (self.plan_volcano(&kind.resource, snapshot), Vec::new()),
             Role::Batch => (plan::batch(&kind.resource, job, pods, now), Vec::new()),
             Role::ReplicaSet => (plan::plan_replica_set(&kind.resource, job, pods), Vec::new()),
             Role::Deployment => plan::plan_deployment(&kind.resource, job, &snapshot.replica_sets, now),
@@ -234,6 +252,9 @@ impl Driver {
             let resource = self.resource_of(snapshot);
             let answer = writes::patch(&self.client, resource, job, None, &patch).await?;
             self.state().put_job(snapshot.job.kind, Arc::new(answer), false);
+        }
+        if plan.delete_pod_group {
+            self.delete_pod_group(job).await?;
         }
         let support: &[Value] =
             if plan.create.is_empty() || snapshot.job.support == Support::Made { &[] } else { &plan.support };
@@ -279,6 +300,15 @@ impl Driver {
             self.state().put_pod(Arc::new(pod));
             return Ok(());
         }
+        let with_keys;
+        let manifest = if manifest["metadata"]["labels"][volcano::SSH_SECRET_LABEL].is_string() {
+            let mut secret = manifest.clone();
+            ssh_keys::fill(&mut secret).map_err(|error| CallError::Local(error.to_string()))?;
+            with_keys = secret;
+            &with_keys
+        } else {
+            manifest
+        };
         let made = match writes::create::<Object>(&self.client, manifest).await {
             Err(error) if error.is_conflict() => {
                 let resource = writes::resource_of(manifest);
@@ -286,6 +316,11 @@ impl Driver {
                     writes::get(&self.client, &resource, job.namespace(), name).await?;
                 let Some(found) = found else { return Err(error) };
                 match controller_of(&found.metadata) {
+                    // Lists of hosts follow the number of replicas.
+                    Some(owner) if owner.uid == job.uid() && manifest["kind"] == "ConfigMap" => {
+                        let change = json!({"data": manifest["data"]});
+                        writes::patch(&self.client, &resource, &found, None, &change).await?
+                    }
                     Some(owner) if owner.uid == job.uid() => found,
                     // Left by an older run of that name.
                     Some(owner)

@@ -1,5 +1,5 @@
-//! Job controllers for members that have no operators of their own: PyTorchJob, TFJob, MPIJob, batch Job
-//! and Deployment; each runs only when the options name it.
+//! Job controllers for members that have no operators of their own: PyTorchJob, TFJob, MPIJob, Volcano Job,
+//! batch Job and Deployment; each runs only when the options name it.
 //!
 //! `plan` decides, as pure functions; `driver` watches, carries out and writes status. The controllers
 //! delete what a deleted job leaves themselves, because a member may have no garbage collector.
@@ -8,9 +8,11 @@
 mod driver;
 mod objects;
 mod plan;
+mod ssh_keys;
 mod state;
 #[cfg(test)]
 mod tests;
+mod volcano_feed;
 mod writes;
 
 use std::sync::Arc;
@@ -63,6 +65,7 @@ struct Kind {
 enum Role {
     Kubeflow(Framework),
     Batch,
+    Volcano,
     Deployment,
     ReplicaSet,
 }
@@ -80,6 +83,9 @@ fn kinds(enabled: &std::collections::BTreeSet<JobController>) -> Vec<Kind> {
             }
             JobController::MPIJob => {
                 (Role::Kubeflow(Framework::Mpi), resource("kubeflow.org", "v2beta1", "MPIJob", "mpijobs"))
+            }
+            JobController::VolcanoJob => {
+                (Role::Volcano, resource("batch.volcano.sh", "v1alpha1", "Job", "jobs"))
             }
             JobController::BatchJob => (Role::Batch, resource("batch", "v1", "Job", "jobs")),
             JobController::Deployment => {

@@ -1,10 +1,8 @@
 //! What the controllers read of pods and jobs: only the fields that decide something, so that a watch
 //! over many pods stays cheap.
 
-use std::borrow::Cow;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::{Resource, core::DynamicResourceScope, discovery::ApiResource};
+use kube::discovery::ApiResource;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -17,6 +15,9 @@ pub(crate) struct Object {
     pub spec: Value,
     #[serde(default)]
     pub status: Value,
+    /// Fields beside spec and status, which a Command has.
+    #[serde(flatten)]
+    pub rest: serde_json::Map<String, Value>,
 }
 
 /// A pod without its spec.
@@ -33,6 +34,7 @@ pub(crate) struct PodStatus {
     pub phase: String,
     pub conditions: Vec<PodCondition>,
     pub container_statuses: Vec<ContainerStatus>,
+    pub init_container_statuses: Vec<ContainerStatus>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -41,6 +43,8 @@ pub(crate) struct PodCondition {
     #[serde(rename = "type")]
     pub kind: String,
     pub status: String,
+    pub reason: String,
+    pub message: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -128,8 +132,14 @@ impl Pod {
         self.terminated().filter_map(|end| end.finished_at.as_deref()?.parse().ok()).max()
     }
 
+    /// Exit code of the first container, when it has ended.
+    pub(crate) fn first_exit_code(&self) -> Option<i64> {
+        Some(self.status.container_statuses.first()?.state.terminated.as_ref()?.exit_code)
+    }
+
     pub(crate) fn container_restarts(&self) -> i64 {
-        self.status.container_statuses.iter().map(|container| container.restart_count).sum()
+        let all = self.status.container_statuses.iter().chain(&self.status.init_container_statuses);
+        all.map(|container| container.restart_count).sum()
     }
 
     /// The owner that controls it.
@@ -146,36 +156,39 @@ pub(crate) fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
 }
 
+/// Makes a type with `metadata` one that kube's watches and requests take, for any resource.
 macro_rules! dynamic_resource {
     ($type:ty) => {
-        impl Resource for $type {
-            type DynamicType = ApiResource;
-            type Scope = DynamicResourceScope;
+        impl kube::Resource for $type {
+            type DynamicType = kube::discovery::ApiResource;
+            type Scope = kube::core::DynamicResourceScope;
 
-            fn kind(dt: &ApiResource) -> Cow<'_, str> {
+            fn kind(dt: &kube::discovery::ApiResource) -> std::borrow::Cow<'_, str> {
                 dt.kind.as_str().into()
             }
-            fn group(dt: &ApiResource) -> Cow<'_, str> {
+            fn group(dt: &kube::discovery::ApiResource) -> std::borrow::Cow<'_, str> {
                 dt.group.as_str().into()
             }
-            fn version(dt: &ApiResource) -> Cow<'_, str> {
+            fn version(dt: &kube::discovery::ApiResource) -> std::borrow::Cow<'_, str> {
                 dt.version.as_str().into()
             }
-            fn api_version(dt: &ApiResource) -> Cow<'_, str> {
+            fn api_version(dt: &kube::discovery::ApiResource) -> std::borrow::Cow<'_, str> {
                 dt.api_version.as_str().into()
             }
-            fn plural(dt: &ApiResource) -> Cow<'_, str> {
+            fn plural(dt: &kube::discovery::ApiResource) -> std::borrow::Cow<'_, str> {
                 dt.plural.as_str().into()
             }
-            fn meta(&self) -> &ObjectMeta {
+            fn meta(&self) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
                 &self.metadata
             }
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
+            fn meta_mut(&mut self) -> &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
                 &mut self.metadata
             }
         }
     };
 }
+
+pub(crate) use dynamic_resource;
 
 dynamic_resource!(Object);
 dynamic_resource!(Pod);

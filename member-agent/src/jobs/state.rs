@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{
     objects::{Object, Pod, controller_of},
-    plan::Pods,
+    plan::{Pods, volcano},
 };
 use crate::reconcile::{ObjectKey, Stored, key_of};
 
@@ -43,13 +43,33 @@ pub(super) struct State {
     /// Who waits for a pod name to become free.
     blocked: BTreeMap<ObjectKey, String>,
     kind_synced: BTreeSet<usize>,
+    /// What Volcano's jobs need beside pods.
+    pub volcano: VolcanoState,
 }
+
+/// PodGroups, queues and commands.
+#[derive(Debug, Default)]
+pub(super) struct VolcanoState {
+    /// PodGroups by the uid of the job that owns them.
+    pub groups: BTreeMap<String, Arc<Object>>,
+    /// Queues by name.
+    pub queues: BTreeMap<String, Arc<Object>>,
+    /// Commands by the uid of the job they are for, by name.
+    pub commands: BTreeMap<String, BTreeMap<String, volcano::Command>>,
+    pub priorities: BTreeMap<String, i64>,
+    /// Pods that are gone and were not seen being deleted, by owner.
+    lost: BTreeMap<String, Vec<Arc<Pod>>>,
+}
+
+/// Lost pods remembered of one job; a job restarts as a whole long before.
+const LOST_KEPT: usize = 1024;
 
 /// Everything a plan is made from.
 pub(super) struct Snapshot {
     pub job: Tracked,
     pub pods: Pods,
     pub replica_sets: Vec<Arc<Object>>,
+    pub lost: Vec<Arc<Pod>>,
 }
 
 impl State {
@@ -65,7 +85,8 @@ impl State {
             .map(|set| set.object.clone())
             .collect();
         replica_sets.sort_by(|a, b| a.name().cmp(b.name()));
-        Some(Snapshot { job, pods: self.pods_of(uid), replica_sets })
+        let lost = self.volcano.lost.get(uid).cloned().unwrap_or_default();
+        Some(Snapshot { job, pods: self.pods_of(uid), replica_sets, lost })
     }
 
     pub fn pods_of(&self, uid: &str) -> Pods {
@@ -99,6 +120,12 @@ impl State {
         match self.jobs.get_mut(&uid) {
             Some(tracked) => {
                 if !tracked.is_gone && version(&tracked.object) <= version(&object) {
+                    if tracked.object.metadata.generation != object.metadata.generation
+                        && tracked.support == Support::Made
+                    {
+                        // Host lists follow the number of replicas.
+                        tracked.support = Support::Unknown;
+                    }
                     tracked.object = object.clone();
                 }
             }
@@ -125,6 +152,8 @@ impl State {
 
     /// Forgets a job of which nothing is left.
     pub fn forget_job(&mut self, uid: &str) {
+        self.volcano.lost.remove(uid);
+        self.volcano.commands.remove(uid);
         if let Some(tracked) = self.jobs.remove(uid)
             && let Some(owner) = controller_of(&tracked.object.metadata)
             && let Some(sets) = self.sets_by_owner.get_mut(&owner.uid)
@@ -156,6 +185,15 @@ impl State {
     pub fn end_pod(&mut self, pod: &Pod) -> Vec<String> {
         let mut uids: Vec<String> = self.blocked.remove(&key_of(pod)).into_iter().collect();
         let Some(owner) = pod.controller().map(|owner| owner.uid.clone()) else { return uids };
+        if let Some(known) = self.pods.get(&key_of(pod)).filter(|known| known.uid() == pod.uid())
+            && !known.is_deleting()
+            && self.jobs.contains_key(&owner)
+        {
+            let lost = self.volcano.lost.entry(owner.clone()).or_default();
+            if lost.len() < LOST_KEPT {
+                lost.push(known.clone());
+            }
+        }
         self.pods.remove(pod);
         if let Some(pods) = self.pods_by_owner.get_mut(&owner) {
             if pods.get(pod.name()).is_some_and(|known| known.uid() == pod.uid()) {
@@ -167,6 +205,16 @@ impl State {
         }
         uids.push(owner);
         uids
+    }
+
+    /// The job's plan has taken notice of the pods it lost.
+    pub fn forget_lost(&mut self, uid: &str, seen: usize) {
+        if let Some(lost) = self.volcano.lost.get_mut(uid) {
+            lost.drain(..seen.min(lost.len()));
+            if lost.is_empty() {
+                self.volcano.lost.remove(uid);
+            }
+        }
     }
 
     /// A pod whose deletion has been accepted counts as being deleted from now on.

@@ -19,6 +19,10 @@ pub(super) fn resource_of(manifest: &Value) -> ApiResource {
         "Pod" => "pods",
         "Service" => "services",
         "ConfigMap" => "configmaps",
+        "Secret" => "secrets",
+        "NetworkPolicy" => "networkpolicies",
+        "PersistentVolumeClaim" => "persistentvolumeclaims",
+        "PodGroup" => "podgroups",
         _ => "replicasets",
     };
     let api_version = manifest["apiVersion"].as_str().unwrap_or_default();

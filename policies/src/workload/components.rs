@@ -92,7 +92,7 @@ fn kubeflow(kind: WorkloadKind, spec: &Value, roles: &[&str]) -> Result<Vec<Comp
             name,
             replicas: count(&role_spec["replicas"], absent, || format!("{path}.replicas"))?,
             min_available: None,
-            requests: template_requests(template, &path)?,
+            requests: requests_at(template, &path)?,
             pod_spec: requirements(&template["spec"]),
         });
     }
@@ -111,7 +111,7 @@ fn volcano(spec: &Value) -> Result<Vec<Component>, WorkloadError> {
             name: name.map_or_else(|| format!("task-{i}"), str::to_owned),
             replicas,
             min_available: Some(min.min(replicas)),
-            requests: template_requests(&task["template"], &path)?,
+            requests: requests_at(&task["template"], &path)?,
             pod_spec: requirements(&task["template"]["spec"]),
         });
     }
@@ -127,7 +127,7 @@ fn batch(spec: &Value) -> Result<Vec<Component>, WorkloadError> {
         name: "job".to_owned(),
         replicas: parallelism.min(completions),
         min_available: None,
-        requests: template_requests(&spec["template"], "spec")?,
+        requests: requests_at(&spec["template"], "spec")?,
         pod_spec: requirements(&spec["template"]["spec"]),
     }])
 }
@@ -137,7 +137,7 @@ fn deployment(spec: &Value) -> Result<Vec<Component>, WorkloadError> {
         name: "replica".to_owned(),
         replicas: count(&spec["replicas"], 1, || "spec.replicas".to_owned())?,
         min_available: None,
-        requests: template_requests(&spec["template"], "spec")?,
+        requests: requests_at(&spec["template"], "spec")?,
         pod_spec: requirements(&spec["template"]["spec"]),
     }])
 }
@@ -160,9 +160,19 @@ fn count(value: &Value, absent: i64, path: impl Fn() -> String) -> Result<i64, W
 /// Of one pod, as Kubernetes counts: the larger of what runs together
 /// (containers and sidecars) and what each init container needs beside the
 /// sidecars started before it; then the pod's overhead.
-fn template_requests(template: &Value, path: &str) -> Result<Resources, WorkloadError> {
+/// What one pod of a template asks for, without the pod itself: limits where requests are absent, init
+/// containers and sidecars as Kubernetes counts them, with the pod's overhead.
+///
+/// # Errors
+/// A quantity that cannot be read; the path starts at `template`.
+pub fn template_requests(template: &Value) -> Result<Resources, WorkloadError> {
+    requests_at(template, "")
+}
+
+fn requests_at(template: &Value, path: &str) -> Result<Resources, WorkloadError> {
     let spec = &template["spec"];
-    let at = |list: &str, i: usize| format!("{path}.template.spec.{list}[{i}].resources");
+    let path = if path.is_empty() { "template".to_owned() } else { format!("{path}.template") };
+    let at = |list: &str, i: usize| format!("{path}.spec.{list}[{i}].resources");
     let mut running = Resources::new();
     for (i, container) in list(spec, "containers").iter().enumerate() {
         running.add(&container_requests(container, || at("containers", i))?);
@@ -182,12 +192,11 @@ fn template_requests(template: &Value, path: &str) -> Result<Resources, Workload
     pod.raise_to(&starting);
     // Requests of the whole pod (Kubernetes 1.34) replace the sum for the
     // resources they name.
-    let of_pod =
-        amounts(&spec["resources"]["requests"], || format!("{path}.template.spec.resources.requests"))?;
+    let of_pod = amounts(&spec["resources"]["requests"], || format!("{path}.spec.resources.requests"))?;
     for (name, amount) in of_pod.iter() {
         pod.set(name.clone(), amount);
     }
-    pod.add(&amounts(&spec["overhead"], || format!("{path}.template.spec.overhead"))?);
+    pod.add(&amounts(&spec["overhead"], || format!("{path}.spec.overhead"))?);
     Ok(pod)
 }
 

@@ -13,6 +13,7 @@ mod status;
 mod tensorflow;
 #[cfg(test)]
 mod tests;
+pub(super) mod volcano;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -47,6 +48,17 @@ pub(crate) struct Plan {
     pub delete_support: bool,
     /// The whole new status, when it differs.
     pub status: Option<Value>,
+    /// The PodGroup as it should stand, without its status.
+    pub pod_group: Option<Value>,
+    /// The PodGroup's whole new status, when it differs.
+    pub pod_group_status: Option<Value>,
+    pub delete_pod_group: bool,
+    /// Names of pods that are to be marked as taken away by the controller, before anything else.
+    pub mark: Vec<String>,
+    /// The status must stand before anything else but `mark` is done.
+    pub status_first: bool,
+    /// The Command has had its effect.
+    pub command_done: bool,
     /// Delete the job itself: its time to live is over.
     pub delete_job: bool,
     /// Look again after this time, if nothing happens before.

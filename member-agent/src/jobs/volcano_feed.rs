@@ -1,0 +1,382 @@
+//! What the controller of Volcano's jobs reads and writes beside jobs and pods: PodGroups, Queues, Commands
+//! and PriorityClasses.
+
+use std::sync::Arc;
+
+use fleet_resources::Resources;
+use kube::{Api, runtime::watcher};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    driver::Driver,
+    objects::{Object, controller_of, resource},
+    plan::{Plan, volcano},
+    state::{Snapshot, VolcanoState},
+    writes,
+};
+use crate::{
+    CallError,
+    reconcile::{Change, follow},
+};
+
+const GROUP: &str = "scheduling.volcano.sh";
+const VERSION: &str = "v1beta1";
+/// Queues that stand in every member with Volcano's jobs.
+const BUILT_IN_QUEUES: [&str; 2] = ["root", "default"];
+
+fn pod_groups() -> kube::discovery::ApiResource {
+    resource(GROUP, VERSION, "PodGroup", "podgroups")
+}
+
+fn queues() -> kube::discovery::ApiResource {
+    resource(GROUP, VERSION, "Queue", "queues")
+}
+
+fn commands() -> kube::discovery::ApiResource {
+    resource("bus.volcano.sh", "v1alpha1", "Command", "commands")
+}
+
+/// Starts the watches and makes the queues that always stand.
+pub(super) fn start(driver: &Arc<Driver>, watches: &mut JoinSet<()>, shutdown: &CancellationToken) {
+    let all =
+        |resource: &kube::discovery::ApiResource| Api::<Object>::all_with(driver.client.clone(), resource);
+    let (on_change, name) = (driver.clone(), driver.watch_name("podgroups"));
+    watches.spawn(follow(
+        name,
+        all(&pod_groups()),
+        watcher::Config::default(),
+        shutdown.clone(),
+        move |change| {
+            on_change.pod_group_changed(change);
+        },
+    ));
+    let (on_change, name) = (driver.clone(), driver.watch_name("queues"));
+    watches.spawn(follow(
+        name,
+        all(&queues()),
+        watcher::Config::default(),
+        shutdown.clone(),
+        move |change| {
+            on_change.queue_changed(change);
+        },
+    ));
+    let (on_change, name) = (driver.clone(), driver.watch_name("commands"));
+    watches.spawn(follow(
+        name,
+        all(&commands()),
+        watcher::Config::default(),
+        shutdown.clone(),
+        move |change| {
+            on_change.command_changed(change);
+        },
+    ));
+    let classes = resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
+    let classes: Api<PriorityClass> = Api::all_with(driver.client.clone(), &classes);
+    let (on_change, name) = (driver.clone(), driver.watch_name("priorityclasses"));
+    watches.spawn(follow(name, classes, watcher::Config::default(), shutdown.clone(), move |change| {
+        let (Change::Applied(class) | Change::Deleted(class)) = &change else { return };
+        let name = class.metadata.name.clone().unwrap_or_default();
+        let mut state = on_change.state();
+        match &change {
+            Change::Applied(class) => drop(state.volcano.priorities.insert(name, class.value)),
+            _ => drop(state.volcano.priorities.remove(&name)),
+        }
+    }));
+}
+
+impl Driver {
+    fn pod_group_changed(&self, change: Change<Object>) {
+        let mut uids = Vec::new();
+        {
+            let mut state = self.state();
+            match change {
+                Change::Applied(group) => {
+                    let Some(owner) = controller_of(&group.metadata).map(|owner| owner.uid.clone()) else {
+                        return;
+                    };
+                    state.volcano.put_group(&owner, group);
+                    uids.push(owner);
+                }
+                Change::Deleted(group) => {
+                    let Some(owner) = controller_of(&group.metadata).map(|owner| owner.uid.clone()) else {
+                        return;
+                    };
+                    let known = state.volcano.groups.get(&owner);
+                    if known.is_some_and(|known| known.uid() == group.uid()) {
+                        state.volcano.groups.remove(&owner);
+                    }
+                    uids.push(owner);
+                    // Room in its queue came free.
+                    uids.extend(state.volcano.waiting());
+                }
+                Change::Synced => uids = state.uids(),
+            }
+        }
+        uids.into_iter().for_each(|uid| self.queue.add(uid));
+    }
+
+    fn queue_changed(&self, change: Change<Object>) {
+        let waiting = {
+            let mut state = self.state();
+            match change {
+                Change::Applied(queue) => {
+                    state.volcano.queues.insert(queue.name().to_owned(), queue);
+                    state.volcano.waiting()
+                }
+                Change::Deleted(queue) => {
+                    state.volcano.queues.remove(queue.name());
+                    Vec::new()
+                }
+                Change::Synced => {
+                    let known = &state.volcano.queues;
+                    let missing: Vec<&str> =
+                        BUILT_IN_QUEUES.into_iter().filter(|name| !known.contains_key(*name)).collect();
+                    if !missing.is_empty() {
+                        tokio::spawn(make_queues(self.client.clone(), missing));
+                    }
+                    Vec::new()
+                }
+            }
+        };
+        waiting.into_iter().for_each(|uid| self.queue.add(uid));
+    }
+
+    fn command_changed(&self, change: Change<Object>) {
+        let (Change::Applied(command) | Change::Deleted(command)) = &change else { return };
+        let Some(uid) = command.rest["target"]["uid"].as_str().map(str::to_owned) else { return };
+        {
+            let mut state = self.state();
+            let of_job = state.volcano.commands.entry(uid.clone()).or_default();
+            if matches!(change, Change::Applied(_)) && !command.is_deleting() {
+                let read = volcano::Command {
+                    name: command.name().to_owned(),
+                    uid: command.uid().to_owned(),
+                    action: command.rest["action"].as_str().unwrap_or_default().to_owned(),
+                };
+                of_job.insert(read.name.clone(), read);
+            } else {
+                of_job.remove(command.name());
+            }
+            if of_job.is_empty() {
+                state.volcano.commands.remove(&uid);
+            }
+        }
+        self.queue.add(uid);
+    }
+
+    pub(super) fn plan_volcano(&self, resource: &kube::discovery::ApiResource, snapshot: &Snapshot) -> Plan {
+        let job = &*snapshot.job.object;
+        // Upstream draws an id a session; here it follows from the job's version, so that runs repeat.
+        let seed = format!("{}/{}", job.uid(), job.metadata.resource_version.as_deref().unwrap_or_default());
+        let session = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, seed.as_bytes()).to_string();
+        let state = self.state();
+        let group = state.volcano.groups.get(job.uid()).cloned();
+        let command = state.volcano.commands.get(job.uid()).and_then(|all| all.values().next()).cloned();
+        let gate = state.volcano.gate(job, group.as_deref());
+        volcano::plan(&volcano::Input {
+            resource,
+            job,
+            pods: &snapshot.pods,
+            lost: &snapshot.lost,
+            pod_group: group.as_deref(),
+            command: command.as_ref(),
+            gate: &gate,
+            session: &session,
+            priority_of: &|class| state.volcano.priorities.get(class).copied().unwrap_or(0),
+            now: self.now(),
+        })
+    }
+
+    /// Marks pods as taken away by the controller.
+    pub(super) async fn mark(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
+        let pods = resource("", "v1", "Pod", "pods");
+        let patch = json!({"metadata": {"annotations": {volcano::OUT_OF_SYNC: "true"}}});
+        for pod in plan.mark.iter().filter_map(|name| snapshot.pods.get(name)) {
+            let object = Object { metadata: pod.metadata.clone(), ..Object::default() };
+            match writes::patch(&self.client, &pods, &object, None, &patch).await {
+                Err(error) if error.is_not_found() => {}
+                answer => drop(answer?),
+            }
+            let mut marked = super::objects::Pod::clone(pod);
+            let annotations = marked.metadata.annotations.get_or_insert_default();
+            annotations.insert(volcano::OUT_OF_SYNC.to_owned(), "true".to_owned());
+            self.state().put_pod(Arc::new(marked));
+        }
+        Ok(())
+    }
+
+    /// Deletes the Command that the plan was made for, after its effect stands.
+    pub(super) async fn end_command(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
+        let job = &snapshot.job.object;
+        if !plan.command_done {
+            return Ok(());
+        }
+        let command =
+            self.state().volcano.commands.get(job.uid()).and_then(|all| all.values().next()).cloned();
+        let Some(command) = command else { return Ok(()) };
+        writes::delete(&self.client, &commands(), job.namespace(), &command.name, &command.uid).await?;
+        let mut state = self.state();
+        if let Some(all) = state.volcano.commands.get_mut(job.uid()) {
+            all.remove(&command.name);
+        }
+        drop(state);
+        self.queue.add(job.uid().to_owned());
+        Ok(())
+    }
+
+    /// Makes the job's PodGroup what the plan says. Returns whether it wrote anything.
+    pub(super) async fn write_pod_group(&self, snapshot: &Snapshot, plan: &Plan) -> Result<bool, CallError> {
+        let job = &snapshot.job.object;
+        let known = self.state().volcano.groups.get(job.uid()).cloned();
+        let answer = match (&plan.pod_group, known) {
+            (Some(wanted), None) => match writes::create::<Object>(&self.client, wanted).await {
+                Err(error) if error.is_conflict() => {
+                    let name = wanted["metadata"]["name"].as_str().unwrap_or_default();
+                    let found: Option<Object> =
+                        writes::get(&self.client, &pod_groups(), job.namespace(), name).await?;
+                    // An older group of the same job that is on its way out.
+                    let Some(found) = found.filter(|found| !found.is_deleting()) else { return Err(error) };
+                    found
+                }
+                answer => answer?,
+            },
+            (wanted, Some(group)) if !group.is_deleting() => {
+                let spec = wanted
+                    .as_ref()
+                    .and_then(|wanted| fleet_api::patch::merge_diff(&group.spec, &wanted["spec"]));
+                let status = plan.pod_group_status.as_ref();
+                let status = status.and_then(|status| fleet_api::patch::merge_diff(&group.status, status));
+                let patched = match (spec, status) {
+                    (Some(spec), _) => {
+                        writes::patch(&self.client, &pod_groups(), &group, None, &json!({"spec": spec})).await
+                    }
+                    (None, Some(status)) => {
+                        let patch = json!({"status": status});
+                        writes::patch(&self.client, &pod_groups(), &group, Some("status"), &patch).await
+                    }
+                    (None, None) => return Ok(false),
+                };
+                match patched {
+                    // Deleted meanwhile; the watch says so.
+                    Err(error) if error.is_not_found() => return Ok(false),
+                    answer => answer?,
+                }
+            }
+            _ => return Ok(false),
+        };
+        let waiting = {
+            let mut state = self.state();
+            state.volcano.put_group(job.uid(), Arc::new(answer));
+            state.volcano.waiting()
+        };
+        // What one group takes or gives back decides about others of its queue.
+        waiting.into_iter().filter(|uid| uid != job.uid()).for_each(|uid| self.queue.add(uid));
+        Ok(true)
+    }
+
+    pub(super) async fn delete_pod_group(&self, job: &Object) -> Result<(), CallError> {
+        let known = self.state().volcano.groups.get(job.uid()).cloned();
+        let Some(group) = known.filter(|group| !group.is_deleting()) else { return Ok(()) };
+        writes::delete(&self.client, &pod_groups(), group.namespace(), group.name(), group.uid()).await?;
+        self.state().volcano.groups.remove(job.uid());
+        Ok(())
+    }
+}
+
+impl VolcanoState {
+    fn put_group(&mut self, owner: &str, group: Arc<Object>) {
+        let version = |object: &Object| -> u64 {
+            object.metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
+        };
+        match self.groups.get(owner) {
+            Some(known) if known.uid() == group.uid() && version(known) > version(&group) => {}
+            _ => drop(self.groups.insert(owner.to_owned(), group)),
+        }
+    }
+
+    /// Owners of groups that are not let in yet, in a fixed order.
+    fn waiting(&self) -> Vec<String> {
+        let waits = |group: &Object| matches!(group.status["phase"].as_str(), None | Some("" | "Pending"));
+        let mut uids: Vec<String> =
+            self.groups.iter().filter(|(_, group)| waits(group)).map(|(uid, _)| uid.clone()).collect();
+        uids.sort();
+        uids
+    }
+
+    /// Whether a job's group may be let into its queue now, or why not.
+    fn gate(&self, job: &Object, group: Option<&Object>) -> Result<(), String> {
+        let name = volcano::queue_of(&job.spec);
+        let Some(queue) = self.queues.get(name) else {
+            return Err(format!("queue {name} does not exist"));
+        };
+        let state = queue.status["state"].as_str().filter(|state| !state.is_empty()).unwrap_or("Open");
+        if state != "Open" {
+            return Err(format!("queue {name} is {state}; allowed: a queue that is Open"));
+        }
+        let capability = amounts(&queue.spec["capability"]);
+        if capability.is_zero() {
+            return Ok(());
+        }
+        let asked = group.map(|group| amounts(&group.spec["minResources"])).unwrap_or_default();
+        let mut used = Resources::new();
+        for other in self.groups.values().filter(|other| group.is_none_or(|group| group.uid() != other.uid()))
+        {
+            let inside = matches!(other.status["phase"].as_str(), Some("Inqueue" | "Running" | "Unknown"));
+            if inside && volcano::queue_of(&other.spec) == name {
+                used.add(&amounts(&other.spec["minResources"]));
+            }
+        }
+        for (resource, limit) in capability.iter() {
+            let (wants, holds) = (asked.get(resource.as_str()), used.get(resource.as_str()));
+            if wants > 0 && holds + wants > limit {
+                let text = |amount| fleet_resources::quantity::format(resource.as_str(), amount);
+                return Err(format!(
+                    "queue {name}: {} of {} {} are in use, {} are asked for",
+                    text(holds),
+                    text(limit),
+                    resource.as_str(),
+                    text(wants)
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn amounts(list: &Value) -> Resources {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let pairs: Vec<(&String, String)> =
+        list.as_object().into_iter().flatten().map(|(name, value)| (name, text(value))).collect();
+    Resources::parse(pairs.iter().map(|(name, text)| (name.as_str(), text.as_str()))).unwrap_or_default()
+}
+
+async fn make_queues(client: kube::Client, names: Vec<&'static str>) {
+    for name in names {
+        let queue = json!({
+            "apiVersion": format!("{GROUP}/{VERSION}"),
+            "kind": "Queue",
+            "metadata": {"name": name},
+            "spec": {"weight": 1, "reclaimable": name != "root"},
+            "status": {"state": "Open"},
+        });
+        match writes::create::<Object>(&client, &queue).await {
+            Err(error) if !error.is_conflict() => {
+                tracing::warn!(queue = name, %error, "a queue that always stands could not be made");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A PriorityClass, read for its value.
+#[derive(Clone, Debug, Deserialize)]
+struct PriorityClass {
+    metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    #[serde(default)]
+    value: i64,
+}
+
+super::objects::dynamic_resource!(PriorityClass);
