@@ -78,10 +78,93 @@ const POLICY: &[Rule] = &[
     },
 ];
 
+const VOLCANO_JOB: &[Rule] = &[
+    Rule {
+        path: &[],
+        rule: "has(self.tasks) && size(self.tasks) > 0",
+        message: "found no tasks; allowed: at least one task",
+    },
+    Rule {
+        path: &["tasks"],
+        rule: "self.all(task, !has(task.name) || self.exists_one(other, has(other.name) && other.name == task.name))",
+        message: "found two tasks of one name; allowed: names that differ",
+    },
+    Rule {
+        path: &["tasks", "*"],
+        rule: "!has(self.minAvailable) || !has(self.replicas) || self.minAvailable <= self.replicas",
+        message: "found minAvailable over replicas; allowed: minAvailable up to replicas",
+    },
+    Rule {
+        path: &["tasks", "*"],
+        rule: "!has(self.name) || self.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",
+        message: "found a name that is no DNS label; allowed: up to 63 lower-case letters, digits and inner dashes",
+    },
+    Rule {
+        path: &[],
+        rule: "!has(self.minAvailable) || !has(self.tasks) || self.minAvailable <= self.tasks.map(task, \
+               has(task.replicas) ? task.replicas : 1).sum()",
+        message: "found minAvailable over the sum of the tasks' replicas; allowed: up to that sum",
+    },
+    Rule { path: &["tasks", "*", "policies", "*"], rule: POLICY_ACTION, message: ACTION_MESSAGE },
+    Rule { path: &["policies", "*"], rule: POLICY_ACTION, message: ACTION_MESSAGE },
+    Rule { path: &["tasks", "*", "policies", "*"], rule: POLICY_TRIGGER, message: TRIGGER_MESSAGE },
+    Rule { path: &["policies", "*"], rule: POLICY_TRIGGER, message: TRIGGER_MESSAGE },
+    Rule { path: &["tasks", "*", "policies", "*"], rule: POLICY_EVENTS, message: EVENTS_MESSAGE },
+    Rule { path: &["policies", "*"], rule: POLICY_EVENTS, message: EVENTS_MESSAGE },
+    Rule {
+        path: &["plugins"],
+        rule: "self.all(name, name in ['env', 'svc', 'ssh', 'pytorch', 'tensorflow', 'mpi', 'ray', 'hcclrank'])",
+        message: "found an unknown plugin; allowed: env, svc, ssh, pytorch, tensorflow, mpi, ray, hcclrank",
+    },
+    Rule {
+        path: &["tasks"],
+        rule: "self.all(task, !has(task.dependsOn) || !has(task.dependsOn.name) || task.dependsOn.name.all(name, \
+               self.exists(other, has(other.name) && other.name == name)))",
+        message: "found dependsOn naming no task; allowed: names of tasks of this job",
+    },
+    // A task names earlier tasks only, so there is no cycle; the order in the list is the order of starting.
+    Rule {
+        path: &["tasks"],
+        rule: "self.all(task, !has(task.dependsOn) || !has(task.dependsOn.name) || !has(task.name) || \
+               (task.dependsOn.name.all(name, name != task.name) && !self.exists(other, has(other.name) && \
+               other.name in task.dependsOn.name && has(other.dependsOn) && has(other.dependsOn.name) && \
+               task.name in other.dependsOn.name)))",
+        message: "found tasks that depend on each other; allowed: dependsOn without a cycle",
+    },
+    Rule {
+        path: &["networkTopology"],
+        rule: "!(has(self.highestTierAllowed) && has(self.highestTierName))",
+        message: "found highestTierAllowed and highestTierName together; allowed: one of the two",
+    },
+    Rule {
+        path: &["tasks", "*"],
+        rule: "!has(self.partitionPolicy) || !has(self.replicas) || \
+               self.partitionPolicy.totalPartitions * self.partitionPolicy.partitionSize == self.replicas",
+        message: "found a partitionPolicy whose partitions do not make up the replicas; allowed: totalPartitions x \
+                  partitionSize = replicas",
+    },
+];
+
+const POLICY_ACTION: &str = "!has(self.action) || self.action in ['AbortJob', 'RestartJob', 'RestartTask', 'RestartPod', \
+    'RestartPartition', 'TerminateJob', 'CompleteJob', 'ResumeJob']";
+const ACTION_MESSAGE: &str = "found an unknown action; allowed: AbortJob, RestartJob, RestartTask, RestartPod, \
+    RestartPartition, TerminateJob, CompleteJob, ResumeJob";
+const POLICY_TRIGGER: &str = "(has(self.event) ? 1 : 0) + (has(self.events) && size(self.events) > 0 ? 1 : 0) + \
+    (has(self.exitCode) ? 1 : 0) == 1 && (!has(self.exitCode) || self.exitCode != 0)";
+const TRIGGER_MESSAGE: &str = "found none or several of event, events and exitCode, or exitCode 0; allowed: exactly one of \
+    them, an exitCode other than 0";
+const POLICY_EVENTS: &str = "(!has(self.event) || self.event in ['*', 'PodPending', 'PodFailed', 'PodEvicted', 'Unknown', \
+    'TaskCompleted', 'TaskFailed', 'JobUpdated']) && (!has(self.events) || self.events.all(event, event in ['*', 'PodPending', \
+    'PodFailed', 'PodEvicted', 'Unknown', 'TaskCompleted', 'TaskFailed', 'JobUpdated']) && (!('*' in self.events) || \
+    size(self.events) == 1))";
+const EVENTS_MESSAGE: &str = "found an unknown event, or * beside others; allowed: *, PodPending, PodFailed, PodEvicted, \
+    Unknown, TaskCompleted, TaskFailed, JobUpdated";
+
 /// Definitions with rules, by name.
 const RULES: &[(&str, &[Rule])] = &[
     ("propagationpolicies.policy.one.alibabacloud.com", POLICY),
     ("clusterpropagationpolicies.policy.one.alibabacloud.com", POLICY),
+    ("jobs.batch.volcano.sh", VOLCANO_JOB),
 ];
 
 /// Adds the rules of a definition to its schema (the schema of the whole object).

@@ -93,6 +93,9 @@ pub enum Nature {
     Batch,
     /// A service's pod: it runs until it is deleted.
     Service,
+    /// A job's pod whose process serves the others: it runs until it is deleted, unless the pod itself says
+    /// otherwise.
+    Daemon,
 }
 
 pub type Annotations = BTreeMap<String, String>;
@@ -109,9 +112,13 @@ pub fn run_plan(
     let look_up = |name: &str| pod.get(name).or_else(|| owner.get(name)).map(String::as_str);
     let unmarked = match nature {
         Nature::Batch => default,
-        Nature::Service => RunTime::Forever,
+        Nature::Service | Nature::Daemon => RunTime::Forever,
     };
-    let run_time = look_up(SIM_RUNTIME_ANNOTATION).and_then(|text| text.parse().ok()).unwrap_or(unmarked);
+    let asked = match nature {
+        Nature::Daemon => pod.get(SIM_RUNTIME_ANNOTATION).map(String::as_str),
+        _ => look_up(SIM_RUNTIME_ANNOTATION),
+    };
+    let run_time = asked.and_then(|text| text.parse().ok()).unwrap_or(unmarked);
     let fails_here = look_up(SIM_FAIL_ON_ANNOTATION)
         .is_some_and(|clusters| clusters.split(',').any(|name| name.trim() == cluster));
     let told_to_fail = look_up(SIM_RESULT_ANNOTATION) == Some("fail");

@@ -245,7 +245,7 @@ mod tests {
     fn errors_name_flag_found_and_allowed() {
         assert_eq!(
             controllers(&["sparkjob".to_owned()]).unwrap_err().to_string(),
-            "--controllers: found \"sparkjob\"; allowed are pytorchjob, tfjob, mpijob, job, deployment, all and none"
+            "--controllers: found \"sparkjob\"; allowed are pytorchjob, tfjob, mpijob, volcanojob, job, deployment, all and none"
         );
         assert!(cluster_name("East").unwrap_err().to_string().starts_with("--cluster: found \"East\""));
         assert!(cluster_name("east-1").is_ok());

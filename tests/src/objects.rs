@@ -48,6 +48,10 @@ pub const DEPLOYMENT: Kind = namespaced("apps/v1", "Deployment", "deployments");
 pub const PYTORCH_JOB: Kind = namespaced("kubeflow.org/v1", "PyTorchJob", "pytorchjobs");
 pub const TF_JOB: Kind = namespaced("kubeflow.org/v1", "TFJob", "tfjobs");
 pub const MPI_JOB: Kind = namespaced("kubeflow.org/v2beta1", "MPIJob", "mpijobs");
+pub const VOLCANO_JOB: Kind = namespaced("batch.volcano.sh/v1alpha1", "Job", "jobs");
+pub const POD_GROUP: Kind = namespaced("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups");
+pub const VOLCANO_QUEUE: Kind = cluster_wide("scheduling.volcano.sh/v1beta1", "Queue", "queues");
+pub const COMMAND: Kind = namespaced("bus.volcano.sh/v1alpha1", "Command", "commands");
 pub const POLICY: Kind =
     namespaced("policy.one.alibabacloud.com/v1alpha1", "PropagationPolicy", "propagationpolicies");
 pub const OVERRIDE: Kind =
@@ -61,7 +65,7 @@ pub const WORK: Kind = namespaced("fleet.dev/v1alpha1", "Work", "works");
 pub const RESERVATION: Kind = namespaced("fleet.dev/v1alpha1", "Reservation", "reservations");
 pub const CLUSTER: Kind = cluster_wide("fleet.dev/v1alpha1", "Cluster", "clusters");
 
-const KNOWN: [Kind; 24] = [
+const KNOWN: [Kind; 28] = [
     NAMESPACE,
     NODE,
     POD,
@@ -77,6 +81,10 @@ const KNOWN: [Kind; 24] = [
     PYTORCH_JOB,
     TF_JOB,
     MPI_JOB,
+    VOLCANO_JOB,
+    POD_GROUP,
+    VOLCANO_QUEUE,
+    COMMAND,
     POLICY,
     OVERRIDE,
     QUOTA_TREE,
@@ -226,6 +234,9 @@ pub fn job_state(job: &Value) -> String {
             (.., Some(active)) if active > 0 => "Running".to_string(),
             _ => String::new(),
         };
+    }
+    if job["apiVersion"] == VOLCANO_JOB.api_version {
+        return job["status"]["state"]["phase"].as_str().unwrap_or_default().to_string();
     }
     conditions.last().map(text).unwrap_or_default()
 }

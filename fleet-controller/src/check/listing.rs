@@ -27,10 +27,11 @@ const EVENT: Kind = ("v1", "Event", "events");
 const NODE: Kind = ("v1", "Node", "nodes");
 const POD: Kind = ("v1", "Pod", "pods");
 /// Kinds of jobs that stand in members.
-const RUNS: [Kind; 4] = [
+const RUNS: [Kind; 5] = [
     ("kubeflow.org/v1", "PyTorchJob", "pytorchjobs"),
     ("kubeflow.org/v1", "TFJob", "tfjobs"),
     ("kubeflow.org/v2beta1", "MPIJob", "mpijobs"),
+    ("batch.volcano.sh/v1alpha1", "Job", "jobs"),
     ("batch/v1", "Job", "jobs"),
 ];
 

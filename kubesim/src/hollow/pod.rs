@@ -37,6 +37,10 @@ pub struct Container {
     pub name: String,
     #[serde(default)]
     pub image: String,
+    #[serde(default)]
+    pub command: Vec<String>,
+    #[serde(default)]
+    pub args: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -82,6 +86,15 @@ impl kube::Resource for Pod {
     }
 }
 
+impl Container {
+    /// Its command line is that of a process which serves others and never ends by itself: a login server in
+    /// the foreground, a parameter server.
+    fn is_daemon(&self) -> bool {
+        const DAEMONS: [&str; 2] = ["sshd -D", "--job_name=ps "];
+        self.command.iter().chain(&self.args).any(|line| DAEMONS.iter().any(|mark| line.contains(mark)))
+    }
+}
+
 /// Which pod: namespace and name. The uid tells two pods of one name apart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodKey {
@@ -121,6 +134,9 @@ impl Pod {
     /// are services.
     pub fn nature(&self) -> Nature {
         const SERVICES: [&str; 4] = ["ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"];
+        if self.spec.containers.iter().any(Container::is_daemon) {
+            return Nature::Daemon;
+        }
         let always = !matches!(self.spec.restart_policy.as_deref(), Some("Never" | "OnFailure"));
         match self.owner() {
             Some(owner) if SERVICES.contains(&owner.kind.as_str()) || owner.kind == "Deployment" => {

@@ -23,6 +23,7 @@ pub(super) fn resource_of(manifest: &Value) -> ApiResource {
         "NetworkPolicy" => "networkpolicies",
         "PersistentVolumeClaim" => "persistentvolumeclaims",
         "PodGroup" => "podgroups",
+        "Queue" => "queues",
         _ => "replicasets",
     };
     let api_version = manifest["apiVersion"].as_str().unwrap_or_default();
