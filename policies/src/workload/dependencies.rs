@@ -75,7 +75,8 @@ fn of_pod(spec: &Value, found: &mut BTreeSet<DependencyRef>) {
         add(found, ServiceAccount, &spec["serviceAccountName"], &Value::Null);
     }
     for secret in list(spec, "imagePullSecrets") {
-        add(found, Secret, &secret["name"], &Value::Null);
+        // The kubelet pulls without a secret that is not there.
+        add(found, Secret, &secret["name"], &Value::Bool(true));
     }
     for field in ["containers", "initContainers", "ephemeralContainers"] {
         for container in list(spec, field) {
@@ -157,7 +158,7 @@ mod tests {
                 "ConfigMap extra?",
                 "ConfigMap settings",
                 "PersistentVolumeClaim data",
-                "Secret registry",
+                "Secret registry?",
                 "Secret token",
                 "ServiceAccount trainer"
             ]
