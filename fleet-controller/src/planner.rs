@@ -583,6 +583,7 @@ fn admit(quota: &mut fleet_quota::Planner, job: &Job, leaf: NodeId, now_ms: i64)
         request: job.shape.total.clone(),
         preemptible: job.preemptible,
         priority: job.priority,
+        enqueued_at_ms: job.enqueued_at_ms,
         admitted_at_ms: job.started_at_ms.unwrap_or(now_ms),
     };
     let known = quota.ledger().job(&job.id);

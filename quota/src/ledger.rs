@@ -6,7 +6,7 @@
 //! keep back part of their min (lend limits); and what jobs that may not be
 //! preempted use.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fleet_resources::Resources;
@@ -62,14 +62,30 @@ pub struct AdmittedJob {
     pub request: Resources,
     pub preemptible: bool,
     pub priority: i64,
+    /// When it was first enqueued, in milliseconds of the caller's clock.
+    pub enqueued_at_ms: i64,
     /// When it was admitted, in milliseconds of the caller's clock.
     pub admitted_at_ms: i64,
+}
+
+/// A bound that a request meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Short {
+    pub rule: Rule,
+    pub node: NodeId,
+    pub r: usize,
+    pub asked: i64,
+    /// What it would add there: less than asked for where part of a min is not
+    /// lent.
+    pub need: i64,
 }
 
 #[derive(Clone, Debug)]
 pub struct Ledger {
     tree: Arc<QuotaTree>,
     jobs: BTreeMap<JobId, (AdmittedJob, Request)>,
+    /// Jobs that may be preempted, by leaf, the lowest priority first.
+    preemptible: BTreeMap<NodeId, BTreeSet<(i64, JobId)>>,
     /// By node and resource.
     used: Vec<i64>,
     held: Vec<i64>,
@@ -82,32 +98,13 @@ impl Ledger {
         let mut ledger = Self {
             tree,
             jobs: BTreeMap::new(),
+            preemptible: BTreeMap::new(),
             used: vec![0; cells],
             held: vec![0; cells],
             firm: vec![0; cells],
         };
         ledger.hold_kept();
         ledger
-    }
-
-    /// The same jobs on an edited tree. Jobs follow `leaf_of`; those for which
-    /// it says `None` have lost their leaf and are returned, holding nothing.
-    pub fn rebuilt(
-        &self,
-        tree: Arc<QuotaTree>,
-        mut leaf_of: impl FnMut(&AdmittedJob) -> Option<NodeId>,
-    ) -> (Self, Vec<AdmittedJob>) {
-        let mut ledger = Self::new(tree);
-        let mut lost = Vec::new();
-        for (job, _) in self.jobs.values() {
-            match leaf_of(job) {
-                Some(leaf) => {
-                    ledger.admit(AdmittedJob { leaf, ..job.clone() });
-                }
-                None => lost.push(job.clone()),
-            }
-        }
-        (ledger, lost)
     }
 
     pub fn tree(&self) -> &Arc<QuotaTree> {
@@ -132,6 +129,9 @@ impl Ledger {
         }
         let request = self.tree.request(&job.request);
         self.change(job.leaf, &request, job.preemptible, 1);
+        if job.preemptible {
+            self.preemptible.entry(job.leaf).or_default().insert((job.priority, job.id.clone()));
+        }
         self.jobs.insert(job.id.clone(), (job, request));
         true
     }
@@ -140,6 +140,12 @@ impl Ledger {
     pub fn release(&mut self, id: &JobId) -> Option<AdmittedJob> {
         let (job, request) = self.jobs.remove(id)?;
         self.change(job.leaf, &request, job.preemptible, -1);
+        if let Some(jobs) = self.preemptible.get_mut(&job.leaf) {
+            jobs.remove(&(job.priority, job.id.clone()));
+            if jobs.is_empty() {
+                self.preemptible.remove(&job.leaf);
+            }
+        }
         Some(job)
     }
 
@@ -157,24 +163,101 @@ impl Ledger {
         request: &Request,
         preemptible: bool,
     ) -> Result<(), Verdict> {
-        let mut deltas = request.amounts.clone();
+        self.first_short(leaf, request, preemptible, |_| 0)
+            .map_or(Ok(()), |short| Err(self.verdict(leaf, &short)))
+    }
+
+    /// The first bound that the request meets, from the leaf to the root, when
+    /// `extra` is used at each cell beside what is.
+    pub(crate) fn first_short(
+        &self,
+        leaf: NodeId,
+        request: &Request,
+        preemptible: bool,
+        extra: impl Fn(usize) -> i64,
+    ) -> Option<Short> {
+        let keeps = self.tree.keeps_back();
+        let mut added: Vec<i64> = Vec::new();
+        if keeps {
+            added.extend(request.amounts.iter().map(|(_, amount)| *amount));
+        }
         for node in self.tree.path_to_root(leaf) {
             for (i, (r, asked)) in request.amounts.iter().enumerate() {
                 let cell = self.tree.cell(node, *r);
-                let (held, delta) = (self.held[cell], deltas[i].1);
-                let max = self.tree.max_at(node, *r);
-                if held.saturating_add(delta) > max {
-                    return Err(self.shortfall(Rule::Max, leaf, node, *r, *asked, max, held));
+                let need = if keeps { added[i] } else { *asked };
+                let held = self.held[cell].saturating_add(extra(cell));
+                if held.saturating_add(need) > self.tree.max_at(node, *r) {
+                    return Some(Short { rule: Rule::Max, node, r: *r, asked: *asked, need });
                 }
-                let (firm, min) = (self.firm[cell], self.guaranteed_at(node, *r));
-                if !preemptible && *r != JOBS && firm.saturating_add(*asked) > min {
-                    return Err(self.shortfall(Rule::Min, leaf, node, *r, *asked, min, firm));
+                if !preemptible && *asked > self.firm_room_at(node, *r) {
+                    return Some(Short { rule: Rule::Min, node, r: *r, asked: *asked, need: *asked });
                 }
-                let kept = self.tree.kept_at(node, *r);
-                deltas[i].1 = held.saturating_add(delta).max(kept) - held.max(kept);
+                if keeps {
+                    let kept = self.tree.kept_at(node, *r);
+                    added[i] = self.held[cell].saturating_add(need).max(kept) - self.held[cell].max(kept);
+                }
             }
         }
-        Ok(())
+        None
+    }
+
+    /// A bound in words and numbers.
+    pub(crate) fn verdict(&self, leaf: NodeId, short: &Short) -> Verdict {
+        let cell = self.tree.cell(short.node, short.r);
+        let (limit, used) = match short.rule {
+            Rule::Max => (self.tree.max[cell], self.held[cell]),
+            Rule::Min => (self.guaranteed_at(short.node, short.r), self.firm[cell]),
+        };
+        Verdict::of(Shortfall {
+            rule: short.rule,
+            resource: self.tree.resources()[short.r].clone(),
+            path: self.tree.node(short.node).path.clone(),
+            in_parent: short.node != leaf,
+            request: short.asked,
+            limit,
+            used,
+        })
+    }
+
+    /// Bounds are numbered: maxes by cell, then mins of jobs that may not be
+    /// preempted.
+    pub(crate) fn bound(&self, short: &Short) -> usize {
+        let cell = self.tree.cell(short.node, short.r);
+        if short.rule == Rule::Max { cell } else { self.used.len() + cell }
+    }
+
+    /// What may still be taken under a bound.
+    pub(crate) fn room_under(&self, bound: usize) -> i64 {
+        let (node, r) = (self.node_of(bound), bound % self.used.len() % self.tree.resources().len());
+        if bound < self.used.len() { self.room_at(node, r) } else { self.firm_room_at(node, r) }
+    }
+
+    pub(crate) fn node_of(&self, bound: usize) -> NodeId {
+        // Ids are dense.
+        NodeId(((bound % self.used.len()) / self.tree.resources().len()) as u32)
+    }
+
+    /// The request would not fit under the bound with nothing else there.
+    pub(crate) fn is_beyond(&self, bound: usize, request: &Request) -> bool {
+        let cell = bound % self.used.len();
+        let asked = request.amount(cell % self.tree.resources().len());
+        let node = self.node_of(bound);
+        let r = cell % self.tree.resources().len();
+        asked > if bound < self.used.len() { self.tree.max[cell] } else { self.guaranteed_at(node, r) }
+    }
+
+    /// All bounds that a job of the leaf is under.
+    pub(crate) fn bounds_of(&self, leaf: NodeId, request: &Request) -> Vec<usize> {
+        let cells = self.tree.path_to_root(leaf).flat_map(|node| {
+            request.amounts.iter().map(move |(r, _)| self.tree.cell(node, *r)).collect::<Vec<_>>()
+        });
+        cells.flat_map(|cell| [cell, self.used.len() + cell]).collect()
+    }
+
+    /// Jobs of a leaf that may be preempted, the lowest priority first.
+    pub(crate) fn preemptible_in(&self, leaf: NodeId) -> impl Iterator<Item = &AdmittedJob> {
+        let ids = self.preemptible.get(&leaf);
+        ids.into_iter().flatten().filter_map(|(_, id)| self.job(id))
     }
 
     /// What admitted jobs below the node use, every resource of the tree named,
@@ -238,13 +321,13 @@ impl Ledger {
             let mut delta = sign * amount;
             for node in tree.path_to_root(leaf) {
                 let cell = tree.cell(node, *r);
-                self.used[cell] += sign * amount;
+                self.used[cell] = self.used[cell].saturating_add(sign * amount);
                 if !preemptible {
-                    self.firm[cell] += sign * amount;
+                    self.firm[cell] = self.firm[cell].saturating_add(sign * amount);
                 }
                 let kept = tree.kept_at(node, *r);
                 let before = self.held[cell];
-                self.held[cell] += delta;
+                self.held[cell] = before.saturating_add(delta);
                 delta = self.held[cell].max(kept) - before.max(kept);
             }
         }
@@ -257,30 +340,9 @@ impl Ledger {
             let Some(parent) = tree.node(node).parent else { continue };
             for r in 0..tree.resources().len() {
                 let counted = self.held[tree.cell(node, r)].max(tree.kept_at(node, r));
-                self.held[tree.cell(parent, r)] += counted;
+                let above = &mut self.held[tree.cell(parent, r)];
+                *above = above.saturating_add(counted);
             }
         }
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "one cell of the tree, described in full")]
-    fn shortfall(
-        &self,
-        rule: Rule,
-        leaf: NodeId,
-        node: NodeId,
-        r: usize,
-        request: i64,
-        limit: i64,
-        used: i64,
-    ) -> Verdict {
-        Verdict::of(Shortfall {
-            rule,
-            resource: self.tree.resources()[r].clone(),
-            path: self.tree.node(node).path.clone(),
-            in_parent: node != leaf,
-            request,
-            limit,
-            used,
-        })
     }
 }

@@ -22,7 +22,7 @@ mod victims;
 pub use ledger::{AdmittedJob, JobId, Ledger};
 pub use places::{AnyPlace, ClusterName, Places};
 pub use plan::{Claim, Decision, Outcome, Plan, PlanLimits, Take, TakeRule, Victim, WaitReason};
-pub use planner::Planner;
+pub use planner::{Planner, Position, TreeEdit};
 pub use queues::{OrderKey, QueuePolicy, Queues, WaitingJob};
 pub use share::Share;
 pub use spec::NodeSpec;
@@ -31,4 +31,3 @@ pub use tree::{
     TreeWarning, queue_prefix,
 };
 pub use verdict::{Rule, Shortfall, Verdict};
-pub use victims::{VictimCost, find_victims};

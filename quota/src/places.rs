@@ -51,9 +51,10 @@ pub trait Places {
     /// best first.
     fn could_hold(&mut self, job: &WaitingJob) -> Vec<ClusterName>;
 
-    /// Whether the gang fits in `cluster`, which is open to it, once the places
-    /// of `gone` are free. Jobs that hold nothing there change nothing.
-    fn fits_without(&mut self, job: &WaitingJob, cluster: &ClusterName, gone: &[JobId]) -> bool;
+    /// Whether these gangs fit together in `cluster`, and it is open to them,
+    /// once the places of `gone` are free. Jobs that hold nothing there change
+    /// nothing.
+    fn fits_without(&mut self, jobs: &[&WaitingJob], cluster: &ClusterName, gone: &[JobId]) -> bool;
 
     /// Where an admitted job holds its places.
     fn cluster_of(&self, job: &JobId) -> Option<ClusterName>;
@@ -89,7 +90,7 @@ impl Places for AnyPlace {
         vec![ClusterName::new(Self::NAME)]
     }
 
-    fn fits_without(&mut self, _: &WaitingJob, _: &ClusterName, _: &[JobId]) -> bool {
+    fn fits_without(&mut self, _: &[&WaitingJob], _: &ClusterName, _: &[JobId]) -> bool {
         true
     }
 

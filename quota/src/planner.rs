@@ -5,37 +5,80 @@
 //! that stay inside min before borrowers; among borrowers, from the root down,
 //! the child with the smallest dominant share after the job; ties by priority,
 //! age, name. A job is admitted when its quota path has room and the oracle
-//! holds its gang: one decision.
+//! holds its gang: one decision. Who may not start only because others hold the
+//! room may take it; whom others have passed for too long gets a claim.
 
-mod tournament;
+mod claims;
+mod contest;
+mod edit;
+mod explain;
+mod holds;
+mod index;
+mod pass;
+mod taking;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::ledger::{AdmittedJob, JobId, Ledger};
 use crate::places::{ClusterName, Places};
-use crate::plan::{Decision, Outcome, Plan, PlanLimits, WaitReason};
+use crate::plan::{Claim, Plan, PlanLimits};
 use crate::queues::{QueuePolicy, Queues, WaitingJob};
 use crate::tree::{NodeId, QuotaTree};
-use tournament::Tournament;
+use claims::Watches;
+use contest::Contest;
+use holds::Holds;
+use index::Index;
+
+pub use edit::TreeEdit;
+pub use explain::Position;
+pub(crate) use explain::ReasonKind;
 
 /// Jobs, quota and what follows from both, kept between plans.
 #[derive(Clone, Debug)]
 pub struct Planner {
     ledger: Ledger,
     queues: Queues,
+    /// Admitted jobs on their way out.
     ending: BTreeSet<JobId>,
-    /// Reasons as the last plan saw them, by the job that it looked at.
-    seen: BTreeMap<JobId, WaitReason>,
+    holds: Holds,
+    watches: Watches,
+    contest: Contest,
+    index: Index,
+    /// Leaves whose candidate has to be found anew.
+    dirty: BTreeSet<NodeId>,
+    /// Leaves whose reasons may have changed in kind.
+    touched: BTreeSet<NodeId>,
+    /// Leaves that may have someone with a right to take.
+    takers: BTreeSet<NodeId>,
+    /// Leaves that had their turn to search since the bound on searches was hit.
+    searched: BTreeSet<NodeId>,
+    /// Pauses that end, by moment.
+    pauses: BTreeSet<(i64, JobId)>,
+    freed: BTreeSet<ClusterName>,
+    places_changed: bool,
+    /// Counts changes of use and places.
+    version: u64,
 }
 
 impl Planner {
     pub fn new(tree: Arc<QuotaTree>) -> Self {
         Self {
+            contest: Contest::new(&tree),
+            watches: Watches::new(tree.len()),
             ledger: Ledger::new(tree),
-            queues: Queues::new(),
+            queues: Queues::default(),
             ending: BTreeSet::new(),
-            seen: BTreeMap::new(),
+            holds: Holds::default(),
+            index: Index::default(),
+            dirty: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            takers: BTreeSet::new(),
+            searched: BTreeSet::new(),
+            pauses: BTreeSet::new(),
+            freed: BTreeSet::new(),
+            places_changed: false,
+            version: 0,
         }
     }
 
@@ -53,112 +96,134 @@ impl Planner {
         &self.queues
     }
 
+    /// Who has a claim, by leaf.
+    pub fn claims(&self) -> impl Iterator<Item = (&JobId, Claim)> {
+        self.holds.claims.values().map(|claim| (&claim.job, self.claim_of(claim)))
+    }
+
     pub fn set_policy(&mut self, leaf: NodeId, policy: QueuePolicy) {
-        self.queues.set_policy(leaf, policy);
+        if self.queues.line_of(leaf).map(|line| line.policy) != Some(policy) {
+            self.queues.set_policy(leaf, policy);
+            self.look_at(leaf);
+        }
     }
 
     /// A job waits, or what is known of a waiting one has changed. One that
     /// holds quota is released first.
     pub fn enqueue(&mut self, job: WaitingJob) {
         self.release(&job.id);
-        self.queues.enqueue(job);
+        let same = self.queues.get(&job.id).is_some_and(|known| {
+            known.leaf == job.leaf && known.request == job.request && known.preemptible == job.preemptible
+        });
+        if !same {
+            self.remove(&job.id);
+        } else if let Some(known) = self.queues.get(&job.id) {
+            self.pauses.remove(&(known.not_before_ms, known.id.clone()));
+        }
+        let (id, leaf, until_ms) = (job.id.clone(), job.leaf, job.not_before_ms);
+        let class = self.queues.enqueue(self.ledger.tree(), job);
+        if let Some(class) = self.queues.class_mut(class) {
+            class.weighed = false;
+        }
+        self.look_at(leaf);
+        self.takers.insert(leaf);
+        if self.holds.of(&id) {
+            self.queues.set_aside(&id, None);
+        } else if until_ms > 0 {
+            self.back_off(&id, until_ms);
+        }
     }
 
     /// A job waits no longer.
     pub fn remove(&mut self, id: &JobId) -> Option<WaitingJob> {
-        self.queues.remove(id)
+        let job = self.queues.remove(id)?;
+        self.pauses.remove(&(job.not_before_ms, id.clone()));
+        self.drop_holds(id);
+        self.look_at(job.leaf);
+        self.takers.insert(job.leaf);
+        Some(job)
     }
 
     /// Keeps the job's place in line but does not look at it before `until_ms`.
     pub fn back_off(&mut self, id: &JobId, until_ms: i64) {
-        self.queues.back_off(id, until_ms);
+        let Some(job) = self.queues.get(id) else { return };
+        let leaf = job.leaf;
+        self.pauses.remove(&(job.not_before_ms, id.clone()));
+        self.pauses.insert((until_ms, id.clone()));
+        self.queues.set_aside(id, Some(until_ms));
+        self.look_at(leaf);
     }
 
     /// A job holds quota, whether there is room or not: a restart tells what
     /// runs. False, changing nothing, when it is known to hold it.
     pub fn admit(&mut self, job: AdmittedJob) -> bool {
-        self.queues.remove(&job.id);
-        self.ledger.admit(job)
+        self.remove(&job.id);
+        let leaf = job.leaf;
+        let fresh = self.ledger.admit(job);
+        if fresh {
+            self.room_shrank(leaf);
+        }
+        fresh
     }
 
     /// A job holds nothing any more.
     pub fn release(&mut self, id: &JobId) -> Option<AdmittedJob> {
         self.ending.remove(id);
-        self.ledger.release(id)
+        let job = self.ledger.release(id)?;
+        for taking in self.holds.takings.values_mut() {
+            taking.left.remove(id);
+        }
+        self.room_grew(&job);
+        Some(job)
     }
 
     /// An admitted job is on its way out: its room is coming.
     pub fn ending(&mut self, id: &JobId) {
-        if self.ledger.job(id).is_some() {
-            self.ending.insert(id.clone());
+        if self.ledger.job(id).is_some() && self.ending.insert(id.clone()) {
+            self.version += 1;
         }
     }
 
     /// Places in one cluster have become free.
-    pub fn places_freed(&mut self, _cluster: &ClusterName) {}
+    pub fn places_freed(&mut self, cluster: &ClusterName) {
+        self.freed.insert(cluster.clone());
+        self.version += 1;
+    }
 
     /// Any answer of the oracle may have changed.
-    pub fn places_changed(&mut self) {}
+    pub fn places_changed(&mut self) {
+        self.places_changed = true;
+        self.version += 1;
+    }
 
     /// Decides what to do now. Who is admitted holds quota and places when this
     /// returns and waits no longer; who cannot be bound is given back with
     /// [`enqueue`](Self::enqueue).
     pub fn plan(&mut self, now_ms: i64, limits: PlanLimits, places: &mut dyn Places) -> Plan {
         let mut plan = Plan::default();
-        let mut tournament = Tournament::new(&self.ledger, &self.queues, now_ms, &mut plan.decisions);
-        let mut probes = 0;
-        let mut admitted = Vec::new();
-        while let Some((leaf, job)) = tournament.winner() {
-            if probes >= limits.probes || admitted.len() >= limits.admissions {
-                plan.more = true;
-                break;
-            }
-            probes += 1;
-            let Some(cluster) = places.take(job, &BTreeSet::new()) else {
-                tournament.refused(&self.ledger, leaf, WaitReason::NoPlace, &mut plan.decisions);
-                continue;
-            };
-            self.ledger.admit(AdmittedJob {
-                id: job.id.clone(),
-                leaf,
-                request: job.request.clone(),
-                preemptible: job.preemptible,
-                priority: job.priority,
-                admitted_at_ms: now_ms,
-            });
-            admitted.push(job.id.clone());
-            plan.decisions.push(Decision { job: job.id.clone(), leaf, outcome: Outcome::Admit { cluster } });
-            tournament.admitted(&self.ledger, leaf, &mut plan.decisions);
-        }
-        let waits = plan.decisions.iter().filter_map(|decision| match &decision.outcome {
-            Outcome::Wait(reason) => Some((decision.job.clone(), reason.clone())),
-            _ => None,
-        });
-        for decision in &plan.decisions {
-            if let Outcome::Wait(WaitReason::Backoff { until_ms }) = decision.outcome {
-                plan.wake_at_ms = Some(plan.wake_at_ms.map_or(until_ms, |wake| wake.min(until_ms)));
-            }
-        }
-        for id in admitted {
-            self.queues.remove(&id);
-        }
-        self.seen = waits.collect();
+        self.end_pauses(now_ms);
+        self.read_freed(places);
+        self.start_holders(now_ms, places, &mut plan);
+        self.start_winners(now_ms, limits, places, &mut plan);
+        self.take(now_ms, limits, places, &mut plan);
+        self.claim(now_ms, limits, places, &mut plan);
+        self.tell(&mut plan);
+        let pause = self.pauses.first().map(|(until_ms, _)| *until_ms);
+        plan.wake_at_ms = pause.into_iter().chain(self.watches.next_due_ms()).min();
         plan
     }
 
-    /// Why a waiting job waits, with today's numbers; `None` when nothing but
-    /// the next plan stands before it, or it does not wait.
-    pub fn reason(&self, id: &JobId) -> Option<WaitReason> {
-        if let Some(seen) = self.equals(id).find_map(|equal| self.seen.get(equal)) {
-            return Some(seen.clone());
+    /// Forgets what follows from other state, so that the next plan looks at
+    /// everything. Changes no decision: only what a plan costs.
+    pub fn look_again(&mut self) {
+        self.contest = Contest::new(self.ledger.tree());
+        self.index = Index::default();
+        self.queues.forget_stops();
+        let leaves: Vec<NodeId> = self.queues.lines().map(|(leaf, _)| leaf).collect();
+        for leaf in leaves {
+            self.look_at(leaf);
+            self.takers.insert(leaf);
         }
-        let job = self.queues.get(id)?;
-        self.ledger.check(job.leaf, &job.request, job.preemptible).err().map(WaitReason::Quota)
-    }
-
-    /// The waiting jobs of the same leaf that are equal to this one for the
-    /// planner, itself included, in order: what stops one stops all.
-    pub fn equals(&self, id: &JobId) -> impl Iterator<Item = &JobId> {
-        self.queues.equals(id)
+        self.version += 1;
     }
 }

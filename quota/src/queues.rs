@@ -11,7 +11,8 @@ use fleet_resources::Resources;
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::JobId;
-use crate::tree::NodeId;
+use crate::planner::ReasonKind;
+use crate::tree::{NodeId, QuotaTree, Request};
 
 /// What happens when the first job of a leaf cannot start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -96,65 +97,151 @@ pub struct OrderKey {
 /// What makes jobs of a leaf equal to the planner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClassKey {
+    pub leaf: NodeId,
     pub request: Resources,
     pub preemptible: bool,
+    pub run_time_ms: Option<i64>,
     pub shape: u64,
+}
+
+/// A class of equal waiting jobs; ids are dense and used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClassId(u32);
+
+/// What stopped a class when it was last looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Nothing, or it was not looked at.
+    #[default]
+    None,
+    /// The tree; it may go once the bound has `need` of room.
+    Quota { bound: usize, need: i64 },
+    /// No cluster.
+    Place,
+    /// Room kept for this job.
+    Kept(JobId),
+}
+
+/// Equal waiting jobs of one leaf.
+#[derive(Clone, Debug)]
+pub(crate) struct Class {
+    pub key: ClassKey,
+    pub request: Request,
+    jobs: BTreeSet<OrderKey>,
+    /// Those that are not in the running now: they back off, or their victims
+    /// are ending.
+    aside: BTreeSet<OrderKey>,
+    front: Option<OrderKey>,
+    pub stop: Stop,
+    /// Where the class stands in the index of bounds.
+    pub listed: Option<(usize, i64)>,
+    /// The kind of reason that was last told.
+    pub told: Option<ReasonKind>,
+    /// Its rights to take were looked at since its leaf changed.
+    pub weighed: bool,
+    /// The state of all jobs in which a search for victims failed.
+    pub failed_at: Option<u64>,
+}
+
+impl Class {
+    /// The first job in the running.
+    pub fn front(&self) -> Option<&OrderKey> {
+        self.front.as_ref()
+    }
+
+    fn find_front(&self) -> Option<&OrderKey> {
+        self.jobs.iter().find(|key| !self.aside.contains(*key))
+    }
 }
 
 /// The waiting jobs of one leaf.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LeafQueue {
+pub(crate) struct Line {
     pub policy: QueuePolicy,
-    pub classes: BTreeMap<ClassKey, BTreeSet<OrderKey>>,
+    /// The first job in the running of each class.
+    pub fronts: BTreeMap<OrderKey, ClassId>,
+    /// Jobs that are not in the running now.
+    pub aside: BTreeSet<OrderKey>,
+    waiting: usize,
+}
+
+impl Line {
+    /// Whether a job set aside stops all that come after `key`.
+    pub fn blocked_by_aside(&self, key: &OrderKey) -> Option<&OrderKey> {
+        self.aside.first().filter(|first| *first < key && self.policy.blocks(first.priority.0))
+    }
 }
 
 /// All waiting jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Queues {
-    leaves: BTreeMap<NodeId, LeafQueue>,
-    jobs: BTreeMap<JobId, WaitingJob>,
+    lines: BTreeMap<NodeId, Line>,
+    jobs: BTreeMap<JobId, (WaitingJob, ClassId)>,
+    by_key: BTreeMap<ClassKey, ClassId>,
+    classes: Vec<Option<Class>>,
+    unused: Vec<ClassId>,
 }
 
 impl Queues {
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    pub fn set_policy(&mut self, leaf: NodeId, policy: QueuePolicy) {
-        self.leaves.entry(leaf).or_default().policy = policy;
+    pub(crate) fn set_policy(&mut self, leaf: NodeId, policy: QueuePolicy) {
+        self.lines.entry(leaf).or_default().policy = policy;
     }
 
     /// Adds a job or replaces the one of that id.
-    pub fn enqueue(&mut self, job: WaitingJob) {
+    pub(crate) fn enqueue(&mut self, tree: &QuotaTree, job: WaitingJob) -> ClassId {
         self.remove(&job.id);
-        let queue = self.leaves.entry(job.leaf).or_default();
-        queue.classes.entry(class_key(&job)).or_default().insert(job.order_key());
-        self.jobs.insert(job.id.clone(), job);
+        let class = self.class_for(tree, &job);
+        let key = job.order_key();
+        self.line(job.leaf).waiting += 1;
+        self.change(class, |class| {
+            class.jobs.insert(key);
+        });
+        self.jobs.insert(job.id.clone(), (job, class));
+        class
     }
 
-    pub fn remove(&mut self, id: &JobId) -> Option<WaitingJob> {
-        let job = self.jobs.remove(id)?;
-        if let Some(queue) = self.leaves.get_mut(&job.leaf) {
-            let key = class_key(&job);
-            if let Some(class) = queue.classes.get_mut(&key) {
-                class.remove(&job.order_key());
-                if class.is_empty() {
-                    queue.classes.remove(&key);
-                }
-            }
+    pub(crate) fn remove(&mut self, id: &JobId) -> Option<WaitingJob> {
+        let (job, class) = self.jobs.remove(id)?;
+        let key = job.order_key();
+        let line = self.line(job.leaf);
+        line.waiting -= 1;
+        line.aside.remove(&key);
+        self.change(class, |class| {
+            class.jobs.remove(&key);
+            class.aside.remove(&key);
+        });
+        if let Some(empty) = self.classes[class.0 as usize].take_if(|class| class.jobs.is_empty()) {
+            self.by_key.remove(&empty.key);
+            self.unused.push(class);
         }
         Some(job)
     }
 
-    /// Keeps the job's place in line but does not look at it before `until_ms`.
-    pub fn back_off(&mut self, id: &JobId, until_ms: i64) {
-        if let Some(job) = self.jobs.get_mut(id) {
+    /// Takes a job out of the running; it keeps its place in line.
+    pub(crate) fn set_aside(&mut self, id: &JobId, until_ms: Option<i64>) {
+        let Some((job, class)) = self.jobs.get_mut(id) else { return };
+        if let Some(until_ms) = until_ms {
             job.not_before_ms = until_ms;
         }
+        let (key, leaf, class) = (job.order_key(), job.leaf, *class);
+        self.line(leaf).aside.insert(key.clone());
+        self.change(class, |class| {
+            class.aside.insert(key);
+        });
+    }
+
+    /// Puts a job back into the running.
+    pub(crate) fn set_running(&mut self, id: &JobId) {
+        let Some((job, class)) = self.jobs.get(id) else { return };
+        let (key, leaf, class) = (job.order_key(), job.leaf, *class);
+        self.line(leaf).aside.remove(&key);
+        self.change(class, |class| {
+            class.aside.remove(&key);
+        });
     }
 
     pub fn get(&self, id: &JobId) -> Option<&WaitingJob> {
-        self.jobs.get(id)
+        self.jobs.get(id).map(|(job, _)| job)
     }
 
     pub fn len(&self) -> usize {
@@ -167,39 +254,141 @@ impl Queues {
 
     /// How many jobs wait in a leaf.
     pub fn waiting_in(&self, leaf: NodeId) -> usize {
-        let queue = self.leaves.get(&leaf);
-        queue.map_or(0, |queue| queue.classes.values().map(BTreeSet::len).sum())
+        self.lines.get(&leaf).map_or(0, |line| line.waiting)
     }
 
     /// The jobs of a leaf in order.
     pub fn ordered(&self, leaf: NodeId) -> Vec<&WaitingJob> {
-        let queue = self.leaves.get(&leaf);
-        let mut keys: Vec<&OrderKey> = queue.into_iter().flat_map(|q| q.classes.values().flatten()).collect();
+        let mut keys: Vec<&OrderKey> = self.classes_of(leaf).flat_map(|(_, class)| &class.jobs).collect();
         keys.sort_unstable();
-        keys.into_iter().filter_map(|key| self.jobs.get(&key.id)).collect()
+        keys.into_iter().filter_map(|key| self.get(&key.id)).collect()
     }
 
-    /// The job's place in its leaf, 1 for the first.
+    /// The job's place in its leaf, 1 for the first. Costs the jobs before it.
     pub fn position(&self, id: &JobId) -> Option<usize> {
-        let job = self.jobs.get(id)?;
-        let own = job.order_key();
-        let queue = self.leaves.get(&job.leaf)?;
-        let before: usize = queue.classes.values().map(|class| class.range(..&own).count()).sum();
+        let own = self.get(id)?;
+        let (leaf, key) = (own.leaf, own.order_key());
+        let before: usize = self.classes_of(leaf).map(|(_, class)| class.jobs.range(..&key).count()).sum();
         Some(before + 1)
+    }
+
+    /// The job's place among all that wait, by priority, age and name, 1 for the
+    /// first. Leaves are not served by that order alone: it says how many were
+    /// there before. Costs the jobs before it.
+    pub fn fleet_position(&self, id: &JobId) -> Option<usize> {
+        let key = self.get(id)?.order_key();
+        let classes = self.classes.iter().flatten();
+        Some(classes.map(|class| class.jobs.range(..&key).count()).sum::<usize>() + 1)
     }
 
     /// The job and those of its leaf that are equal to it, in order.
     pub fn equals(&self, id: &JobId) -> impl Iterator<Item = &JobId> {
-        let job = self.jobs.get(id);
-        let class = job.and_then(|job| self.leaves.get(&job.leaf)?.classes.get(&class_key(job)));
-        class.into_iter().flatten().map(|key| &key.id)
+        let class = self.class_of(id).and_then(|class| self.class(class));
+        class.into_iter().flat_map(|class| &class.jobs).map(|key| &key.id)
     }
 
-    pub(crate) fn leaves(&self) -> impl Iterator<Item = (NodeId, &LeafQueue)> {
-        self.leaves.iter().map(|(leaf, queue)| (*leaf, queue))
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = &WaitingJob> {
+        self.jobs.values().map(|(job, _)| job)
     }
-}
 
-fn class_key(job: &WaitingJob) -> ClassKey {
-    ClassKey { request: job.request.clone(), preemptible: job.preemptible, shape: job.shape }
+    pub(crate) fn class_of(&self, id: &JobId) -> Option<ClassId> {
+        self.jobs.get(id).map(|(_, class)| *class)
+    }
+
+    pub(crate) fn class(&self, id: ClassId) -> Option<&Class> {
+        self.classes.get(id.0 as usize)?.as_ref()
+    }
+
+    pub(crate) fn class_mut(&mut self, id: ClassId) -> Option<&mut Class> {
+        self.classes.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// Every class is as if it was never looked at.
+    pub(crate) fn forget_stops(&mut self) {
+        for class in self.classes.iter_mut().flatten() {
+            (class.stop, class.listed, class.weighed, class.failed_at) = (Stop::None, None, false, None);
+        }
+    }
+
+    pub(crate) fn line_of(&self, leaf: NodeId) -> Option<&Line> {
+        self.lines.get(&leaf)
+    }
+
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (NodeId, &Line)> {
+        self.lines.iter().map(|(leaf, line)| (*leaf, line))
+    }
+
+    /// The first job of a leaf, in the running or not.
+    pub(crate) fn head(&self, leaf: NodeId) -> Option<&OrderKey> {
+        let line = self.lines.get(&leaf)?;
+        let running = line.fronts.first_key_value().map(|(key, _)| key);
+        running.into_iter().chain(line.aside.first()).min()
+    }
+
+    /// The classes of a leaf that have a job in the running or not.
+    fn classes_of(&self, leaf: NodeId) -> impl Iterator<Item = (ClassId, &Class)> {
+        let line = self.lines.get(&leaf);
+        let ids = line.into_iter().flat_map(|line| {
+            let running = line.fronts.values().copied();
+            let aside = line.aside.iter().filter_map(|key| self.class_of(&key.id));
+            running.chain(aside).collect::<BTreeSet<ClassId>>()
+        });
+        ids.filter_map(|id| Some((id, self.class(id)?)))
+    }
+
+    fn line(&mut self, leaf: NodeId) -> &mut Line {
+        self.lines.entry(leaf).or_default()
+    }
+
+    fn class_for(&mut self, tree: &QuotaTree, job: &WaitingJob) -> ClassId {
+        let key = ClassKey {
+            leaf: job.leaf,
+            request: job.request.clone(),
+            preemptible: job.preemptible,
+            run_time_ms: job.run_time_ms,
+            shape: job.shape,
+        };
+        if let Some(known) = self.by_key.get(&key) {
+            return *known;
+        }
+        let class = Class {
+            key: key.clone(),
+            request: tree.request(&job.request),
+            jobs: BTreeSet::new(),
+            aside: BTreeSet::new(),
+            front: None,
+            stop: Stop::None,
+            listed: None,
+            told: None,
+            weighed: false,
+            failed_at: None,
+        };
+        let id = self.unused.pop().unwrap_or_else(|| {
+            self.classes.push(None);
+            // More than 2^32 jobs do not fit in memory.
+            ClassId((self.classes.len() - 1) as u32)
+        });
+        self.classes[id.0 as usize] = Some(class);
+        self.by_key.insert(key, id);
+        id
+    }
+
+    /// Changes a class's jobs and keeps its front known to the line.
+    fn change(&mut self, id: ClassId, change: impl FnOnce(&mut Class)) {
+        let Some(class) = self.classes.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
+        change(class);
+        if class.find_front() == class.front.as_ref() {
+            return;
+        }
+        let front = class.find_front().cloned();
+        let old = std::mem::replace(&mut class.front, front.clone());
+        let leaf = class.key.leaf;
+        let line = self.line(leaf);
+        if let Some(old) = old {
+            line.fronts.remove(&old);
+        }
+        if let Some(front) = front {
+            line.fronts.insert(front, id);
+        }
+    }
 }

@@ -1,8 +1,11 @@
 //! The facts file's examples, the tree of the walkthrough, and laws.
 
+mod claim;
 mod clusters;
+mod edit;
 mod ledger;
 mod order;
+mod take;
 mod tree;
 
 use std::sync::Arc;
@@ -13,7 +16,7 @@ use crate::*;
 use clusters::Clusters;
 
 /// `root cpu 40; a cpu 20-40; a/1 cpu 10-20 ns1; ...`: per node a path below the
-/// root, `min-max` or `max` in cpu, then `jobs=N`, `w=N`, namespaces.
+/// root, `min-max` or `max` in cpu, then `jobs=N`, `w=N`, `lend=N`, `@attribute=value`, namespaces.
 fn tree_spec(text: &str) -> NodeSpec {
     let mut root = NodeSpec::default();
     for line in text.split(';').map(str::trim).filter(|line| !line.is_empty()) {
@@ -34,6 +37,8 @@ fn tree_spec(text: &str) -> NodeSpec {
                 node.max.insert(MAX_JOBS.to_owned(), jobs.to_owned());
             } else if let Some(weight) = word.strip_prefix("w=") {
                 node.attributes.insert("fleet.dev/weight".to_owned(), weight.to_owned());
+            } else if let Some((key, value)) = word.strip_prefix("@").and_then(|pair| pair.split_once('=')) {
+                node.attributes.insert(format!("fleet.dev/{key}"), value.to_owned());
             } else if let Some(limit) = word.strip_prefix("lend=") {
                 let text = format!("{{\"cpu\": \"{limit}\"}}");
                 node.attributes.insert("alibabacloud.com/lendlimit".to_owned(), text);
@@ -69,6 +74,7 @@ fn run(ledger: &mut Ledger, id: &str, path: &str, cores: i64) {
         request: cpu(cores),
         preemptible: true,
         priority: 0,
+        enqueued_at_ms: 0,
         admitted_at_ms: 0,
     });
 }
@@ -84,6 +90,98 @@ fn waiting(tree: &QuotaTree, id: &str, path: &str, cores: i64, priority: i64, ag
         priority,
         enqueued_at_ms: age,
         not_before_ms: 0,
-        shape: 0,
+        // Clusters look at cpu and at the name.
+        shape: cores as u64 + if id.starts_with("huge") { 1 << 32 } else { 0 },
+    }
+}
+
+fn admitted(tree: &QuotaTree, id: &str, path: &str, cores: i64, priority: i64, at_ms: i64) -> AdmittedJob {
+    AdmittedJob {
+        id: id.into(),
+        leaf: leaf(tree, path),
+        request: cpu(cores),
+        preemptible: true,
+        priority,
+        enqueued_at_ms: at_ms,
+        admitted_at_ms: at_ms,
+    }
+}
+
+/// A planner and its clusters, driven by short texts.
+struct Fleet {
+    planner: Planner,
+    clusters: Clusters,
+    now_ms: i64,
+}
+
+impl Fleet {
+    fn new(tree_text: &str, clusters: &str) -> Self {
+        Self { planner: Planner::new(tree(tree_text)), clusters: Clusters::new(clusters), now_ms: 0 }
+    }
+
+    /// A job that runs: quota in `path`, places in `cluster`.
+    fn run(&mut self, id: &str, path: &str, cores: i64, priority: i64, cluster: &str) {
+        let age = self.planner.ledger().jobs().count() as i64;
+        self.planner.admit(admitted(self.planner.tree(), id, path, cores, priority, age));
+        self.clusters.hold(id, cluster, cores);
+    }
+
+    fn submit(&mut self, id: &str, path: &str, cores: i64, priority: i64) {
+        let job = waiting(self.planner.tree(), id, path, cores, priority, self.now_ms);
+        self.planner.enqueue(job);
+    }
+
+    /// A job ends and leaves its quota and places.
+    fn end(&mut self, id: &str) {
+        let id = id.into();
+        assert!(self.planner.release(&id).is_some(), "{id} holds nothing");
+        if let Some(cluster) = self.clusters.end(&id) {
+            self.planner.places_freed(&cluster);
+        }
+    }
+
+    /// Plans and says what was decided, one line each: `j1 starts on east`,
+    /// `j1 takes a (Reclaim) for east`, `j1 claims east`, `j1 waits: Reason`.
+    fn plan(&mut self) -> Vec<String> {
+        let plan = self.planner.plan(self.now_ms, PlanLimits::default(), &mut self.clusters);
+        assert!(!plan.more);
+        plan.decisions.iter().map(said).collect()
+    }
+
+    fn plan_at(&mut self, now_ms: i64) -> Vec<String> {
+        self.now_ms = now_ms;
+        self.plan()
+    }
+}
+
+fn said(decision: &Decision) -> String {
+    let job = &decision.job;
+    match &decision.outcome {
+        Outcome::Admit { cluster } => format!("{job} starts on {cluster}"),
+        Outcome::Take(take) => {
+            let victims: Vec<String> =
+                take.victims.iter().map(|v| format!("{} ({})", v.job, v.rule.as_str())).collect();
+            let awaited: Vec<String> = take.awaited.iter().map(|id| format!(" and awaits {id}")).collect();
+            format!("{job} takes {}{} for {}", victims.join(", "), awaited.concat(), take.cluster)
+        }
+        Outcome::Claim(claim) => match claim.start_ms {
+            Some(start_ms) => format!("{job} claims {} from {start_ms}", claim.cluster),
+            None => format!("{job} claims {}", claim.cluster),
+        },
+        Outcome::Wait(reason) => format!("{job} waits: {}", reason_text(reason)),
+    }
+}
+
+fn reason_text(reason: &WaitReason) -> String {
+    match reason {
+        WaitReason::Quota(verdict) => verdict.reason().to_owned(),
+        WaitReason::NoPlace => "NoPlace".to_owned(),
+        WaitReason::BehindHead(head) => format!("BehindHead {head}"),
+        WaitReason::Claimed { holder } => format!("Claimed by {holder}"),
+        WaitReason::WaitingForVictims { cluster, victims } => {
+            let ids: Vec<&str> = victims.iter().map(JobId::as_str).collect();
+            format!("WaitingForVictims {} in {cluster}", ids.join(", "))
+        }
+        WaitReason::Backoff { until_ms } => format!("Backoff until {until_ms}"),
     }
 }

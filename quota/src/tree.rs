@@ -5,6 +5,7 @@
 //! for. Jobs count as a resource of which each job asks for one.
 
 mod build;
+mod drain;
 mod warnings;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ const UNLIMITED_FROM: i64 = i32::MAX as i64;
 const MAX_DEPTH: usize = 64;
 /// Largest tree accepted.
 const MAX_NODES: usize = 100_000;
+/// More than any job can mean; a thousand such jobs can still be summed.
+const MAX_AMOUNT: i64 = 1 << 53;
 /// The index of [`MAX_JOBS`] among the tree's resources.
 pub(crate) const JOBS: usize = 0;
 
@@ -56,6 +59,12 @@ pub struct TreeNode {
     pub attributes: BTreeMap<String, String>,
     /// Attribute `fleet.dev/weight` in thousandths; 0 is served last.
     pub weight_milli: i64,
+    /// Attribute `fleet.dev/max-bypass`: how long others may pass the first job
+    /// of this leaf before room is kept for it.
+    pub max_bypass_ms: i64,
+    /// The leaf was deleted and stays until its jobs have ended: nothing is
+    /// admitted here.
+    pub draining: bool,
 }
 
 impl TreeNode {
@@ -71,6 +80,12 @@ pub struct Request {
     pub(crate) amounts: Vec<(usize, i64)>,
 }
 
+impl Request {
+    pub(crate) fn amount(&self, r: usize) -> i64 {
+        self.amounts.iter().find(|(index, _)| *index == r).map_or(0, |(_, amount)| *amount)
+    }
+}
+
 /// The tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaTree {
@@ -79,11 +94,13 @@ pub struct QuotaTree {
     /// By node and resource.
     min: Vec<i64>,
     /// By node and resource; `i64::MAX` is unlimited.
-    max: Vec<i64>,
+    pub(crate) max: Vec<i64>,
     /// By node and resource: the smallest max from the node to the root.
     effective_max: Vec<i64>,
     /// By node and resource: the part of min that is never lent.
     kept: Vec<i64>,
+    /// Some part of some min is never lent.
+    keeps: bool,
     by_namespace: BTreeMap<String, NodeId>,
     by_name: BTreeMap<String, NodeId>,
     by_path: BTreeMap<String, NodeId>,
@@ -195,6 +212,11 @@ impl QuotaTree {
         std::iter::successors(Some(id), |id| self.node(*id).parent)
     }
 
+    /// Whether `node` is on the path from `id` to the root, `id` included.
+    pub(crate) fn is_below(&self, id: NodeId, node: NodeId) -> bool {
+        self.path_to_root(id).any(|on_path| on_path == node)
+    }
+
     /// Resource names the tree knows, [`MAX_JOBS`] first, then by name.
     pub fn resources(&self) -> &[ResourceName] {
         &self.names
@@ -217,7 +239,7 @@ impl QuotaTree {
         let mut amounts = vec![(JOBS, 1)];
         for (name, amount) in resources.iter().filter(|(_, amount)| *amount > 0) {
             if let Some(r) = self.resource_index(name.as_str()).filter(|r| *r != JOBS) {
-                amounts.push((r, amount));
+                amounts.push((r, amount.min(MAX_AMOUNT)));
             }
         }
         amounts.sort_unstable();
@@ -233,8 +255,8 @@ impl QuotaTree {
             let Some(value) = labels.get(label).filter(|value| !value.is_empty()) else {
                 continue;
             };
-            let named = self.by_path.get(value).or_else(|| self.by_name.get(value));
-            return match named.copied() {
+            let at_path = self.find(value).filter(|id| !self.node(*id).draining);
+            return match at_path.or_else(|| self.by_name.get(value).copied()) {
                 Some(id) if self.node(id).is_leaf() => Ok(id),
                 Some(id) => {
                     Err(LeafError::NotALeaf { label, value: value.clone(), path: self.node(id).path.clone() })
@@ -268,6 +290,12 @@ impl QuotaTree {
 
     pub(crate) fn kept_at(&self, id: NodeId, r: usize) -> i64 {
         self.kept[self.cell(id, r)]
+    }
+
+    /// Whether some min is not lent in full: then what a job adds to a node
+    /// depends on what else is below it.
+    pub(crate) fn keeps_back(&self) -> bool {
+        self.keeps
     }
 
     /// What the node can lend its children: no child can ever use more.

@@ -4,102 +4,177 @@
 //! takes from siblings of its path that are above theirs. *FairShare* (where
 //! the root says so): a job above min takes from siblings that keep the larger
 //! dominant share. *InQueuePriority*: in its own leaf, from lower priorities.
-//! The search releases victims in the ledger, asks whether the job fits, puts
-//! back whom it does not need, and restores the ledger before it answers.
+//! The search releases victims in the ledger, asks whether the job fits tree
+//! and cluster, puts back whom it does not need, and restores the ledger before
+//! it answers.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::ledger::{AdmittedJob, JobId, Ledger};
+use crate::places::{ClusterName, Places};
 use crate::plan::{TakeRule, Victim};
 use crate::queues::WaitingJob;
 use crate::share::Share;
 use crate::tree::{JOBS, NodeId, QuotaTree, Request};
 
 /// On a leaf: from whom its jobs may reclaim: Any (default), LowerPriority, Never.
-const RECLAIM: &str = "fleet.dev/reclaim";
+pub(crate) const RECLAIM: &str = "fleet.dev/reclaim";
 /// On an inner node: `Subtree` lends its own min to any job below it.
-const GUARANTEE: &str = "fleet.dev/guarantee";
+pub(crate) const GUARANTEE: &str = "fleet.dev/guarantee";
 /// On the root: `FairShare` lets borrowers take from larger borrowers.
-const SHARE_PREEMPTION: &str = "fleet.dev/share-preemption";
+pub(crate) const SHARE_PREEMPTION: &str = "fleet.dev/share-preemption";
 /// On a leaf: LowerPriority (default), LowerOrNewerEqualPriority, Never.
-const WITHIN: &str = "fleet.dev/preempt-within";
+pub(crate) const WITHIN: &str = "fleet.dev/preempt-within";
 
-/// What taking a job costs, told by the caller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct VictimCost {
-    /// Work since its last checkpoint, in milliseconds.
-    pub lost_work_ms: i64,
+/// Clusters whose victims are compared, best first; the others are not looked at.
+const CLUSTERS_COMPARED: usize = 128;
+/// Jobs taken for one, at most.
+const MAX_VICTIMS: usize = 1024;
+
+/// What a taker counts on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub cluster: ClusterName,
+    pub victims: Vec<Victim>,
+    /// Jobs already ending that it needs too.
+    pub awaited: Vec<JobId>,
 }
 
-/// The smallest ordered set of victims after which the quota path has room for
-/// `taker`; `None` where no right leads there. The ledger is the same after the
-/// call. `ending` are jobs on their way out: they come first.
-pub fn find_victims(
+/// One cluster to start in.
+#[derive(Clone, Debug)]
+pub(crate) struct Goal<'g> {
+    pub cluster: ClusterName,
+    /// Takers that count on places there already, and their victims.
+    pub takers: Vec<&'g WaitingJob>,
+    pub gone: Vec<JobId>,
+}
+
+/// By which rights a job may take, whether or not that leads anywhere.
+pub(crate) struct Rights;
+
+impl Rights {
+    /// From others, as guaranteed.
+    pub fn reclaim(ledger: &Ledger, leaf: NodeId, request: &Request) -> bool {
+        let tree = ledger.tree();
+        attribute(tree, leaf, RECLAIM) != "Never"
+            && (ledger.node_inside_min(leaf, request)
+                || tree
+                    .path_to_root(leaf)
+                    .any(|node| lends_min(tree, node) && ledger.node_inside_min(node, request)))
+    }
+
+    /// From larger shares.
+    pub fn fair_share(tree: &QuotaTree) -> bool {
+        attribute(tree, NodeId::ROOT, SHARE_PREEMPTION) == "FairShare"
+    }
+
+    /// From its own leaf: is there anyone?
+    pub fn within(ledger: &Ledger, taker: &WaitingJob) -> bool {
+        own_candidates(ledger, taker).next().is_some()
+    }
+}
+
+/// The cheapest set of victims after which `taker` fits its path and one of
+/// `goals`; `None` where no right leads there. Victims of other takers have left
+/// the ledger and those takers are in it. `ending` are jobs on their way out:
+/// they come first. The ledger is the same after the call.
+pub(crate) fn search(
     ledger: &mut Ledger,
+    places: &mut dyn Places,
     taker: &WaitingJob,
     ending: &BTreeSet<JobId>,
-    cost: &dyn Fn(&AdmittedJob) -> VictimCost,
-) -> Option<Vec<Victim>> {
+    goals: &[Goal],
+    leaves_room: &dyn Fn(&Ledger) -> bool,
+) -> Option<Found> {
     let request = ledger.tree().request(&taker.request);
-    let mut search = Search {
-        tree: std::sync::Arc::clone(ledger.tree()),
-        running: candidates(ledger, ending, cost),
-        ledger,
-        taker,
-        request,
-    };
-    let found = search.with_own(false).or_else(|| search.with_own(true));
-    found.filter(|victims| !victims.is_empty())
+    let tree = Arc::clone(ledger.tree());
+    let mut search =
+        Search { tree, ledger, places, taker, request, ending, leaves_room, by_leaf: BTreeMap::new() };
+    // Where it fits now, only quota has to be taken.
+    for goal in goals.iter().take(CLUSTERS_COMPARED) {
+        let going: Vec<JobId> = ending.iter().chain(&goal.gone).cloned().collect();
+        if search.fits_in(goal, &going) {
+            let found = [false, true].into_iter().find_map(|own| search.with_own(goal, own));
+            return found.map(|(_, found)| found);
+        }
+    }
+    [false, true].into_iter().find_map(|own| {
+        let goals = goals.iter().take(CLUSTERS_COMPARED);
+        let found = goals.filter_map(|goal| search.with_own(goal, own));
+        // Of equal costs the first, which is the preferred cluster.
+        found.min_by_key(|(cost, _)| *cost).map(|(_, found)| found)
+    })
 }
 
-/// Preemptible jobs by leaf, those to be taken first in front.
-fn candidates(
-    ledger: &Ledger,
-    ending: &BTreeSet<JobId>,
-    cost: &dyn Fn(&AdmittedJob) -> VictimCost,
-) -> BTreeMap<NodeId, Vec<AdmittedJob>> {
-    let mut by_leaf: BTreeMap<NodeId, Vec<AdmittedJob>> = BTreeMap::new();
-    for job in ledger.jobs().filter(|job| job.preemptible) {
-        by_leaf.entry(job.leaf).or_default().push(job.clone());
-    }
-    for jobs in by_leaf.values_mut() {
-        jobs.sort_by_cached_key(|job| {
-            let alive = !ending.contains(&job.id);
-            (alive, job.priority, cost(job), Reverse(job.admitted_at_ms), job.id.clone())
-        });
-    }
-    by_leaf
-}
+/// What a set of victims costs: the highest priority among them, the work lost,
+/// how many they are.
+type Cost = (i64, i64, usize);
+
+/// A released job and the right by which; none for jobs already ending.
+type Released = (AdmittedJob, Option<TakeRule>);
 
 struct Search<'s> {
-    tree: std::sync::Arc<QuotaTree>,
+    tree: Arc<QuotaTree>,
     ledger: &'s mut Ledger,
+    places: &'s mut dyn Places,
     taker: &'s WaitingJob,
     request: Request,
-    running: BTreeMap<NodeId, Vec<AdmittedJob>>,
+    ending: &'s BTreeSet<JobId>,
+    leaves_room: &'s dyn Fn(&Ledger) -> bool,
+    /// Jobs of the leaves that were visited, those to be taken first in front.
+    by_leaf: BTreeMap<NodeId, Vec<AdmittedJob>>,
+}
+
+/// What still keeps the taker from starting.
+#[derive(Clone, Copy)]
+struct Lack {
+    /// The lowest node of its path without room.
+    quota_at: Option<NodeId>,
+    places: bool,
 }
 
 impl Search<'_> {
     /// One set, without or with victims in the taker's own leaf. Own victims
     /// count as gone from the start, so that they lower the taker's own use.
-    fn with_own(&mut self, own: bool) -> Option<Vec<Victim>> {
-        let own = if own { self.own_candidates() } else { Vec::new() };
+    fn with_own(&mut self, goal: &Goal, own: bool) -> Option<(Cost, Found)> {
+        let own: Vec<AdmittedJob> = if own { self.own_in_order() } else { Vec::new() };
+        let mut released: Vec<Released> = Vec::new();
+        for id in self.ending {
+            released.extend(self.ledger.release(id).map(|job| (job, None)));
+        }
         for job in &own {
             self.ledger.release(&job.id);
         }
-        let mut taken: Vec<(AdmittedJob, TakeRule)> = Vec::new();
-        while !self.fits() {
-            let Some((job, rule)) = self.next() else { break };
+        let mut fits = false;
+        while released.len() <= MAX_VICTIMS {
+            let lack = self.lack(goal, released.iter().map(|(job, _)| job).chain(&own));
+            fits = lack.quota_at.is_none() && !lack.places;
+            if fits {
+                break;
+            }
+            let Some((job, rule)) = self.next(goal, lack) else { break };
             self.ledger.release(&job.id);
-            taken.push((job, rule));
+            released.push((job, Some(rule)));
         }
-        let fits = self.fits();
-        taken.extend(own.into_iter().map(|job| (job, TakeRule::InQueuePriority)));
-        let mut kept = Vec::new();
-        for (job, rule) in taken.into_iter().rev() {
+        released.extend(own.into_iter().map(|job| (job, Some(TakeRule::InQueuePriority))));
+        let kept = self.put_back(goal, released, fits);
+        fits.then(|| self.found(goal, kept))
+    }
+
+    /// Restores the ledger; whom the taker does not need is not kept, last
+    /// added first.
+    fn put_back(&mut self, goal: &Goal, mut released: Vec<Released>, fits: bool) -> Vec<Released> {
+        let mut kept: Vec<Released> = Vec::new();
+        while let Some((job, rule)) = released.pop() {
             self.ledger.admit(job.clone());
-            if fits && !self.fits() {
+            if !fits {
+                continue;
+            }
+            let gone = released.iter().chain(&kept).map(|(job, _)| job);
+            let lack = self.lack(goal, gone);
+            if lack.places || lack.quota_at.is_some() {
                 self.ledger.release(&job.id);
                 kept.push((job, rule));
             }
@@ -108,50 +183,79 @@ impl Search<'_> {
         for (job, _) in &kept {
             self.ledger.admit(job.clone());
         }
-        fits.then(|| {
-            kept.into_iter().map(|(job, rule)| Victim { job: job.id, rule, lost_work_ms: 0 }).collect()
-        })
+        kept
     }
 
-    fn fits(&self) -> bool {
-        self.ledger.check_request(self.taker.leaf, &self.request, self.taker.preemptible).is_ok()
+    fn found(&self, goal: &Goal, kept: Vec<Released>) -> (Cost, Found) {
+        let mut found = Found { cluster: goal.cluster.clone(), victims: Vec::new(), awaited: Vec::new() };
+        let mut cost = (i64::MIN, 0_i64, 0);
+        for (job, rule) in kept {
+            let Some(rule) = rule else {
+                found.awaited.push(job.id);
+                continue;
+            };
+            let lost_work_ms = self.places.lost_work_ms(&job.id);
+            cost = (cost.0.max(job.priority), cost.1.saturating_add(lost_work_ms), cost.2 + 1);
+            found.victims.push(Victim { job: job.id, rule, lost_work_ms });
+        }
+        (cost, found)
     }
 
-    fn own_candidates(&self) -> Vec<AdmittedJob> {
-        let within = self.attribute(self.taker.leaf, WITHIN);
-        let jobs = self.running.get(&self.taker.leaf).into_iter().flatten();
-        jobs.filter(|job| match within {
-            "Never" => false,
-            "LowerOrNewerEqualPriority" => {
-                (job.priority, Reverse(job.admitted_at_ms))
-                    < (self.taker.priority, Reverse(self.taker.enqueued_at_ms))
-            }
-            _ => job.priority < self.taker.priority,
-        })
-        .cloned()
-        .collect()
+    /// The cluster is asked only once the tree has room: that costs more.
+    fn lack<'j>(&mut self, goal: &Goal, gone: impl Iterator<Item = &'j AdmittedJob>) -> Lack {
+        let short = self.ledger.first_short(self.taker.leaf, &self.request, self.taker.preemptible, |_| 0);
+        let mut quota_at = short.map(|short| short.node);
+        if quota_at.is_none() && !(self.leaves_room)(self.ledger) {
+            quota_at = Some(NodeId::ROOT);
+        }
+        let gone: Vec<JobId> = gone.map(|job| job.id.clone()).chain(goal.gone.iter().cloned()).collect();
+        Lack { quota_at, places: quota_at.is_none() && !self.fits_in(goal, &gone) }
     }
 
-    fn next(&self) -> Option<(AdmittedJob, TakeRule)> {
-        if let Some(job) = self.next_reclaimed() {
+    fn fits_in(&mut self, goal: &Goal, gone: &[JobId]) -> bool {
+        let mut jobs = goal.takers.clone();
+        jobs.push(self.taker);
+        self.places.fits_without(&jobs, &goal.cluster, gone)
+    }
+
+    fn own_in_order(&mut self) -> Vec<AdmittedJob> {
+        let ids: BTreeSet<JobId> =
+            own_candidates(self.ledger, self.taker).map(|job| job.id.clone()).collect();
+        self.visit(self.taker.leaf);
+        let jobs = self.by_leaf.get(&self.taker.leaf).into_iter().flatten();
+        jobs.filter(|job| ids.contains(&job.id) && !self.ending.contains(&job.id)).cloned().collect()
+    }
+
+    fn next(&mut self, goal: &Goal, lack: Lack) -> Option<(AdmittedJob, TakeRule)> {
+        if let Some(job) = self.next_reclaimed(goal, lack) {
             return Some((job, TakeRule::Reclaim));
         }
-        let job = self.next_by_share()?;
+        let job = self.next_by_share(goal, lack)?;
         Some((job, TakeRule::FairShare))
     }
 
-    fn next_reclaimed(&self) -> Option<AdmittedJob> {
-        let right = self.attribute(self.taker.leaf, RECLAIM);
-        let may_take = |job: &AdmittedJob| right != "LowerPriority" || job.priority < self.taker.priority;
-        let mut guaranteed = right != "Never" && self.ledger.node_inside_min(self.taker.leaf, &self.request);
-        for node in self.tree.path_to_root(self.taker.leaf) {
-            let subtree = node != NodeId::ROOT && self.attribute(node, GUARANTEE) == "Subtree";
-            guaranteed |= right != "Never" && subtree && self.ledger.node_inside_min(node, &self.request);
+    /// The nodes of the path whose siblings' jobs can help: below the node
+    /// without room.
+    fn levels(&self, lack: Lack) -> Vec<NodeId> {
+        let path = self.tree.path_to_root(self.taker.leaf);
+        path.take_while(|node| Some(*node) != lack.quota_at && *node != NodeId::ROOT).collect()
+    }
+
+    fn next_reclaimed(&mut self, goal: &Goal, lack: Lack) -> Option<AdmittedJob> {
+        let right = attribute(&self.tree, self.taker.leaf, RECLAIM).to_owned();
+        if right == "Never" {
+            return None;
+        }
+        let priority = self.taker.priority;
+        let may_take = |_: &Self, job: &AdmittedJob| right != "LowerPriority" || job.priority < priority;
+        let mut guaranteed = self.ledger.node_inside_min(self.taker.leaf, &self.request);
+        for node in self.levels(lack) {
+            guaranteed |= lends_min(&self.tree, node) && self.ledger.node_inside_min(node, &self.request);
             if !guaranteed {
                 continue;
             }
             for sibling in self.siblings(node) {
-                if let Some(job) = self.first_below(sibling, &may_take) {
+                if let Some(job) = self.first_below(sibling, goal, lack, &may_take) {
                     return Some(job);
                 }
             }
@@ -161,29 +265,28 @@ impl Search<'_> {
 
     /// Those whose share stays at least the taker's after the victim left; only
     /// when there is none, those whose share is larger before.
-    fn next_by_share(&self) -> Option<AdmittedJob> {
-        let on = self.attribute(NodeId::ROOT, SHARE_PREEMPTION) == "FairShare";
-        if !on || self.ledger.node_inside_min(self.taker.leaf, &self.request) {
+    fn next_by_share(&mut self, goal: &Goal, lack: Lack) -> Option<AdmittedJob> {
+        if !Rights::fair_share(&self.tree) || self.ledger.node_inside_min(self.taker.leaf, &self.request) {
             return None;
         }
-        let none = Request::default();
-        let path = || self.tree.path_to_root(self.taker.leaf).filter(|node| *node != NodeId::ROOT);
-        let own = |node| Share::after(self.ledger, node, &self.request, 1);
-        for node in path() {
+        for node in self.levels(lack) {
+            let own = Share::after(self.ledger, node, &self.request, 1);
             for sibling in self.siblings(node) {
-                let stays_larger = |job: &AdmittedJob| {
-                    let leaving = self.tree.request(&job.request);
-                    Share::after(self.ledger, sibling, &leaving, -1) >= own(node)
+                let stays_larger = |search: &Self, job: &AdmittedJob| {
+                    let leaving = search.tree.request(&job.request);
+                    Share::after(search.ledger, sibling, &leaving, -1) >= own
                 };
-                if let Some(job) = self.first_below(sibling, &stays_larger) {
+                if let Some(job) = self.first_below(sibling, goal, lack, &stays_larger) {
                     return Some(job);
                 }
             }
         }
-        for node in path() {
+        let none = Request::default();
+        for node in self.levels(lack) {
+            let own = Share::after(self.ledger, node, &self.request, 1);
             for sibling in self.siblings(node) {
-                if Share::after(self.ledger, sibling, &none, 0) > own(node)
-                    && let Some(job) = self.first_below(sibling, &|_| true)
+                if Share::after(self.ledger, sibling, &none, 0) > own
+                    && let Some(job) = self.first_below(sibling, goal, lack, &|_, _| true)
                 {
                     return Some(job);
                 }
@@ -202,7 +305,8 @@ impl Search<'_> {
     }
 
     fn largest_first(&self, nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
-        let mut found: Vec<NodeId> = nodes.filter(|node| self.is_above_min(*node)).collect();
+        let mut found: Vec<NodeId> =
+            nodes.filter(|node| self.needed().any(|r| self.is_above_min(*node, r))).collect();
         found.sort_by(|a, b| {
             let share = |node| Share::after(self.ledger, node, &Request::default(), 0);
             share(*b).cmp(&share(*a)).then_with(|| self.tree.node(*a).path.cmp(&self.tree.node(*b).path))
@@ -210,20 +314,34 @@ impl Search<'_> {
         found
     }
 
-    /// In a resource that the taker needs.
-    fn is_above_min(&self, node: NodeId) -> bool {
-        let asked = self.request.amounts.iter().filter(|(r, _)| *r != JOBS);
-        asked.into_iter().any(|(r, _)| self.ledger.used_at(node, *r) > self.tree.min_at(node, *r))
+    /// Resources that the taker asks for.
+    fn needed(&self) -> impl Iterator<Item = usize> + '_ {
+        self.request.amounts.iter().map(|(r, _)| *r).filter(|r| *r != JOBS)
     }
 
-    /// The first job below `node` that may be taken, in children above their
-    /// min only. The stack holds nodes, next on top.
-    fn first_below(&self, node: NodeId, may_take: &dyn Fn(&AdmittedJob) -> bool) -> Option<AdmittedJob> {
+    fn is_above_min(&self, node: NodeId, r: usize) -> bool {
+        self.ledger.used_at(node, r) > self.tree.min_at(node, r)
+    }
+
+    /// The first job below `node` that helps and may be taken, in children above
+    /// their min only. The stack holds nodes, next on top.
+    fn first_below(
+        &mut self,
+        node: NodeId,
+        goal: &Goal,
+        lack: Lack,
+        may_take: &dyn Fn(&Self, &AdmittedJob) -> bool,
+    ) -> Option<AdmittedJob> {
         let mut open = vec![node];
         while let Some(node) = open.pop() {
-            let jobs = self.running.get(&node).into_iter().flatten();
-            let mut left = jobs.filter(|job| self.ledger.job(&job.id).is_some() && self.helps(job));
-            if let Some(job) = left.find(|job| may_take(job)) {
+            if self.tree.node(node).is_leaf() {
+                self.visit(node);
+            }
+            let jobs = self.by_leaf.get(&node).into_iter().flatten();
+            let mut left = jobs.filter(|job| {
+                self.ledger.job(&job.id).is_some() && self.helps(node, job, goal, lack) && may_take(self, job)
+            });
+            if let Some(job) = left.next() {
                 return Some(job.clone());
             }
             let children = self.largest_first(self.tree.node(node).children.iter().copied());
@@ -232,17 +350,49 @@ impl Search<'_> {
         None
     }
 
-    /// It holds something that the taker needs.
-    fn helps(&self, job: &AdmittedJob) -> bool {
+    /// It holds something that the taker needs and that its leaf only borrows;
+    /// where only places are short, places of the cluster.
+    fn helps(&self, leaf: NodeId, job: &AdmittedJob, goal: &Goal, lack: Lack) -> bool {
         let names = self.tree.resources();
-        let asked = self.request.amounts.iter().filter(|(r, _)| *r != JOBS);
-        asked.into_iter().any(|(r, _)| job.request.get(names[*r].as_str()) > 0)
+        let borrowed =
+            self.needed().any(|r| self.is_above_min(leaf, r) && job.request.get(names[r].as_str()) > 0);
+        borrowed && (!lack.places || self.places.cluster_of(&job.id).as_ref() == Some(&goal.cluster))
     }
 
-    fn attribute(&self, node: NodeId, name: &str) -> &str {
-        self.tree.node(node).attributes.get(name).map_or("", String::as_str)
+    /// Reads a leaf's jobs once: lower priority first, least work lost, newest,
+    /// name.
+    fn visit(&mut self, leaf: NodeId) {
+        if self.by_leaf.contains_key(&leaf) {
+            return;
+        }
+        let mut jobs: Vec<AdmittedJob> = self.ledger.preemptible_in(leaf).cloned().collect();
+        jobs.sort_by_cached_key(|job| {
+            (job.priority, self.places.lost_work_ms(&job.id), Reverse(job.admitted_at_ms), job.id.clone())
+        });
+        self.by_leaf.insert(leaf, jobs);
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Jobs of the taker's leaf that it may take.
+fn own_candidates<'l>(
+    ledger: &'l Ledger,
+    taker: &WaitingJob,
+) -> impl Iterator<Item = &'l AdmittedJob> + use<'l> {
+    let within = attribute(ledger.tree(), taker.leaf, WITHIN);
+    let (priority, age) = (taker.priority, taker.enqueued_at_ms);
+    let jobs = ledger.preemptible_in(taker.leaf).take_while(move |job| job.priority <= priority);
+    jobs.filter(move |job| match within {
+        "Never" => false,
+        "LowerOrNewerEqualPriority" => job.priority < priority || job.enqueued_at_ms > age,
+        _ => job.priority < priority,
+    })
+}
+
+/// The node lends its own min to any job below it.
+pub(crate) fn lends_min(tree: &QuotaTree, node: NodeId) -> bool {
+    node != NodeId::ROOT && !tree.node(node).is_leaf() && attribute(tree, node, GUARANTEE) == "Subtree"
+}
+
+fn attribute<'t>(tree: &'t QuotaTree, node: NodeId, name: &str) -> &'t str {
+    tree.node(node).attributes.get(name).map_or("", String::as_str)
+}

@@ -114,9 +114,10 @@ impl Places for Oracle<'_> {
         ranked.iter().filter(holds).map(|name| ClusterName::new(name)).collect()
     }
 
-    fn fits_without(&mut self, job: &WaitingJob, cluster: &ClusterName, gone: &[JobId]) -> bool {
-        let Some(entry) = self.jobs.get(&job.id) else { return false };
-        self.rooms.fits_without(cluster.as_str(), &entry.job.shape, gone)
+    fn fits_without(&mut self, jobs: &[&WaitingJob], cluster: &ClusterName, gone: &[JobId]) -> bool {
+        let shapes = jobs.iter().map(|job| Some(self.jobs.get(&job.id)?.job.shape.clone()));
+        let Some(shapes) = shapes.collect::<Option<Vec<_>>>() else { return false };
+        self.rooms.fits_without(cluster.as_str(), &shapes, gone)
     }
 
     fn cluster_of(&self, job: &JobId) -> Option<ClusterName> {

@@ -185,9 +185,9 @@ impl Room {
         Change::Grown
     }
 
-    /// Whether the gang fits once the places of `gone` are free. Where a report counts places and does not
-    /// say on which nodes, sums are compared.
-    fn fits_without(&mut self, shape: &JobShape, gone: &[JobId]) -> bool {
+    /// Whether the gangs fit together once the places of `gone` are free. Where a report counts places and
+    /// does not say on which nodes, sums are compared.
+    fn fits_without(&mut self, shapes: &[Arc<JobShape>], gone: &[JobId]) -> bool {
         let mut freed = self.free.clone();
         let mut places = Vec::new();
         let mut unknown = false;
@@ -203,17 +203,33 @@ impl Room {
             }
             freed.add(&hold.shape.total);
         }
-        if !self.reserves {
-            return fits_sum(&freed, &shape.gang).is_ok();
+        let sums_fit = shapes.iter().all(|shape| {
+            let fits = fits_sum(&freed, &shape.gang).is_ok();
+            freed.sub(&shape.total);
+            fits
+        });
+        if !self.reserves || !sums_fit {
+            return sums_fit;
         }
         for places in &places {
             self.nodes.give_back(places);
         }
-        let fits = self.nodes.find(&shape.gang).is_ok();
+        let mut tried = Vec::new();
+        let fits = shapes.iter().all(|shape| match self.nodes.find(&shape.gang) {
+            Ok(found) => {
+                self.nodes.take(&found);
+                tried.push(found);
+                true
+            }
+            Err(_) => false,
+        });
+        for found in tried.iter().rev() {
+            self.nodes.give_back(found);
+        }
         for places in &places {
             self.nodes.take(places);
         }
-        fits || (unknown && self.holds_when_empty(shape) && fits_sum(&freed, &shape.gang).is_ok())
+        fits || (unknown && shapes.iter().all(|shape| self.holds_when_empty(shape)))
     }
 }
 
@@ -279,8 +295,8 @@ impl Rooms {
         self.known.get_mut(&held.cluster).map_or(Change::None, |room| room.hold(id, shape, held))
     }
 
-    pub fn fits_without(&mut self, cluster: &str, shape: &JobShape, gone: &[JobId]) -> bool {
-        self.known.get_mut(cluster).is_some_and(|room| room.fits_without(shape, gone))
+    pub fn fits_without(&mut self, cluster: &str, shapes: &[Arc<JobShape>], gone: &[JobId]) -> bool {
+        self.known.get_mut(cluster).is_some_and(|room| room.fits_without(shapes, gone))
     }
 
     /// The jobs that hold places in a cluster.

@@ -68,9 +68,10 @@ impl Places for Clusters {
         open.map(|(name, _)| name.clone()).collect()
     }
 
-    fn fits_without(&mut self, job: &WaitingJob, cluster: &ClusterName, gone: &[JobId]) -> bool {
+    fn fits_without(&mut self, jobs: &[&WaitingJob], cluster: &ClusterName, gone: &[JobId]) -> bool {
         self.asked += 1;
-        asks(job) <= self.free(cluster, gone)
+        let sum = jobs.iter().map(|job| asks(job)).fold(0, i64::saturating_add);
+        sum <= self.free(cluster, gone)
     }
 
     fn cluster_of(&self, job: &JobId) -> Option<ClusterName> {

@@ -78,16 +78,3 @@ fn jobs_that_may_not_be_preempted_stay_inside_min() {
     run(&mut ledger, "p", "a", 5);
     assert!(ledger.check(a, &cpu(3), false).is_ok(), "preemptible use does not count");
 }
-
-#[test]
-fn an_edited_tree_moves_jobs() {
-    let mut ledger = Ledger::new(tree("root 10; a 5; b 5"));
-    run(&mut ledger, "1", "a", 2);
-    run(&mut ledger, "2", "b", 3);
-    let old = Arc::clone(ledger.tree());
-    let new = tree("root 10; c 5; a 9");
-    let (moved, lost) = ledger.rebuilt(Arc::clone(&new), |job| new.find(&old.node(job.leaf).path));
-    assert_eq!(moved.used(leaf(&new, "a")).get("cpu"), 2000);
-    assert_eq!(lost.len(), 1);
-    assert_eq!(moved.used(NodeId::ROOT).get("cpu"), 2000);
-}

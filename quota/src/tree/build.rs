@@ -13,6 +13,9 @@ use crate::spec::NodeSpec;
 const WEIGHT: &str = "fleet.dev/weight";
 /// How much of min may be lent, a JSON object of quantities.
 const LEND_LIMIT: &str = "alibabacloud.com/lendlimit";
+/// How long others may pass the first job of a leaf.
+const MAX_BYPASS: &str = "fleet.dev/max-bypass";
+const DEFAULT_MAX_BYPASS_MS: i64 = 5 * 60 * 1000;
 const MAX_NAME: usize = 253;
 
 type Found = (QuotaTree, Vec<TreeWarning>);
@@ -105,6 +108,7 @@ impl Builder {
         }
         self.index_namespaces(spec, id, &path)?;
         let weight_milli = self.weight(spec, &path);
+        let max_bypass_ms = self.max_bypass(spec, &path);
         self.by_path.insert(path.clone(), id);
         let name = if parent.is_some() { spec.name.clone() } else { "root".to_owned() };
         if spec.children.is_empty()
@@ -124,6 +128,8 @@ impl Builder {
             namespaces: spec.namespaces.clone(),
             attributes: spec.attributes.clone(),
             weight_milli,
+            max_bypass_ms,
+            draining: false,
         });
         Ok(id)
     }
@@ -192,6 +198,17 @@ impl Builder {
         }
     }
 
+    fn max_bypass(&mut self, spec: &NodeSpec, path: &str) -> i64 {
+        let Some(text) = spec.attributes.get(MAX_BYPASS) else {
+            return DEFAULT_MAX_BYPASS_MS;
+        };
+        duration_ms(text).unwrap_or_else(|| {
+            let field = format!("attributes[{MAX_BYPASS}]");
+            self.warn(path, &field, text, "a duration such as 90s, 5m or 1h30m; 5m is used");
+            DEFAULT_MAX_BYPASS_MS
+        })
+    }
+
     /// Written as a flat JSON object of quantities, such as `{"cpu": 4}`.
     fn lend_limit(&mut self, spec: &NodeSpec, path: &str) -> Vec<Option<i64>> {
         let mut limits = vec![None; self.names.len()];
@@ -242,6 +259,7 @@ impl Builder {
             min: self.min,
             max: self.max,
             effective_max,
+            keeps: self.kept.iter().any(|kept| *kept > 0),
             kept: self.kept,
             by_namespace: self.by_namespace,
             by_name: self.by_name,
@@ -275,6 +293,28 @@ fn unlimited_above(name: &str, amount: i64) -> i64 {
         amount >= UNLIMITED_FROM
     };
     if unlimited { i64::MAX } else { amount }
+}
+
+/// `1h30m`, `90s`, `250ms`; every number has its unit. `None` for anything else.
+fn duration_ms(text: &str) -> Option<i64> {
+    let mut rest = text.trim();
+    let mut sum = 0_i64;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let number: i64 = rest[..digits].parse().ok()?;
+        let end = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |at| digits + at);
+        let unit = match &rest[digits..end] {
+            "ms" => 1,
+            "s" => 1000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return None,
+        };
+        sum = sum.checked_add(number.checked_mul(unit)?)?;
+        rest = &rest[end..];
+    }
+    (!text.trim().is_empty()).then_some(sum)
 }
 
 /// `{"a": "1", "b": 2}` without nesting or escapes; anything else is `None`.

@@ -1,0 +1,83 @@
+//! A new tree under the same jobs.
+
+use std::sync::Arc;
+
+use super::Planner;
+use super::claims::Watches;
+use crate::ledger::{AdmittedJob, JobId, Ledger};
+use crate::queues::{Queues, WaitingJob};
+use crate::tree::{NodeId, QuotaTree};
+
+/// What an edit of the tree led to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TreeEdit {
+    /// Paths of deleted leaves that stay until their jobs have ended.
+    pub draining: Vec<String>,
+    /// Waiting jobs that belong to no leaf now; they wait no longer.
+    pub homeless: Vec<WaitingJob>,
+}
+
+impl Planner {
+    /// Puts a new tree in force at once. `leaf_of` gives a job's leaf in it, by
+    /// label and namespace. An admitted job without one keeps its use where it
+    /// was: a deleted leaf stays as a draining one, without min and max, below
+    /// the nearest node that is still there. Takings and claims are decided
+    /// anew; victims that are ending stay ending.
+    pub fn set_tree(
+        &mut self,
+        tree: QuotaTree,
+        leaf_of: &mut dyn FnMut(&QuotaTree, &JobId) -> Option<NodeId>,
+    ) -> TreeEdit {
+        let mut tree = tree;
+        let mut edit = TreeEdit::default();
+        let old = Arc::clone(self.ledger.tree());
+        let mut running = Vec::new();
+        for job in self.ledger.jobs() {
+            let leaf = leaf_of(&tree, &job.id).unwrap_or_else(|| tree.drain(&old.node(job.leaf).path));
+            running.push(AdmittedJob { leaf, ..job.clone() });
+        }
+        edit.draining =
+            tree.ids().filter(|id| tree.node(*id).draining).map(|id| tree.node(id).path.clone()).collect();
+        let tree = Arc::new(tree);
+        let queues = std::mem::take(&mut self.queues);
+        let passed: Vec<(JobId, i64)> = self.watches.passed().collect();
+        let mut fresh = Self::new(Arc::clone(&tree));
+        fresh.ledger = Ledger::new(Arc::clone(&tree));
+        fresh.watches = Watches::new(tree.len());
+        for job in running {
+            fresh.admit(job);
+        }
+        fresh.ending = std::mem::take(&mut self.ending);
+        fresh.places_changed = true;
+        fresh.version = self.version + 1;
+        fresh.keep_policies(&old, &queues);
+        for job in queues.jobs() {
+            match leaf_of(&tree, &job.id).filter(|leaf| !tree.node(*leaf).draining) {
+                Some(leaf) => fresh.enqueue(WaitingJob { leaf, ..job.clone() }),
+                None => edit.homeless.push(job.clone()),
+            }
+        }
+        for (id, since_ms) in passed {
+            if let Some(leaf) = fresh.queues.get(&id).map(|job| job.leaf) {
+                fresh.watches.carry(&tree, leaf, id, since_ms);
+            }
+        }
+        *self = fresh;
+        edit
+    }
+
+    /// A draining leaf has no job left: setting the tree again drops it.
+    pub fn has_drained(&self) -> bool {
+        let tree = self.ledger.tree();
+        tree.ids().any(|id| tree.node(id).draining && self.ledger.job_count(id) == 0)
+    }
+
+    fn keep_policies(&mut self, old: &QuotaTree, queues: &Queues) {
+        let tree = Arc::clone(self.ledger.tree());
+        for (leaf, line) in queues.lines() {
+            if let Some(same) = tree.find(&old.node(leaf).path) {
+                self.set_policy(same, line.policy);
+            }
+        }
+    }
+}

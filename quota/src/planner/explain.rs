@@ -1,0 +1,118 @@
+//! Why a job waits, on demand, and which reasons have changed.
+
+use super::Planner;
+use crate::ledger::JobId;
+use crate::plan::{Decision, Outcome, Plan, WaitReason};
+use crate::queues::{Class, Line, OrderKey, Stop};
+use crate::tree::NodeId;
+
+/// A reason without its numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ReasonKind {
+    Quota { bound: usize },
+    Place,
+    Kept(JobId),
+    Behind(JobId),
+}
+
+/// Where a waiting job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// In its leaf, 1 for the first.
+    pub in_leaf: usize,
+    /// Among all that wait, by priority, age and name, 1 for the first.
+    pub in_fleet: usize,
+}
+
+impl Planner {
+    /// Why a waiting job waits, with today's numbers; `None` when nothing but
+    /// the next plan stands before it, or it does not wait.
+    pub fn reason(&self, id: &JobId) -> Option<WaitReason> {
+        let job = self.queues.get(id)?;
+        if let Some(taking) = self.holds.takings.get(id) {
+            let victims =
+                taking.victims.iter().filter(|victim| taking.left.contains(*victim)).cloned().collect();
+            return Some(WaitReason::WaitingForVictims { cluster: taking.cluster.clone(), victims });
+        }
+        let claims = self.holds.claims.get(&job.leaf).is_some_and(|claim| claim.job == *id);
+        if !claims && self.pauses.contains(&(job.not_before_ms, id.clone())) {
+            return Some(WaitReason::Backoff { until_ms: job.not_before_ms });
+        }
+        let class = self.queues.class(self.queues.class_of(id)?)?;
+        let line = self.queues.line_of(job.leaf)?;
+        let quota = || {
+            let short = self.ledger.first_short(job.leaf, &class.request, job.preemptible, |_| 0)?;
+            Some(WaitReason::Quota(self.ledger.verdict(job.leaf, &short)))
+        };
+        if claims {
+            return quota().or(Some(WaitReason::NoPlace));
+        }
+        match self.kind(line, class, &job.order_key())? {
+            ReasonKind::Quota { .. } => quota(),
+            ReasonKind::Place => Some(WaitReason::NoPlace),
+            ReasonKind::Kept(holder) => Some(WaitReason::Claimed { holder }),
+            ReasonKind::Behind(head) => Some(WaitReason::BehindHead(head)),
+        }
+    }
+
+    /// Where a waiting job stands. Costs the jobs before it.
+    pub fn position(&self, id: &JobId) -> Option<Position> {
+        Some(Position { in_leaf: self.queues.position(id)?, in_fleet: self.queues.fleet_position(id)? })
+    }
+
+    /// Since when the first job of a leaf has been passed by others.
+    pub fn passed_since_ms(&self, leaf: NodeId, id: &JobId) -> Option<i64> {
+        self.watches.passed_since_ms(leaf, id)
+    }
+
+    /// The waiting jobs of the same leaf that are equal to this one for the
+    /// planner, itself included, in order: what stops one stops all.
+    pub fn equals(&self, id: &JobId) -> impl Iterator<Item = &JobId> {
+        self.queues.equals(id)
+    }
+
+    fn kind(&self, line: &Line, class: &Class, key: &OrderKey) -> Option<ReasonKind> {
+        if let Some(head) = line.blocked_by_aside(key) {
+            return Some(ReasonKind::Behind(head.id.clone()));
+        }
+        // The first one has the highest priority: if it blocks nobody, none does.
+        if let Some((first, id)) = line.fronts.first_key_value()
+            && first < key
+            && line.policy.blocks(first.priority.0)
+            && self.queues.class(*id).is_some_and(|class| class.stop != Stop::None)
+        {
+            return Some(ReasonKind::Behind(first.id.clone()));
+        }
+        match &class.stop {
+            Stop::None => None,
+            Stop::Quota { bound, .. } => Some(ReasonKind::Quota { bound: *bound }),
+            Stop::Place => Some(ReasonKind::Place),
+            Stop::Kept(holder) => Some(ReasonKind::Kept(holder.clone())),
+        }
+    }
+
+    /// Names the classes whose reason has changed in kind.
+    pub(super) fn tell(&mut self, plan: &mut Plan) {
+        for leaf in std::mem::take(&mut self.touched) {
+            let Some(line) = self.queues.line_of(leaf) else { continue };
+            let changed: Vec<(OrderKey, Option<ReasonKind>)> = line
+                .fronts
+                .iter()
+                .filter_map(|(key, id)| {
+                    let class = self.queues.class(*id)?;
+                    let kind = self.kind(line, class, key);
+                    (class.told != kind).then(|| (key.clone(), kind))
+                })
+                .collect();
+            for (key, kind) in changed {
+                let reason = kind.is_some().then(|| self.reason(&key.id)).flatten();
+                if let Some(class) = self.queues.class_of(&key.id).and_then(|id| self.queues.class_mut(id)) {
+                    class.told = kind;
+                }
+                if let Some(reason) = reason {
+                    plan.decisions.push(Decision { job: key.id, leaf, outcome: Outcome::Wait(reason) });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Room that is kept: for takers whose victims are ending, and for heads that
+//! others have passed for too long.
+//!
+//! A hold keeps its job's request free on every node of its path, and its gang's
+//! places in one cluster. Who is bound by it may go only where the holder could
+//! still start.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ledger::{JobId, Ledger};
+use crate::places::{ClusterName, Places};
+use crate::queues::{Queues, WaitingJob};
+use crate::tree::{NodeId, Request};
+
+/// Who asks whether room is kept from it.
+#[derive(Clone, Debug)]
+pub(super) struct Visitor<'v> {
+    pub job: &'v JobId,
+    pub leaf: NodeId,
+    pub request: &'v Request,
+    pub preemptible: bool,
+    /// When it would have ended, if it went now and declared a run time.
+    pub over_ms: Option<i64>,
+    /// Its own claim's age, if it has one.
+    pub claim_since_ms: Option<i64>,
+}
+
+impl<'v> Visitor<'v> {
+    pub fn of(job: &'v WaitingJob, request: &'v Request, now_ms: i64, holds: &Holds) -> Self {
+        Self {
+            job: &job.id,
+            leaf: job.leaf,
+            request,
+            preemptible: job.preemptible,
+            over_ms: job.run_time_ms.map(|run| now_ms.saturating_add(run)),
+            claim_since_ms: holds.claims.get(&job.leaf).filter(|c| c.job == job.id).map(|c| c.since_ms),
+        }
+    }
+}
+
+/// A taker's victims are ending.
+#[derive(Clone, Debug)]
+pub(super) struct Taking {
+    pub leaf: NodeId,
+    pub request: Request,
+    pub cluster: ClusterName,
+    /// All it counts on, and those that have not ended yet.
+    pub victims: Vec<JobId>,
+    pub left: BTreeSet<JobId>,
+    /// The state of all jobs in which it last tried to start.
+    pub tried_at: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Claiming {
+    pub job: JobId,
+    pub leaf: NodeId,
+    pub request: Request,
+    pub cluster: ClusterName,
+    pub since_ms: i64,
+    pub start_ms: Option<i64>,
+    /// Jobs whose places it waits for.
+    pub waits_for: Vec<JobId>,
+    /// The state of all jobs in which it last tried to start.
+    pub tried_at: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holds {
+    /// By taker.
+    pub takings: BTreeMap<JobId, Taking>,
+    /// One a leaf.
+    pub claims: BTreeMap<NodeId, Claiming>,
+}
+
+impl Holds {
+    pub fn is_empty(&self) -> bool {
+        self.takings.is_empty() && self.claims.is_empty()
+    }
+
+    /// Whether room is kept for the job.
+    pub fn of(&self, job: &JobId) -> bool {
+        self.takings.contains_key(job) || self.claims.values().any(|claim| claim.job == *job)
+    }
+
+    /// Victims that a taker counts on already.
+    pub fn counts_on(&self, job: &JobId) -> bool {
+        self.takings.values().any(|taking| taking.left.contains(job))
+    }
+
+    /// Whether the visitor fits its path beside what is kept from it.
+    ///
+    /// # Errors
+    /// The holder of the room it would need.
+    pub fn leave_room(&self, ledger: &Ledger, visitor: &Visitor) -> Result<(), JobId> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let mut kept: BTreeMap<usize, i64> = BTreeMap::new();
+        let mut holder = None;
+        for (job, taking) in self.takings.iter().filter(|(job, _)| *job != visitor.job) {
+            holder = holder.or(Some(job));
+            taking.keep(ledger, visitor, &mut kept);
+        }
+        for claim in self.claims_on(ledger, visitor) {
+            holder = holder.or(Some(&claim.job));
+            claim.keep(ledger, visitor, &mut kept);
+        }
+        let extra = |cell: usize| kept.get(&cell).copied().unwrap_or(0);
+        match (ledger.first_short(visitor.leaf, visitor.request, visitor.preemptible, extra), holder) {
+            (Some(_), Some(holder)) => Err(holder.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Claims that bind the visitor: not its own, nor younger ones than its own,
+    /// nor those that start after it has ended; a borrower's claim does not
+    /// hold back who stays inside min.
+    fn claims_on<'h>(
+        &'h self,
+        ledger: &'h Ledger,
+        visitor: &'h Visitor<'_>,
+    ) -> impl Iterator<Item = &'h Claiming> {
+        let inside = !self.claims.is_empty() && ledger.inside_min(visitor.leaf, visitor.request);
+        self.claims.values().filter(move |claim| {
+            let own_is_older = visitor
+                .claim_since_ms
+                .is_some_and(|since| (since, visitor.leaf) < (claim.since_ms, claim.leaf));
+            let over = visitor.over_ms.zip(claim.start_ms).is_some_and(|(over, start)| over <= start);
+            claim.job != *visitor.job
+                && !own_is_older
+                && !over
+                && (!inside || ledger.inside_min(claim.leaf, &claim.request))
+        })
+    }
+
+    /// Whether what is kept from the visitor in the cluster still fits there,
+    /// with the visitor's places taken.
+    ///
+    /// # Errors
+    /// The holder that would not.
+    pub fn leave_places(
+        &self,
+        ledger: &Ledger,
+        queues: &Queues,
+        places: &mut dyn Places,
+        visitor: &Visitor,
+        cluster: &ClusterName,
+    ) -> Result<(), JobId> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let (mut holders, mut gone) = self.takers_in(cluster, Some(visitor.job));
+        for claim in self.claims_on(ledger, visitor).filter(|claim| claim.cluster == *cluster) {
+            holders.push(&claim.job);
+            gone.extend(claim.waits_for.iter().cloned());
+        }
+        let jobs: Vec<&WaitingJob> = holders.iter().filter_map(|id| queues.get(id)).collect();
+        match holders.first() {
+            Some(holder) if !places.fits_without(&jobs, cluster, &gone) => Err((*holder).clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The takers of a cluster but one, and all victims they count on.
+    pub fn takers_in(&self, cluster: &ClusterName, but: Option<&JobId>) -> (Vec<&JobId>, Vec<JobId>) {
+        let here =
+            self.takings.iter().filter(|(job, taking)| taking.cluster == *cluster && Some(*job) != but);
+        here.fold((Vec::new(), Vec::new()), |(mut takers, mut gone), (job, taking)| {
+            takers.push(job);
+            gone.extend(taking.left.iter().cloned());
+            (takers, gone)
+        })
+    }
+
+    /// Whether a claim keeps places in the cluster from the visitor.
+    pub fn is_claimed(&self, ledger: &Ledger, visitor: &Visitor, cluster: &ClusterName) -> bool {
+        self.claims_on(ledger, visitor).any(|claim| claim.cluster == *cluster)
+    }
+
+    /// Whether the visitor fits its path beside the claims on it; takings are
+    /// in the ledger already.
+    pub fn claims_leave_room(&self, ledger: &Ledger, visitor: &Visitor) -> bool {
+        let mut kept = BTreeMap::new();
+        for claim in self.claims_on(ledger, visitor) {
+            claim.keep(ledger, visitor, &mut kept);
+        }
+        let extra = |cell: usize| kept.get(&cell).copied().unwrap_or(0);
+        ledger.first_short(visitor.leaf, visitor.request, visitor.preemptible, extra).is_none()
+    }
+}
+
+impl Claiming {
+    fn keep(&self, ledger: &Ledger, visitor: &Visitor, kept: &mut BTreeMap<usize, i64>) {
+        let tree = ledger.tree();
+        for node in shared_path(ledger, self.leaf, visitor.leaf) {
+            for (r, amount) in &self.request.amounts {
+                let cell = kept.entry(tree.cell(node, *r)).or_default();
+                *cell = cell.saturating_add(*amount);
+            }
+        }
+    }
+}
+
+impl Taking {
+    /// Keeps what the victims that are still there do not cover.
+    fn keep(&self, ledger: &Ledger, visitor: &Visitor, kept: &mut BTreeMap<usize, i64>) {
+        let tree = ledger.tree();
+        let left: Vec<(NodeId, Request)> = self
+            .left
+            .iter()
+            .filter_map(|id| ledger.job(id))
+            .map(|job| (job.leaf, tree.request(&job.request)))
+            .collect();
+        for node in shared_path(ledger, self.leaf, visitor.leaf) {
+            for (r, amount) in &self.request.amounts {
+                let below = left.iter().filter(|(leaf, _)| tree.is_below(*leaf, node));
+                let covered = below.map(|(_, request)| request.amount(*r)).fold(0, i64::saturating_add);
+                let cell = kept.entry(tree.cell(node, *r)).or_default();
+                *cell = cell.saturating_add((amount - covered).max(0));
+            }
+        }
+    }
+}
+
+/// Nodes on both leaves' paths to the root.
+fn shared_path(ledger: &Ledger, a: NodeId, b: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+    let tree = ledger.tree();
+    tree.path_to_root(a).filter(move |node| tree.is_below(b, *node))
+}

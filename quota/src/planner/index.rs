@@ -1,0 +1,197 @@
+//! What can be unblocked by what: an event looks at the leaves found here only.
+
+use std::collections::BTreeMap;
+
+use super::Planner;
+use crate::ledger::{AdmittedJob, JobId};
+use crate::places::Places;
+use crate::queues::{ClassId, Queues, Stop};
+use crate::tree::NodeId;
+
+/// Classes by what stopped them. Entries may be out of date: the class knows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Index {
+    /// By bound of the ledger and the room needed there.
+    bounds: BTreeMap<(usize, i64), Vec<ClassId>>,
+    /// By shape that no cluster holds now.
+    shapes: BTreeMap<u64, Vec<ClassId>>,
+    /// Those from whom room is kept.
+    kept: Vec<ClassId>,
+}
+
+impl Index {
+    pub fn is_placeless(&self, shape: u64) -> bool {
+        self.shapes.contains_key(&shape)
+    }
+
+    /// Writes down what stopped a class.
+    pub fn stop(&mut self, queues: &mut Queues, id: ClassId, stop: Stop) {
+        let Some(class) = queues.class_mut(id) else { return };
+        match &stop {
+            Stop::None => {}
+            Stop::Quota { bound, need } => {
+                let key = (*bound, *need);
+                if class.listed != Some(key) {
+                    class.listed = Some(key);
+                    self.bounds.entry(key).or_default().push(id);
+                }
+            }
+            Stop::Place => self.shapes.entry(class.key.shape).or_default().push(id),
+            Stop::Kept(_) => self.kept.push(id),
+        }
+        class.stop = stop;
+    }
+
+    /// Leaves of classes that a bound no longer stops.
+    fn under(&mut self, queues: &Queues, bound: usize, room: i64) -> Vec<NodeId> {
+        let mut leaves = Vec::new();
+        let mut empty = Vec::new();
+        for (key, classes) in self.bounds.range_mut((bound, i64::MIN)..=(bound, room)) {
+            classes.retain(|id| {
+                let class = queues.class(*id).filter(|class| class.listed == Some(*key));
+                if let Some(class) = class.filter(|class| matches!(class.stop, Stop::Quota { .. })) {
+                    leaves.push(class.key.leaf);
+                }
+                class.is_some()
+            });
+            if classes.is_empty() {
+                empty.push(*key);
+            }
+        }
+        for key in empty {
+            self.bounds.remove(&key);
+        }
+        leaves
+    }
+
+    fn leaves_of(queues: &Queues, classes: Vec<ClassId>) -> impl Iterator<Item = NodeId> {
+        classes.into_iter().filter_map(|id| queues.class(id).map(|class| class.key.leaf))
+    }
+}
+
+impl Planner {
+    pub(super) fn look_at(&mut self, leaf: NodeId) {
+        self.dirty.insert(leaf);
+        self.touched.insert(leaf);
+    }
+
+    /// A job came into the ledger.
+    pub(super) fn room_shrank(&mut self, leaf: NodeId) {
+        self.version += 1;
+        self.takers.insert(leaf);
+        self.contest.used_changed(&self.ledger, leaf);
+        if let Some(node) = self.contest.shortest(&self.ledger, leaf) {
+            self.dirty.extend(self.contest.leaves_below(self.ledger.tree(), node));
+        }
+    }
+
+    /// A job left the ledger.
+    pub(super) fn room_grew(&mut self, job: &AdmittedJob) {
+        self.version += 1;
+        let tree = self.ledger.tree().clone();
+        let request = tree.request(&job.request);
+        for bound in self.ledger.bounds_of(job.leaf, &request) {
+            // Where part of a min is not lent, what a job needs depends on more.
+            let room = if tree.keeps_back() { i64::MAX } else { self.ledger.room_under(bound) };
+            self.dirty.extend(self.index.under(&self.queues, bound, room));
+        }
+        self.contest.used_changed(&self.ledger, job.leaf);
+        // Below each node of the path someone may be inside min again.
+        if !self.contest.is_empty()
+            && let Some(top) = tree.path_to_root(job.leaf).take_while(|node| *node != NodeId::ROOT).last()
+        {
+            self.dirty.extend(self.contest.leaves_below(&tree, top));
+        }
+        self.watch_takers(job.leaf);
+        self.wake_kept();
+    }
+
+    /// The leaf uses less: it, and whom a node above lends its min to, may be
+    /// inside min again.
+    fn watch_takers(&mut self, leaf: NodeId) {
+        self.takers.insert(leaf);
+        let tree = self.ledger.tree().clone();
+        let lender = tree.path_to_root(leaf).filter(|node| crate::victims::lends_min(&tree, *node)).last();
+        let mut open: Vec<NodeId> = lender.into_iter().collect();
+        while let Some(node) = open.pop() {
+            open.extend(&tree.node(node).children);
+            if tree.node(node).is_leaf() {
+                self.takers.insert(node);
+            }
+        }
+    }
+
+    /// What is kept from others may have become less.
+    pub(super) fn wake_kept(&mut self) {
+        for id in std::mem::take(&mut self.index.kept) {
+            let Some(class) = self.queues.class_mut(id) else { continue };
+            if matches!(class.stop, Stop::Kept(_)) {
+                class.stop = Stop::None;
+                self.dirty.insert(class.key.leaf);
+                self.touched.insert(class.key.leaf);
+            }
+        }
+    }
+
+    /// More is kept from others.
+    pub(super) fn holds_grew(&mut self) {
+        self.version += 1;
+        self.dirty.extend(self.contest.leaves_below(self.ledger.tree(), NodeId::ROOT));
+    }
+
+    /// The job starts or leaves: nothing is kept for it any more.
+    pub(super) fn drop_holds(&mut self, id: &JobId) {
+        let taking = self.holds.takings.remove(id);
+        let before = self.holds.claims.len();
+        self.holds.claims.retain(|_, claim| claim.job != *id);
+        if taking.is_some() || self.holds.claims.len() < before {
+            self.version += 1;
+            self.wake_kept();
+        }
+    }
+
+    /// Jobs whose pause is over are in the running again.
+    pub(super) fn end_pauses(&mut self, now_ms: i64) {
+        while let Some((until_ms, id)) = self.pauses.first().cloned() {
+            if until_ms > now_ms {
+                break;
+            }
+            self.pauses.pop_first();
+            if self.holds.of(&id) {
+                continue;
+            }
+            self.queues.set_running(&id);
+            if let Some(leaf) = self.queues.get(&id).map(|job| job.leaf) {
+                self.look_at(leaf);
+            }
+        }
+    }
+
+    /// Asks once a shape whether a cluster with free places holds it now.
+    pub(super) fn read_freed(&mut self, places: &mut dyn Places) {
+        let freed = std::mem::take(&mut self.freed);
+        let all = std::mem::take(&mut self.places_changed);
+        if freed.is_empty() && !all {
+            return;
+        }
+        self.wake_kept();
+        if all {
+            self.drop_lost_claims(places);
+        }
+        let shapes: Vec<u64> = self.index.shapes.keys().copied().collect();
+        for shape in shapes {
+            let Some(classes) = self.index.shapes.get(&shape) else { continue };
+            let jobs = classes.iter().filter_map(|id| {
+                let class = self.queues.class(*id).filter(|class| class.key.shape == shape)?;
+                self.queues.get(&class.front()?.id)
+            });
+            let fits = match { jobs }.next() {
+                Some(job) => all || freed.iter().any(|cluster| places.fits_without(&[job], cluster, &[])),
+                None => true,
+            };
+            if fits && let Some(classes) = self.index.shapes.remove(&shape) {
+                self.dirty.extend(Index::leaves_of(&self.queues, classes));
+            }
+        }
+    }
+}

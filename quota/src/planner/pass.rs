@@ -1,0 +1,237 @@
+//! Who starts: those for whom room was kept, then the winners of the contest.
+
+use std::collections::BTreeSet;
+
+use super::Planner;
+use super::contest::Candidate;
+use super::holds::Visitor;
+use crate::ledger::{AdmittedJob, JobId};
+use crate::places::{ClusterName, Places};
+use crate::plan::{Decision, Outcome, Plan, PlanLimits};
+use crate::queues::{ClassId, OrderKey, Stop, WaitingJob};
+use crate::tree::NodeId;
+
+impl Planner {
+    /// Takers whose victims have ended, then claims, the oldest first.
+    pub(super) fn start_holders(&mut self, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
+        let takers: Vec<JobId> = self.holds.takings.keys().cloned().collect();
+        for id in takers {
+            self.start_taker(&id, now_ms, places, plan);
+        }
+        let mut claims: Vec<(i64, NodeId, JobId)> =
+            self.holds.claims.values().map(|claim| (claim.since_ms, claim.leaf, claim.job.clone())).collect();
+        claims.sort_unstable();
+        for (_, leaf, id) in claims {
+            let version = self.version;
+            let Some(claim) = self.holds.claims.get_mut(&leaf) else { continue };
+            if claim.tried_at.replace(version) == Some(version) {
+                continue;
+            }
+            if let Some(job) = self.queues.get(&id).cloned()
+                && self.fits_path(&job, now_ms)
+                && let Ok(cluster) = self.find_places(&job, &BTreeSet::new(), now_ms, places)
+            {
+                self.start(&id, cluster, now_ms, plan);
+            }
+        }
+    }
+
+    /// A taking is over when its victims have ended, whether the taker can
+    /// start or not.
+    fn start_taker(&mut self, id: &JobId, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
+        let version = self.version;
+        let Some(taking) = self.holds.takings.get_mut(id) else { return };
+        if taking.tried_at.replace(version) == Some(version) {
+            return;
+        }
+        let (over, cluster) = (taking.left.is_empty(), taking.cluster.clone());
+        let Some(job) = self.queues.get(id).cloned() else { return };
+        if self.fits_path(&job, now_ms) {
+            let others: BTreeSet<ClusterName> =
+                places.could_hold(&job).into_iter().filter(|name| *name != cluster).collect();
+            let found = self.find_places(&job, &others, now_ms, places);
+            let found = match found {
+                Err(_) if over => self.find_places(&job, &BTreeSet::new(), now_ms, places),
+                found => found,
+            };
+            if let Ok(cluster) = found {
+                self.start(id, cluster, now_ms, plan);
+                return;
+            }
+        }
+        if over {
+            self.drop_holds(id);
+            self.queues.set_running(id);
+            self.look_at(job.leaf);
+        }
+    }
+
+    fn fits_path(&self, job: &WaitingJob, now_ms: i64) -> bool {
+        let request = self.ledger.tree().request(&job.request);
+        let visitor = Visitor::of(job, &request, now_ms, &self.holds);
+        self.ledger.first_short(job.leaf, &request, job.preemptible, |_| 0).is_none()
+            && self.holds.leave_room(&self.ledger, &visitor).is_ok()
+    }
+
+    pub(super) fn start_winners(
+        &mut self,
+        now_ms: i64,
+        limits: PlanLimits,
+        places: &mut dyn Places,
+        plan: &mut Plan,
+    ) {
+        let (mut probes, mut admissions) = (0, 0);
+        loop {
+            while let Some(leaf) = self.dirty.pop_first() {
+                self.put_up(leaf, now_ms);
+            }
+            let Some(leaf) = self.contest.winner(&self.ledger) else { return };
+            if probes >= limits.probes || admissions >= limits.admissions {
+                plan.more = true;
+                return;
+            }
+            let Some(candidate) = self.contest.candidate(leaf) else { return };
+            let (class, id) = (candidate.class, candidate.job.id.clone());
+            self.dirty.insert(leaf);
+            let Some(job) = self.queues.get(&id).cloned() else { continue };
+            probes += 1;
+            match self.find_places(&job, &BTreeSet::new(), now_ms, places) {
+                Ok(cluster) => {
+                    admissions += 1;
+                    self.start(&id, cluster, now_ms, plan);
+                }
+                Err(stop) => self.refuse(class, stop),
+            }
+        }
+    }
+
+    /// Finds the leaf's first job in the running that its quota path has room
+    /// for, and writes down what stops those before it.
+    fn put_up(&mut self, leaf: NodeId, now_ms: i64) {
+        let candidate = self.find_candidate(leaf, now_ms);
+        self.contest.set(&self.ledger, leaf, candidate);
+    }
+
+    fn find_candidate(&mut self, leaf: NodeId, now_ms: i64) -> Option<Candidate> {
+        if leaf.index() >= self.tree().len() || self.tree().node(leaf).draining {
+            return None;
+        }
+        let mut after: Option<OrderKey> = None;
+        loop {
+            let line = self.queues.line_of(leaf)?;
+            let mut left = line.fronts.range::<OrderKey, _>((
+                after.as_ref().map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded),
+                std::ops::Bound::Unbounded,
+            ));
+            let (key, class) = left.next().map(|(key, class)| (key.clone(), *class))?;
+            if line.blocked_by_aside(&key).is_some() {
+                return None;
+            }
+            let blocks = line.policy.blocks(key.priority.0);
+            if let Some(candidate) = self.try_class(class, &key, now_ms) {
+                return Some(candidate);
+            }
+            if blocks {
+                return None;
+            }
+            after = Some(key);
+        }
+    }
+
+    fn try_class(&mut self, id: ClassId, key: &OrderKey, now_ms: i64) -> Option<Candidate> {
+        let class = self.queues.class(id)?;
+        let still = match &class.stop {
+            Stop::Quota { bound, need } => {
+                !self.tree().keeps_back() && self.ledger.room_under(*bound) < *need
+            }
+            Stop::Place => self.index.is_placeless(class.key.shape),
+            Stop::Kept(_) => true,
+            Stop::None => false,
+        };
+        if still {
+            return None;
+        }
+        let (leaf, preemptible) = (class.key.leaf, class.key.preemptible);
+        if let Some(short) = self.ledger.first_short(leaf, &class.request, preemptible, |_| 0) {
+            let bound = self.ledger.bound(&short);
+            self.refuse(id, Stop::Quota { bound, need: short.need });
+            return None;
+        }
+        if self.index.is_placeless(class.key.shape) {
+            self.refuse(id, Stop::Place);
+            return None;
+        }
+        if !self.holds.is_empty() {
+            let job = self.queues.get(&key.id)?;
+            let visitor = Visitor::of(job, &class.request, now_ms, &self.holds);
+            if let Err(holder) = self.holds.leave_room(&self.ledger, &visitor) {
+                self.refuse(id, Stop::Kept(holder));
+                return None;
+            }
+        }
+        let request = class.request.clone();
+        let borrower = !self.ledger.inside_min(leaf, &request);
+        if class.stop != Stop::None {
+            self.touched.insert(leaf);
+            self.index.stop(&mut self.queues, id, Stop::None);
+        }
+        Some(Candidate { class: id, job: key.clone(), request, preemptible, borrower })
+    }
+
+    /// A class cannot start: its jobs wait for what stopped them.
+    fn refuse(&mut self, id: ClassId, stop: Stop) {
+        let Some(class) = self.queues.class(id) else { return };
+        let (leaf, weighed) = (class.key.leaf, class.weighed);
+        self.touched.insert(leaf);
+        if !weighed {
+            self.takers.insert(leaf);
+        }
+        self.index.stop(&mut self.queues, id, stop);
+    }
+
+    /// Takes places where nothing is kept from the job.
+    ///
+    /// # Errors
+    /// What stops it.
+    pub(super) fn find_places(
+        &self,
+        job: &WaitingJob,
+        avoid: &BTreeSet<ClusterName>,
+        now_ms: i64,
+        places: &mut dyn Places,
+    ) -> Result<ClusterName, Stop> {
+        let request = self.ledger.tree().request(&job.request);
+        let visitor = Visitor::of(job, &request, now_ms, &self.holds);
+        let mut avoid = avoid.clone();
+        let mut stop = Stop::Place;
+        loop {
+            let Some(cluster) = places.take(job, &avoid) else { return Err(stop) };
+            match self.holds.leave_places(&self.ledger, &self.queues, places, &visitor, &cluster) {
+                Ok(()) => return Ok(cluster),
+                Err(holder) => {
+                    places.put_back(job, &cluster);
+                    stop = Stop::Kept(holder);
+                    avoid.insert(cluster);
+                }
+            }
+        }
+    }
+
+    /// The job holds places: it takes its quota and waits no longer.
+    fn start(&mut self, id: &JobId, cluster: ClusterName, now_ms: i64, plan: &mut Plan) {
+        let Some(job) = self.remove(id) else { return };
+        let leaf = job.leaf;
+        self.ledger.admit(AdmittedJob {
+            id: job.id,
+            leaf,
+            request: job.request,
+            preemptible: job.preemptible,
+            priority: job.priority,
+            enqueued_at_ms: job.enqueued_at_ms,
+            admitted_at_ms: now_ms,
+        });
+        self.room_shrank(leaf);
+        self.watches.started(self.ledger.tree(), leaf);
+        plan.decisions.push(Decision { job: id.clone(), leaf, outcome: Outcome::Admit { cluster } });
+    }
+}

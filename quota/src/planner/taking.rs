@@ -1,0 +1,282 @@
+//! Who takes: jobs that may not start only because others hold the room.
+//!
+//! Takers are served in the order of the tree. While one is looked at, those
+//! that take already are counted as started and their victims as gone: no two
+//! count on one victim. The ledger is as before at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Planner;
+use super::contest::{Candidate, Contest};
+use super::holds::{Taking, Visitor};
+use crate::ledger::{AdmittedJob, JobId};
+use crate::places::{ClusterName, Places};
+use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, WaitReason};
+use crate::queues::{ClassId, Stop, WaitingJob};
+use crate::share::Share;
+use crate::tree::{NodeId, Request};
+use crate::victims::{Found, Goal, Rights, search};
+
+/// What was changed in the ledger for the time of the search.
+#[derive(Default)]
+struct Supposed {
+    released: Vec<AdmittedJob>,
+    admitted: Vec<JobId>,
+}
+
+impl Planner {
+    pub(super) fn take(&mut self, now_ms: i64, limits: PlanLimits, places: &mut dyn Places, plan: &mut Plan) {
+        if limits.searches == 0 {
+            return;
+        }
+        let mut lines = self.taker_lines();
+        if lines.is_empty() {
+            return;
+        }
+        let mut supposed = Supposed::default();
+        let takings: Vec<JobId> = self.holds.takings.keys().cloned().collect();
+        for taker in takings {
+            self.suppose(&taker, now_ms, &mut supposed);
+        }
+        let mut contest = Contest::new(self.ledger.tree());
+        for leaf in lines.keys() {
+            contest.set(&self.ledger, *leaf, self.next_taker(&lines, *leaf));
+        }
+        let mut searches = 0;
+        let (mut bounded, mut begun) = (false, false);
+        while let Some(leaf) = contest.winner(&self.ledger) {
+            let Some((class, id)) = contest.candidate(leaf).map(|c| (c.class, c.job.id.clone())) else {
+                break;
+            };
+            if searches >= limits.searches {
+                bounded = true;
+                break;
+            }
+            searches += 1;
+            self.searched.insert(leaf);
+            let found = self.search_for(&id, now_ms, places);
+            match found {
+                Some(found) => {
+                    begun = true;
+                    self.begin_taking(&id, &found, plan);
+                    self.suppose(&id, now_ms, &mut supposed);
+                    let changed =
+                        supposed.released.iter().rev().take(found.victims.len() + found.awaited.len());
+                    for job in changed {
+                        contest.used_changed(&self.ledger, job.leaf);
+                    }
+                    contest.used_changed(&self.ledger, leaf);
+                }
+                None => {
+                    let version = self.version;
+                    if let Some(class) = self.queues.class_mut(class) {
+                        class.failed_at = Some(version);
+                    }
+                    if let Some(line) = lines.get_mut(&leaf) {
+                        line.retain(|other| *other != class);
+                    }
+                }
+            }
+            contest.set(&self.ledger, leaf, self.next_taker(&lines, leaf));
+        }
+        self.restore(supposed);
+        if begun {
+            self.holds_grew();
+        }
+        plan.more |= bounded;
+        if !bounded {
+            self.searched.clear();
+        }
+    }
+
+    /// Classes that may take, by leaf, in the order of their first jobs.
+    fn taker_lines(&mut self) -> BTreeMap<NodeId, Vec<ClassId>> {
+        let by_share = Rights::fair_share(self.ledger.tree());
+        let leaves: BTreeSet<NodeId> = if by_share {
+            self.queues.lines().map(|(leaf, _)| leaf).collect()
+        } else {
+            std::mem::take(&mut self.takers)
+        };
+        let mut shares = BTreeMap::new();
+        let mut lines = BTreeMap::new();
+        for leaf in leaves {
+            let classes = self.takers_of(leaf, by_share.then_some(&mut shares));
+            if !classes.is_empty() {
+                self.takers.insert(leaf);
+                let version = self.version;
+                let fresh =
+                    |id: &ClassId| self.queues.class(*id).is_some_and(|c| c.failed_at != Some(version));
+                lines.insert(leaf, classes.into_iter().filter(fresh).collect::<Vec<_>>());
+            }
+        }
+        lines.retain(|_, classes| !classes.is_empty());
+        // Who had its turn before the bound was hit lets the others go first.
+        if lines.keys().all(|leaf| self.searched.contains(leaf)) {
+            self.searched.clear();
+        }
+        lines.retain(|leaf, _| !self.searched.contains(leaf));
+        lines
+    }
+
+    /// A blocked job takes nothing: the one before it goes first.
+    fn takers_of(&mut self, leaf: NodeId, mut shares: Option<&mut LargestShares>) -> Vec<ClassId> {
+        let Some(line) = self.queues.line_of(leaf) else { return Vec::new() };
+        let mut found = Vec::new();
+        let fronts: Vec<ClassId> = line.fronts.values().copied().collect();
+        for id in &fronts {
+            let Some(class) = self.queues.class(*id) else { continue };
+            let Some(front) = class.front() else { continue };
+            if line.blocked_by_aside(front).is_some() {
+                break;
+            }
+            let stopped = match &class.stop {
+                Stop::Quota { bound, .. } => !self.ledger.is_beyond(*bound, &class.request),
+                Stop::Place => true,
+                Stop::None | Stop::Kept(_) => false,
+            };
+            let may = stopped
+                && self.queues.get(&front.id).is_some_and(|job| {
+                    Rights::reclaim(&self.ledger, leaf, &class.request)
+                        || Rights::within(&self.ledger, job)
+                        || shares.as_mut().is_some_and(|shares| self.may_share(leaf, &class.request, shares))
+                });
+            if may {
+                found.push(*id);
+            }
+            if line.policy.blocks(front.priority.0) {
+                break;
+            }
+        }
+        for id in fronts {
+            if let Some(class) = self.queues.class_mut(id) {
+                class.weighed = true;
+            }
+        }
+        found
+    }
+
+    /// Whether some sibling on the path has at least the share that the job
+    /// would lead to.
+    fn may_share(&self, leaf: NodeId, request: &Request, shares: &mut LargestShares) -> bool {
+        let tree = self.ledger.tree();
+        tree.path_to_root(leaf).any(|node| {
+            let Some(parent) = tree.node(node).parent else { return false };
+            let largest = shares.entry(parent).or_insert_with(|| {
+                let none = Request::default();
+                let share = |child: &NodeId| (Share::after(&self.ledger, *child, &none, 0), *child);
+                let mut all: Vec<(Share, NodeId)> = tree.node(parent).children.iter().map(share).collect();
+                all.sort_by(|a, b| b.cmp(a));
+                all.truncate(2);
+                all
+            });
+            let own = Share::after(&self.ledger, node, request, 1);
+            largest.iter().any(|(share, child)| *child != node && *share >= own)
+        })
+    }
+
+    /// The first job of a leaf's first class that may take.
+    fn next_taker(&self, lines: &BTreeMap<NodeId, Vec<ClassId>>, leaf: NodeId) -> Option<Candidate> {
+        let classes = lines.get(&leaf)?.iter();
+        let fronts = classes.filter_map(|id| Some((*id, self.queues.class(*id)?)));
+        let line = self.queues.line_of(leaf)?;
+        let (id, class, front) = fronts
+            .filter_map(|(id, class)| Some((id, class, class.front()?)))
+            .find(|(_, _, front)| line.blocked_by_aside(front).is_none())?;
+        Some(Candidate {
+            class: id,
+            job: front.clone(),
+            request: class.request.clone(),
+            preemptible: class.key.preemptible,
+            borrower: !self.ledger.inside_min(leaf, &class.request),
+        })
+    }
+
+    fn search_for(&mut self, id: &JobId, now_ms: i64, places: &mut dyn Places) -> Option<Found> {
+        let job = self.queues.get(id)?.clone();
+        let request = self.ledger.tree().request(&job.request);
+        let holds = std::mem::take(&mut self.holds);
+        let visitor = Visitor::of(&job, &request, now_ms, &holds);
+        let open: Vec<ClusterName> = places
+            .could_hold(&job)
+            .into_iter()
+            .filter(|cluster| !holds.is_claimed(&self.ledger, &visitor, cluster))
+            .collect();
+        let goals: Vec<Goal> = open
+            .into_iter()
+            .map(|cluster| {
+                let (takers, gone) = holds.takers_in(&cluster, Some(id));
+                let takers: Vec<&WaitingJob> =
+                    takers.into_iter().filter_map(|id| self.queues.get(id)).collect();
+                Goal { cluster, takers, gone }
+            })
+            .collect();
+        let ending: BTreeSet<JobId> = self.ending.iter().filter(|id| !holds.counts_on(id)).cloned().collect();
+        let room = |ledger: &crate::ledger::Ledger| holds.claims_leave_room(ledger, &visitor);
+        let found = search(&mut self.ledger, places, &job, &ending, &goals, &room);
+        drop(goals);
+        self.holds = holds;
+        found.filter(|found| !found.victims.is_empty() || !found.awaited.is_empty())
+    }
+
+    fn begin_taking(&mut self, id: &JobId, found: &Found, plan: &mut Plan) {
+        let Some(job) = self.queues.get(id) else { return };
+        let leaf = job.leaf;
+        let new = found.victims.iter().map(|victim| victim.job.clone());
+        let victims: Vec<JobId> = found.awaited.iter().cloned().chain(new).collect();
+        self.ending.extend(victims.iter().cloned());
+        self.drop_holds(id);
+        let Some(job) = self.queues.get(id) else { return };
+        let taking = Taking {
+            leaf,
+            request: self.ledger.tree().request(&job.request),
+            cluster: found.cluster.clone(),
+            left: victims.iter().cloned().collect(),
+            victims: victims.clone(),
+            tried_at: None,
+        };
+        self.holds.takings.insert(id.clone(), taking);
+        self.queues.set_aside(id, None);
+        self.touched.insert(leaf);
+        let outcome = if found.victims.is_empty() {
+            Outcome::Wait(WaitReason::WaitingForVictims { cluster: found.cluster.clone(), victims })
+        } else {
+            let (cluster, victims) = (found.cluster.clone(), found.victims.clone());
+            Outcome::Take(Take { cluster, victims, awaited: found.awaited.clone() })
+        };
+        plan.decisions.push(Decision { job: id.clone(), leaf, outcome });
+    }
+
+    /// Counts a taker as started and its victims as gone.
+    fn suppose(&mut self, id: &JobId, now_ms: i64, supposed: &mut Supposed) {
+        let Some(taking) = self.holds.takings.get(id) else { return };
+        let Some(job) = self.queues.get(id) else { return };
+        for victim in &taking.left {
+            supposed.released.extend(self.ledger.release(victim));
+        }
+        let admitted = self.ledger.admit(AdmittedJob {
+            id: job.id.clone(),
+            leaf: job.leaf,
+            request: job.request.clone(),
+            // Nobody takes from who has not started.
+            preemptible: false,
+            priority: job.priority,
+            enqueued_at_ms: job.enqueued_at_ms,
+            admitted_at_ms: now_ms,
+        });
+        if admitted {
+            supposed.admitted.push(id.clone());
+        }
+    }
+
+    fn restore(&mut self, supposed: Supposed) {
+        for id in &supposed.admitted {
+            self.ledger.release(id);
+        }
+        for job in supposed.released {
+            self.ledger.admit(job);
+        }
+    }
+}
+
+/// By parent: its two children with the largest shares.
+type LargestShares = BTreeMap<NodeId, Vec<(Share, NodeId)>>;

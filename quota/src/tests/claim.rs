@@ -1,0 +1,108 @@
+//! Room kept for those whom others pass for too long.
+
+use super::*;
+
+const ONE: &str = "root 100-100; a 0-100 @max-bypass=5m; b 0-100";
+const MINUTE: i64 = 60_000;
+
+/// `big` needs all of east and is passed by a stream of small ones.
+fn passed() -> Fleet {
+    let mut fleet = Fleet::new(ONE, "east 4");
+    fleet.run("r1", "b", 2, 0, "east");
+    fleet.submit("big", "a", 4, 0);
+    assert_eq!(fleet.plan(), ["big waits: NoPlace"]);
+    fleet.submit("s1", "b", 1, 0);
+    assert_eq!(fleet.plan_at(MINUTE), ["s1 starts on east"]);
+    assert_eq!(fleet.planner.passed_since_ms(leaf(fleet.planner.tree(), "a"), &"big".into()), Some(MINUTE));
+    fleet
+}
+
+#[test]
+fn a_head_that_is_passed_for_too_long_gets_the_next_room() {
+    let mut fleet = passed();
+    let plan = fleet.planner.plan(2 * MINUTE, PlanLimits::default(), &mut fleet.clusters);
+    assert_eq!(plan.wake_at_ms, Some(6 * MINUTE));
+    assert_eq!(fleet.plan_at(6 * MINUTE), ["big claims east"]);
+    assert_eq!(fleet.planner.claims().count(), 1);
+    assert_eq!(reason_text(&fleet.planner.reason(&"big".into()).unwrap()), "NoPlace");
+    fleet.submit("s2", "b", 1, 0);
+    assert_eq!(fleet.plan(), ["s2 waits: Claimed by big"]);
+    fleet.end("r1");
+    assert_eq!(fleet.plan(), [""; 0], "what became free is kept");
+    fleet.end("s1");
+    assert_eq!(fleet.plan(), ["big starts on east", "s2 waits: NoPlace"]);
+    assert_eq!(fleet.planner.claims().count(), 0);
+}
+
+#[test]
+fn whoever_ends_before_the_claim_starts_may_go() {
+    let mut fleet = passed();
+    fleet.clusters.ends.insert("r1".into(), 20 * MINUTE);
+    fleet.clusters.ends.insert("s1".into(), 10 * MINUTE);
+    assert_eq!(fleet.plan_at(6 * MINUTE), [format!("big claims east from {}", 20 * MINUTE)]);
+    let job = |id: &str, run: i64| WaitingJob {
+        run_time_ms: Some(run * MINUTE),
+        ..waiting(fleet.planner.tree(), id, "b", 1, 0, 0)
+    };
+    let (short, long) = (job("short", 14), job("long", 15));
+    fleet.planner.enqueue(long);
+    fleet.planner.enqueue(short);
+    assert_eq!(fleet.plan(), ["short starts on east", "long waits: Claimed by big"]);
+}
+
+#[test]
+fn a_claim_keeps_quota_too() {
+    let mut fleet = Fleet::new("root 4-4; a 0-4 @max-bypass=0s; b 0-4", "east 100");
+    fleet.run("r1", "b", 3, 0, "east");
+    fleet.submit("big", "a", 4, 0);
+    fleet.plan();
+    fleet.submit("s1", "b", 1, 0);
+    assert_eq!(fleet.plan(), ["s1 starts on east", "big claims east"]);
+    fleet.end("r1");
+    fleet.submit("s2", "b", 1, 0);
+    assert_eq!(fleet.plan(), ["s2 waits: Claimed by big"]);
+    fleet.end("s1");
+    assert_eq!(fleet.plan()[0], "big starts on east");
+}
+
+#[test]
+fn a_borrowers_claim_does_not_hold_back_who_is_inside_min() {
+    let mut fleet = Fleet::new("root 100-100; a 0-100 @max-bypass=0s; b 4-100", "east 4");
+    fleet.run("r1", "b", 2, 0, "east");
+    fleet.submit("big", "a", 4, 0);
+    fleet.plan();
+    fleet.submit("s1", "b", 1, 0);
+    assert_eq!(fleet.plan(), ["s1 starts on east", "big claims east"]);
+    fleet.submit("s2", "b", 1, 0);
+    assert_eq!(fleet.plan(), ["s2 starts on east"]);
+}
+
+#[test]
+fn nobody_claims_what_could_never_hold_it_nor_what_its_own_max_refuses() {
+    let mut fleet = Fleet::new("root 100-100; a 0-2 @max-bypass=0s; b 0-100 @max-bypass=0s", "east 4");
+    fleet.submit("never", "a", 3, 0);
+    fleet.submit("huge", "b", 5, 9);
+    fleet.plan();
+    fleet.submit("s1", "b", 1, 0);
+    fleet.submit("s2", "a", 1, 0);
+    assert_eq!(fleet.plan(), ["s1 starts on east", "s2 starts on east"]);
+    assert_eq!(fleet.plan_at(60 * MINUTE), [""; 0]);
+}
+
+#[test]
+fn one_claim_a_leaf_and_older_claims_hold_back_younger_ones() {
+    let text = "root 100-100; a 0-100 @max-bypass=0s; b 0-100 @max-bypass=0s; c 0-100 @max-bypass=1h";
+    let mut fleet = Fleet::new(text, "east 4");
+    fleet.run("r1", "c", 2, 0, "east");
+    fleet.submit("a1", "a", 4, 0);
+    fleet.plan();
+    fleet.submit("c1", "c", 1, 0);
+    assert_eq!(fleet.plan(), ["c1 starts on east", "a1 claims east"]);
+    fleet.submit("b1", "b", 3, 0);
+    fleet.submit("a2", "a", 1, 0);
+    assert_eq!(fleet.plan_at(MINUTE), ["a2 waits: Claimed by a1", "b1 waits: NoPlace"]);
+    fleet.end("r1");
+    assert_eq!(fleet.plan(), ["b1 waits: Claimed by a1"]);
+    fleet.end("c1");
+    assert_eq!(fleet.plan()[0], "a1 starts on east");
+}

@@ -1,0 +1,67 @@
+//! A tree edited while jobs run and wait.
+
+use super::*;
+
+/// Jobs named `LEAF-...` belong to the leaf of that name.
+fn by_name(tree: &QuotaTree, id: &JobId) -> Option<NodeId> {
+    let name = id.as_str().split('-').next()?;
+    tree.leaves().find(|leaf| tree.node(*leaf).name == name)
+}
+
+fn edit(fleet: &mut Fleet, text: &str) -> TreeEdit {
+    let tree = QuotaTree::build(&tree_spec(text)).unwrap().0;
+    fleet.planner.set_tree(tree, &mut by_name)
+}
+
+#[test]
+fn use_and_places_in_line_move_with_the_leaf() {
+    let mut fleet = Fleet::new("root 10; a 5; b 5", "east 9");
+    fleet.run("a-1", "a", 2, 0, "east");
+    fleet.submit("b-1", "b", 7, 0);
+    assert_eq!(fleet.plan(), ["b-1 waits: QuotaExceeded"]);
+    assert_eq!(edit(&mut fleet, "root 10; t 9; t/a 9; t/b 9"), TreeEdit::default());
+    let used = |path: &str| fleet.planner.ledger().used(leaf(fleet.planner.tree(), path)).get("cpu");
+    assert_eq!((used("t/a"), used("t")), (2000, 2000));
+    assert_eq!(fleet.plan(), ["b-1 starts on east"]);
+}
+
+#[test]
+fn a_deleted_leaf_drains() {
+    let mut fleet = Fleet::new("root 4-4; t 4-4; t/a 2-4; t/b 2-4", "east 9");
+    fleet.run("a-1", "t/a", 3, 0, "east");
+    fleet.submit("a-2", "t/a", 1, 0);
+    fleet.submit("b-1", "t/b", 2, 0);
+    let result = edit(&mut fleet, "root 4-4; t 4-4; t/b 2-4");
+    assert_eq!(result.draining, ["root/t/a"]);
+    assert_eq!(result.homeless.iter().map(|job| job.id.as_str()).collect::<Vec<_>>(), ["a-2"]);
+    assert!(!fleet.planner.has_drained());
+    // What drains has no min any more: b may take its own back.
+    assert_eq!(fleet.plan(), ["b-1 takes a-1 (Reclaim) for east"]);
+    fleet.end("a-1");
+    assert_eq!(fleet.plan(), ["b-1 starts on east"]);
+    assert!(fleet.planner.has_drained());
+    edit(&mut fleet, "root 4-4; t 4-4; t/b 2-4");
+    assert_eq!(fleet.planner.tree().find("root/t/a"), None);
+    assert_eq!(fleet.planner.ledger().used(NodeId::ROOT).get("cpu"), 2000);
+}
+
+#[test]
+fn a_leaf_that_got_children_or_lost_its_parent_drains_beside_what_is_there() {
+    let mut fleet = Fleet::new("root 9; t 9; t/a 9; u 9", "east 9");
+    fleet.run("a-1", "t/a", 1, 0, "east");
+    fleet.run("u-1", "u", 1, 0, "east");
+    let result = edit(&mut fleet, "root 9; u 9; u/x 9");
+    assert_eq!(result.draining, ["root/t~a", "root/u/~"]);
+    assert_eq!(fleet.planner.ledger().used(NodeId::ROOT).get("cpu"), 2000);
+}
+
+#[test]
+fn a_lowered_max_kills_nobody_and_lets_nobody_in() {
+    let mut fleet = Fleet::new("root 10; a 10", "east 99");
+    fleet.run("a-1", "a", 8, 0, "east");
+    edit(&mut fleet, "root 10; a 4");
+    fleet.submit("a-2", "a", 1, 0);
+    assert_eq!(fleet.plan(), ["a-2 waits: InsufficientQuota"]);
+    fleet.end("a-1");
+    assert_eq!(fleet.plan(), ["a-2 starts on east"]);
+}

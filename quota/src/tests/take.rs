@@ -1,0 +1,256 @@
+//! Whose jobs make room: the tables of examples, places, and taking over time.
+
+use super::*;
+
+/// Root of 9 cpu, FairShare, leaves a, b, c with min 3 and max 9.
+const BASE: &str = "root 9-9 @share-preemption=FairShare; a 3-9; b 3-9; c 3-9";
+
+/// `leaf cpu [priority]` entries, run one after the other, then one comes in;
+/// `expected` are victims as `leaf cpu priority: rule`. Amounts may be halves.
+fn check(tree_text: &str, running: &str, incoming: &str, expected: &[&str]) {
+    let tree = tree(tree_text);
+    let mut planner = Planner::new(Arc::clone(&tree));
+    let mut clusters = Clusters::endless();
+    let read = |text: &str| {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        let priority = words.get(2).map_or(0, |p| p.parse().unwrap());
+        (words[0].clone(), Resources::parse([("cpu", words[1].as_str())]).unwrap(), priority)
+    };
+    for (i, job) in running.split(',').enumerate() {
+        let (path, request, priority) = read(job);
+        let id = format!("{i:02}");
+        planner.admit(AdmittedJob { request, ..admitted(&tree, &id, &path, 0, priority, i as i64) });
+        clusters.hold(&id, "any", 0);
+    }
+    let (path, request, priority) = read(incoming);
+    planner.enqueue(WaitingJob { request, ..waiting(&tree, "taker", &path, 0, priority, 1000) });
+    let before = format!("{:?}", planner.ledger());
+    let plan = planner.plan(1000, PlanLimits::default(), &mut clusters);
+    assert_eq!(format!("{:?}", planner.ledger()), before, "undo restores");
+    let victims = plan.takes().flat_map(|(_, take)| &take.victims);
+    let lines: Vec<String> = victims
+        .map(|victim| {
+            let job = planner.ledger().job(&victim.job).unwrap();
+            format!("{} {} {}: {}", tree.node(job.leaf).name, job.request, job.priority, victim.rule.as_str())
+        })
+        .collect();
+    assert_eq!(lines, expected, "{running} then {incoming}: {plan:?}");
+}
+
+#[test]
+fn the_table_of_examples() {
+    check(BASE, "a 1,a 1,a 1,b 1,b 1,b 1,b 1,b 1,c 1", "c 1", &["b cpu 1 0: Reclaim"]);
+    check(BASE, "a 3,a 1,b 2,b 3", "c 3", &["b cpu 3 0: Reclaim"]);
+    check(BASE, "a 1,a 1,a 1,b 1,b 1,b 1,c 1,c 1,c 1", "c 1", &[]);
+    check(
+        BASE,
+        "a 1 -1,a 1,a 1,b 1,b 1,b 1,b 1,b 1,b 1",
+        "a 2",
+        &["b cpu 1 0: FairShare", "a cpu 1 -1: InQueuePriority"],
+    );
+    check(BASE, "b 2,b 1,b 2,c 1", "a 3.5", &["b cpu 1 0: FairShare"]);
+    let weighted = BASE.replace("a 3-9", "a 3-9 w=2");
+    check(
+        &weighted,
+        "a 1,a 1,a 1,b 1,b 1,b 1,b 1,b 1,b 1",
+        "a 2",
+        &["b cpu 1 0: FairShare", "b cpu 1 0: FairShare"],
+    );
+}
+
+#[test]
+fn in_one_leaf() {
+    let one = "root 6-6; q 0-6";
+    check(one, "q 2 -1,q 2 0,q 2 1", "q 3 1", &["q cpu 2 -1: InQueuePriority", "q cpu 2 0: InQueuePriority"]);
+    check(one, "q 1 -1,q 2 0,q 3 1", "q 2 1", &["q cpu 2 0: InQueuePriority"]);
+    check(one, "q 6 0", "q 2 0", &[]);
+}
+
+#[test]
+fn by_priority_and_over_two_levels() {
+    check("root 12-12; a 6-12; b 6-12", "a 4 0,a 4 1,b 2", "b 4", &["a cpu 4 0: Reclaim"]);
+    let levels = "root 6-6; c 6-6; c/q 4-6; c/qs 0-6; qb 0-6";
+    check(levels, "qb 3,c/qs 3", "c/q 4", &["qs cpu 3 0: Reclaim", "qb cpu 3 0: Reclaim"]);
+}
+
+#[test]
+fn rights_can_be_withheld() {
+    check(&BASE.replace("c 3-9", "c 3-9 @reclaim=Never"), "b 5,a 4", "c 3", &[]);
+    let lower = BASE.replace("c 3-9", "c 3-9 @reclaim=LowerPriority");
+    check(&lower, "b 5 0,a 4 -1", "c 3 0", &["a cpu 4 -1: Reclaim"]);
+    let within = "root 6-6; q 0-6 @preempt-within=Never";
+    check(within, "q 6 0", "q 2 5", &[]);
+}
+
+#[test]
+fn a_subtree_may_lend_its_min_to_any_job_below_it() {
+    let text = "root 6-6; t 4-6; t/x 0-6; t/y 4-6; b 2-6";
+    check(text, "b 6", "t/x 2", &[]);
+    check(&text.replace("t 4-6", "t 4-6 @guarantee=Subtree"), "b 6", "t/x 2", &["b cpu 6 0: Reclaim"]);
+}
+
+/// 40 cpu, four leaves of min 10 and max 20 under two parents; five jobs of 5
+/// cpu come in each leaf in turn.
+#[test]
+fn four_namespaces() {
+    let text = "root 40-40; a 20-40; a/1 10-20; a/2 10-20; b 20-40; b/1 10-20; b/2 10-20";
+    let mut fleet = Fleet::new(text, "east 40");
+    let mut seen = Vec::new();
+    let paths = ["a/1", "a/2", "b/1", "b/2"];
+    for (turn, path) in paths.iter().enumerate() {
+        for i in 0..5 {
+            fleet.submit(&format!("{path}-{i}"), path, 5, 0);
+        }
+        settle(&mut fleet);
+        let count = |path: &&str| fleet.planner.ledger().job_count(leaf(fleet.planner.tree(), path));
+        seen.push(paths[..=turn].iter().map(count).collect::<Vec<i64>>());
+    }
+    assert_eq!(seen, [vec![4], vec![4, 4], vec![3, 3, 2], vec![2, 2, 2, 2]]);
+}
+
+/// Plans until nothing more happens; victims end at once and wait again.
+fn settle(fleet: &mut Fleet) {
+    for _ in 0..100 {
+        fleet.now_ms += 1;
+        let plan = fleet.planner.plan(fleet.now_ms, PlanLimits::default(), &mut fleet.clusters);
+        let victims: Vec<JobId> =
+            plan.takes().flat_map(|(_, take)| take.victims.iter().map(|v| v.job.clone())).collect();
+        if victims.is_empty() && plan.admitted().next().is_none() {
+            return;
+        }
+        for id in victims {
+            let job = fleet.planner.ledger().job(&id).unwrap().clone();
+            fleet.end(id.as_str());
+            let path = fleet.planner.tree().node(job.leaf).path.replacen("root/", "", 1);
+            fleet.submit(id.as_str(), &path, job.request.get("cpu") / 1000, job.priority);
+        }
+    }
+    panic!("takes and takes back without end");
+}
+
+#[test]
+fn a_borrower_starts_now_and_gives_back_when_the_owner_can_start() {
+    let mut fleet = Fleet::new("root 2-2; a 2-2; b 0-2", "east 2");
+    fleet.run("a1", "a", 1, 0, "east");
+    fleet.submit("a2", "a", 2, 0);
+    fleet.submit("b1", "b", 1, 0);
+    // a2 does not fit beside a1 inside min: nothing is held back for it.
+    assert_eq!(fleet.plan(), ["b1 starts on east", "a2 waits: InsufficientQuota"]);
+    fleet.end("a1");
+    assert_eq!(fleet.plan(), ["a2 takes b1 (Reclaim) for east"]);
+    fleet.end("b1");
+    assert_eq!(fleet.plan(), ["a2 starts on east"]);
+}
+
+#[test]
+fn the_taker_waits_for_its_victims_and_nobody_slips_in() {
+    let mut fleet = Fleet::new("root 4-4; a 2-4; b 2-4", "east 4");
+    for id in ["b1", "b2", "b3", "b4"] {
+        fleet.run(id, "b", 1, 0, "east");
+    }
+    fleet.submit("a1", "a", 2, 0);
+    assert_eq!(fleet.plan(), ["a1 takes b4 (Reclaim), b3 (Reclaim) for east"]);
+    let reason = fleet.planner.reason(&"a1".into()).unwrap();
+    assert_eq!(reason_text(&reason), "WaitingForVictims b4, b3 in east");
+    // No second taking while the first is under way, whatever happens.
+    assert_eq!(fleet.plan(), [""; 0]);
+    fleet.end("b4");
+    fleet.submit("b5", "b", 1, 9);
+    assert_eq!(fleet.plan(), ["b5 waits: Claimed by a1"]);
+    fleet.end("b3");
+    assert_eq!(fleet.plan()[0], "a1 starts on east");
+}
+
+#[test]
+fn two_takers_never_count_on_one_victim() {
+    let mut fleet = Fleet::new("root 4-4; a 1-4; b 1-4; c 1-4", "east 4");
+    fleet.run("c1", "c", 2, 0, "east");
+    fleet.run("c2", "c", 2, 0, "east");
+    fleet.submit("a1", "a", 1, 0);
+    fleet.submit("b1", "b", 1, 0);
+    // One victim leaves room for both: the second counts on what the first leaves.
+    assert_eq!(fleet.plan(), ["a1 takes c2 (Reclaim) for east", "b1 waits: InsufficientQuotaInParent"]);
+    fleet.end("c2");
+    assert_eq!(fleet.plan(), ["a1 starts on east", "b1 starts on east"]);
+}
+
+#[test]
+fn jobs_already_ending_are_waited_for_instead_of_taking() {
+    let mut fleet = Fleet::new("root 4-4; a 2-4; b 2-4", "east 4");
+    fleet.run("b1", "b", 2, 0, "east");
+    fleet.run("b2", "b", 2, 0, "east");
+    fleet.planner.ending(&"b1".into());
+    fleet.submit("a1", "a", 2, 0);
+    assert_eq!(fleet.plan(), ["a1 waits: WaitingForVictims b1 in east"]);
+    fleet.end("b1");
+    assert_eq!(fleet.plan(), ["a1 starts on east"]);
+}
+
+#[test]
+fn places_are_taken_in_the_one_cluster_where_that_is_cheapest() {
+    // The tree has room; places are short: b borrows all of them.
+    let mut fleet = Fleet::new("root 100-100; a 4-100; b 0-100", "east 4, west 4");
+    fleet.run("e1", "b", 2, 0, "east");
+    fleet.run("e2", "b", 2, 5, "east");
+    fleet.run("w1", "b", 2, 0, "west");
+    fleet.run("w2", "b", 2, 0, "west");
+    fleet.submit("a1", "a", 4, 0);
+    assert_eq!(fleet.plan(), ["a1 takes w2 (Reclaim), w1 (Reclaim) for west"]);
+    fleet.end("w1");
+    fleet.end("w2");
+    assert_eq!(fleet.plan(), ["a1 starts on west"]);
+}
+
+#[test]
+fn lost_work_decides_between_clusters_of_equal_priority() {
+    let mut fleet = Fleet::new("root 100-100; a 4-100; b 0-100", "east 2, west 2");
+    fleet.run("e1", "b", 2, 0, "east");
+    fleet.run("w1", "b", 2, 0, "west");
+    fleet.clusters.lost.insert("e1".into(), 60_000);
+    fleet.clusters.lost.insert("w1".into(), 5_000);
+    fleet.submit("a1", "a", 2, 0);
+    assert_eq!(fleet.plan(), ["a1 takes w1 (Reclaim) for west"]);
+}
+
+#[test]
+fn no_places_are_taken_from_who_is_inside_min_nor_when_it_would_not_help() {
+    let mut fleet = Fleet::new("root 100-100; a 4-100; b 4-100; c 0-100", "east 4, west 4");
+    fleet.run("e1", "b", 4, 0, "east");
+    fleet.run("w1", "c", 2, 0, "west");
+    fleet.submit("a1", "a", 4, 0);
+    assert_eq!(fleet.plan(), ["a1 takes w1 (Reclaim) for west"], "e1 is inside b's min");
+    fleet.submit("a2", "a", 2, 0);
+    assert_eq!(fleet.plan(), ["a2 waits: Claimed by a1"], "the free places of west are a1's");
+    let mut fleet = Fleet::new("root 100-100; a 8-100; c 0-100", "east 4, west 4");
+    fleet.run("e1", "c", 4, 0, "east");
+    fleet.run("w1", "c", 4, 0, "west");
+    fleet.submit("a1", "a", 8, 0);
+    assert_eq!(fleet.plan(), ["a1 waits: NoPlace"], "no one cluster could hold it");
+}
+
+#[test]
+fn two_takers_of_one_cluster_count_its_free_places_once() {
+    let mut fleet = Fleet::new("root 100-100; a 9-100; b 9-100; c 0-100", "east 5");
+    for id in ["c1", "c2", "c3", "c4"] {
+        fleet.run(id, "c", 1, 0, "east");
+    }
+    fleet.submit("a1", "a", 2, 0);
+    fleet.submit("b1", "b", 2, 0);
+    assert_eq!(
+        fleet.plan(),
+        ["a1 takes c4 (Reclaim) for east", "b1 takes c3 (Reclaim), c2 (Reclaim) for east"],
+        "the free place is a1's"
+    );
+}
+
+#[test]
+fn a_taker_that_leaves_keeps_nothing() {
+    let mut fleet = Fleet::new("root 2-2; a 2-2; b 0-2", "east 2");
+    fleet.run("b1", "b", 2, 0, "east");
+    fleet.submit("a1", "a", 2, 0);
+    assert_eq!(fleet.plan(), ["a1 takes b1 (Reclaim) for east"]);
+    fleet.submit("b2", "b", 2, 0);
+    fleet.end("b1");
+    fleet.planner.remove(&"a1".into());
+    assert_eq!(fleet.plan(), ["b2 starts on east"]);
+}
