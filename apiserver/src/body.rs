@@ -5,7 +5,7 @@
 use crate::error::{ApiError, ApiResult, Cause};
 use crate::http_io;
 use crate::registry::Resource;
-use crate::server::Call;
+use crate::server::{Call, Core};
 use crate::{Ids, convert, decode, defaults, protobuf, tree};
 use serde_json::Value;
 
@@ -115,12 +115,12 @@ pub fn normalize(call: &mut Call, value: &mut Value, duplicates: &[String]) -> A
         "Ignore" => {}
         _ => call.warnings.extend(problems),
     }
-    complete(r, value);
+    complete(&call.core, r, value);
     Ok(())
 }
 
 /// Brings an object that a webhook changed back to the stored form; what it added and no schema knows goes.
-pub fn renormalize(r: &Resource, value: &mut Value) {
+pub fn renormalize(core: &Core, r: &Resource, value: &mut Value) {
     let mut report = decode::Report::default();
     if r.custom {
         decode::custom(&r.schema, value, &mut report);
@@ -128,13 +128,20 @@ pub fn renormalize(r: &Resource, value: &mut Value) {
         decode::builtin(&r.schema, value, &mut report);
         defaults::apply(r, value);
     }
-    complete(r, value);
+    complete(core, r, value);
 }
 
-fn complete(r: &Resource, value: &mut Value) {
-    convert::to_stored(r, value);
+/// Defaults of the version asked for, then of the version stored.
+fn complete(core: &Core, r: &Resource, value: &mut Value) {
     if r.custom {
         decode::defaults(&r.schema, value);
+    }
+    convert::to_stored(r, value);
+    if r.custom && r.converts() {
+        let registry = core.registry.load();
+        if let Some(stored) = registry.find(&r.stored_as, &r.plural) {
+            decode::defaults(&stored.resource.schema, value);
+        }
     }
 }
 

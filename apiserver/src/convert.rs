@@ -1,8 +1,9 @@
 //! Between stored and served versions.
 //!
-//! Inputs: an object and the resource it is served as. Custom resources only change their apiVersion; events are
-//! stored in the core form. Absent on purpose: webhook conversion.
+//! Inputs: an object and the resource it is served as. Custom resources only change their apiVersion, and get the
+//! defaults that came after them; events are stored in the core form. Absent on purpose: webhook conversion.
 
+use crate::decode;
 use crate::registry::Resource;
 use serde_json::{Map, Value};
 
@@ -35,8 +36,17 @@ pub fn to_stored(resource: &Resource, value: &mut Value) {
     }
 }
 
+/// True when an object of this revision is not answered as it is stored: it is of another version, or older than
+/// the defaults of its definition.
+pub fn needed(resource: &Resource, rv: u64) -> bool {
+    resource.converts() || (resource.custom && resource.schema.has_defaults && rv < resource.crd_revision)
+}
+
 /// From the stored form to the form of the request.
 pub fn to_served(resource: &Resource, value: &mut Value) {
+    if resource.custom && resource.schema.has_defaults {
+        decode::defaults(&resource.schema, value);
+    }
     if !resource.converts() {
         return;
     }

@@ -1,7 +1,7 @@
 //! CustomResourceDefinitions: admission, acceptance, and turning them into served resources.
 //!
 //! Inputs: CRD objects. Everything is done inside the request, so a new kind is served when the POST returns.
-//! Absent on purpose: webhook conversion (versions differ in apiVersion only) and CEL rules.
+//! Absent on purpose: webhook conversion (versions differ in apiVersion only).
 
 use crate::error::{ApiError, ApiResult, Cause};
 use crate::jsonpath::JsonPath;
@@ -10,7 +10,7 @@ use crate::rules::{self, Rules};
 use crate::schema::Schema;
 use crate::server::Core;
 use crate::store::{Range, Refused, Write};
-use crate::{builtins, delete, tree};
+use crate::{builtins, delete, structural, tree};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -45,7 +45,13 @@ pub fn admit(old: Option<&Value>, crd: &mut Value, core: &Core) -> ApiResult<()>
     }
     let mut stored = String::new();
     let versions = tree::list(crd, &["spec", "versions"]);
+    let mut names = std::collections::BTreeSet::new();
     for (i, v) in versions.iter().enumerate() {
+        let version = tree::text(v, &["name"]);
+        if !names.insert(version) {
+            let message = format!("Duplicate value: {version:?}");
+            causes.push(Cause::new("FieldValueDuplicate", format!("spec.versions[{i}].name"), message));
+        }
         if v.get("storage") == Some(&Value::Bool(true)) {
             stored = tree::text(v, &["name"]).to_string();
         }
@@ -57,6 +63,7 @@ pub fn admit(old: Option<&Value>, crd: &mut Value, core: &Core) -> ApiResult<()>
         }
         if let Some(openapi) = tree::at(v, &["schema", "openAPIV3Schema"]) {
             let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
+            structural::check(openapi, &field, &mut causes);
             causes.extend(
                 rules::problems(openapi).into_iter().map(|why| Cause::new("FieldValueInvalid", &field, why)),
             );

@@ -400,6 +400,17 @@ pub fn check(resource: &Resource, old: Option<&Value>, value: &Value, causes: &m
             }) {
                 causes.push(Cause::forbidden("data", "field is immutable when `immutable` is set"));
             }
+            let parts = ["data", "binaryData"]
+                .into_iter()
+                .filter_map(|part| value.get(part).and_then(Value::as_object).map(|map| (part, map)));
+            for (part, key) in parts.flat_map(|(part, map)| map.keys().map(move |key| (part, key))) {
+                let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+                let wrong = key.is_empty() || key.len() > 253 || key == "." || key.starts_with("..");
+                if wrong || !key.chars().all(plain) {
+                    let why = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+                    causes.push(Cause::invalid(format!("{part}[{key}]"), &json!(key), why));
+                }
+            }
             let size: usize = ["data", "binaryData"]
                 .iter()
                 .filter_map(|k| value.get(*k).and_then(Value::as_object))

@@ -189,6 +189,19 @@ impl ApiError {
         ApiError::of(403, "Forbidden", message).on(resource, name)
     }
 
+    /// 429: too many requests are under way.
+    pub fn busy() -> ApiError {
+        let message = "Too many requests, please try again later.";
+        let mut e = ApiError::of(429, "TooManyRequests", message);
+        e.0.retry_after_s = 1;
+        e
+    }
+
+    /// 504: the time the client gave is over.
+    pub fn timed_out() -> ApiError {
+        ApiError::of(504, "Timeout", "Timeout: request did not complete within the allotted timeout")
+    }
+
     /// A webhook's refusal, with the code and reason it gave.
     pub fn by_webhook(code: u16, reason: &str, message: String, details: Option<Value>) -> ApiError {
         let mut e = ApiError::of(code, "", message);

@@ -275,6 +275,16 @@ impl Worker {
         drop_finalizer(core, table, &obj.key, "orphan");
     }
 
+    /// True when a dependent of this object is being deleted in the foreground already.
+    fn waits_for_itself(&self, core: &Core, uid: &str) -> bool {
+        let places = self.dependents.get(uid).into_iter().flatten();
+        let mut found = places.filter_map(|(table, key)| core.store.table(table).get(key));
+        found.any(|o| {
+            finalizer(&o, "foregroundDeletion")
+                && tree::at(&o.value, &["metadata", "deletionTimestamp"]).is_some()
+        })
+    }
+
     async fn foreground(&mut self, core: &Arc<Core>, table: &Arc<Table>, obj: &Arc<Obj>) {
         let uid = tree::meta_text(&obj.value, "uid").to_string();
         let mut blocking = 0;
@@ -294,6 +304,11 @@ impl Worker {
             } else if tree::at(&d.value, &["metadata", "deletionTimestamp"]).is_none() {
                 let own = tree::meta_text(&d.value, "uid");
                 let policy = if self.dependents.contains_key(own) { "Foreground" } else { "Background" };
+                if self.waits_for_itself(core, own) {
+                    // A circle: each would wait for the next one for ever.
+                    rewrite(core, &dependents, &key, unblock);
+                    blocking -= i32::from(blocking > 0);
+                }
                 self.remove(core, &dependents, &d, policy).await;
                 if dependents.get(&key).is_none() {
                     blocking -= i32::from(blocking > 0);
@@ -348,6 +363,13 @@ fn owner_state(core: &Core, owner: &Value, namespace: Option<&str>) -> OwnerStat
 
 fn finalizer(obj: &Obj, name: &str) -> bool {
     tree::list(&obj.value, &["metadata", "finalizers"]).iter().any(|f| f == name)
+}
+
+fn unblock(value: &mut Value) {
+    let owners = tree::meta(value).get_mut("ownerReferences").and_then(Value::as_array_mut);
+    for owner in owners.into_iter().flatten() {
+        tree::object(owner).insert("blockOwnerDeletion".into(), false.into());
+    }
 }
 
 fn unlink(value: &mut Value, uids: &[String]) {

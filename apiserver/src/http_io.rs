@@ -12,6 +12,9 @@ use serde_json::Value;
 /// Request bodies above this are refused.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
 
+/// Time a client has to send a body.
+const BODY_WITHIN: std::time::Duration = std::time::Duration::from_secs(60);
+
 /// Decoded query parameters, in order.
 #[derive(Debug, Default, Clone)]
 pub struct Params(Vec<(String, String)>);
@@ -149,7 +152,9 @@ pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
 /// Reads a whole body, up to the limit.
 pub async fn read_body(body: Body) -> ApiResult<Bytes> {
     use http_body_util::{BodyExt, LengthLimitError, Limited};
-    match Limited::new(body, MAX_BODY).collect().await {
+    let whole = Limited::new(body, MAX_BODY).collect();
+    let Ok(read) = tokio::time::timeout(BODY_WITHIN, whole).await else { return Err(ApiError::timed_out()) };
+    match read {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(e) if e.downcast_ref::<LengthLimitError>().is_some() => Err(ApiError::too_large(MAX_BODY)),
         Err(e) => Err(ApiError::bad_request(format!("the body could not be read: {e}"))),

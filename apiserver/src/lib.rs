@@ -50,6 +50,7 @@ mod serve;
 mod server;
 mod settle;
 mod store;
+mod structural;
 mod tree;
 mod validate;
 mod watch;
@@ -236,6 +237,7 @@ impl ApiServer {
             clock: config.clock,
             ids: config.ids,
             auth,
+            in_flight: Arc::new(tokio::sync::Semaphore::new(server::MAX_IN_FLIGHT)),
             closing: CancellationToken::new(),
             namespaces,
             crd_lock: tokio::sync::Mutex::new(()),

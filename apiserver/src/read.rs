@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// The object as the resource serves it.
 pub fn served(resource: &Resource, obj: &Obj) -> Bytes {
-    if !resource.converts() {
+    if !convert::needed(resource, obj.rv) {
         return obj.bytes();
     }
     let mut value = obj.full();
@@ -319,7 +319,7 @@ pub async fn list(call: &mut Call) -> ApiResult<Response<Body>> {
             let rows = items
                 .iter()
                 .map(|o| {
-                    if r.converts() {
+                    if convert::needed(r, o.rv) {
                         let mut v = o.full();
                         convert::to_served(r, &mut v);
                         printers::row(r, &v, include, now)

@@ -17,6 +17,8 @@ use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// State of one server.
@@ -35,6 +37,8 @@ pub struct Core {
     pub admission: Admission,
     /// What is known to have changed about disruption budgets.
     pub budgets: Budgets,
+    /// Turns of requests from the network.
+    pub in_flight: Arc<Semaphore>,
     /// Set when the server goes down.
     pub closing: CancellationToken,
     /// Namespaces, needed by every create.
@@ -164,14 +168,53 @@ fn route(path: &str) -> Route {
     Route::Resource(target)
 }
 
+/// Requests from the network that are worked on at a time, watches excepted: it bounds the bodies in memory.
+pub const MAX_IN_FLIGHT: usize = 600;
+/// How long a request waits for its turn before it is told to come again.
+const TURN: Duration = Duration::from_secs(10);
+/// The longest a client can ask a request to take.
+const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Answers one request.
 pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -> Response<Body> {
     if core.closing.is_cancelled() {
         return ApiError::unavailable("the server is shutting down").response();
     }
-    match answer(core, door, request).await {
+    let turns = core.in_flight.clone();
+    // A watch holds its place only until it has begun.
+    let turn = match door {
+        Door::Process => None,
+        Door::Network => match tokio::time::timeout(TURN, turns.acquire_owned()).await {
+            Ok(Ok(turn)) => Some(turn),
+            _ => return ApiError::busy().response(),
+        },
+    };
+    let asked = request.uri().query().filter(|q| q.contains("timeout=")).map(|q| Params::parse(Some(q)));
+    let limit = asked.filter(|p| !p.flag("watch")).and_then(|p| duration(p.get("timeout")));
+    let work = answer(core, door, request);
+    let answered = match limit {
+        None => work.await,
+        Some(limit) => tokio::time::timeout(limit.min(MAX_TIMEOUT), work)
+            .await
+            .unwrap_or_else(|_| Err(ApiError::timed_out())),
+    };
+    drop(turn);
+    match answered {
         Ok(response) => response,
         Err(e) => e.response(),
+    }
+}
+
+/// A duration as Go writes it, in one unit: 500ms, 32s, 1m.
+fn duration(text: &str) -> Option<Duration> {
+    let end = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(end);
+    let number: u64 = number.parse().ok()?;
+    match unit {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        "m" => Some(Duration::from_secs(number.checked_mul(60)?)),
+        _ => None,
     }
 }
 
@@ -358,11 +401,13 @@ fn other(
             Ok(http_io::text_response(StatusCode::OK, "ok"))
         }
         "/openapi/v3" => openapi::index(core),
+        "/openapi/v2" => openapi::swagger(core, headers),
         "" => {
             let mut paths = vec![
                 "/api".to_string(),
                 "/apis".into(),
                 "/healthz".into(),
+                "/openapi/v2".into(),
                 "/openapi/v3".into(),
                 "/version".into(),
             ];

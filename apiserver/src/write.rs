@@ -122,7 +122,7 @@ async fn mutate(
     let name = tree::meta_text(value, "name").to_string();
     if admission::mutate(call, operation, &name, old, Some(value)).await? {
         let entry = call.entry.clone();
-        renormalize(&entry.resource, value);
+        renormalize(&call.core, &entry.resource, value);
         track(call, Some(&before), value, &call.core.clock.stamp());
     }
     Ok(())

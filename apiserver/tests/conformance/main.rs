@@ -5,7 +5,9 @@
 
 mod access;
 mod api;
+mod bad_input;
 mod hooks;
 mod lists;
 mod objects;
 mod roles;
+mod types;

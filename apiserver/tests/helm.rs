@@ -1,0 +1,305 @@
+//! The real helm 4: a chart of many kinds from install to uninstall, and Fleet's own charts.
+//!
+//! helm is found by `FLEET_HELM`, else on the PATH; without it these tests say so and pass.
+
+use fleet_apiserver::{Access, ApiServer, Config, ServeOptions, Server};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Kinds of the chart and the resource each is asked for by.
+const KINDS: [(&str, &str); 14] = [
+    ("serviceaccounts", "demo"),
+    ("configmaps", "demo"),
+    ("secrets", "demo"),
+    ("services", "demo"),
+    ("persistentvolumeclaims", "demo"),
+    ("roles", "demo"),
+    ("rolebindings", "demo"),
+    ("deployments", "demo"),
+    ("statefulsets", "demo"),
+    ("jobs", "demo"),
+    ("cronjobs", "demo"),
+    ("ingresses", "demo"),
+    ("networkpolicies", "demo"),
+    ("poddisruptionbudgets", "demo"),
+];
+
+const TEMPLATE: &str = r#"
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: {{ .Release.Name }}, labels: {app: demo}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}, labels: {app: demo}}
+data: {size: {{ .Values.size | quote }}{{ if .Values.more }}, more: "yes"{{ end }}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: {{ .Release.Name }}, labels: {app: demo}}
+stringData: {password: {{ .Values.password }}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: {{ .Release.Name }}, labels: {app: demo}}
+spec: {selector: {app: demo}, ports: [{name: http, port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: {{ .Release.Name }}}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: {{ .Release.Name }}}
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: {{ .Release.Name }}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ .Release.Name }}}
+subjects: [{kind: ServiceAccount, name: {{ .Release.Name }}, namespace: {{ .Release.Namespace }}}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: {{ .Release.Name }}, labels: {app: demo}}
+spec:
+  replicas: {{ .Values.size }}
+  selector: {matchLabels: {app: demo}}
+  template:
+    metadata: {labels: {app: demo}}
+    spec:
+      containers:
+        - name: main
+          image: "demo:{{ .Values.size }}"
+          ports: [{name: http, containerPort: 8080}]
+          env: [{name: SIZE, value: {{ .Values.size | quote }}}]
+          resources: {limits: {cpu: 500m, memory: 64Mi}}
+          readinessProbe: {httpGet: {path: /, port: http}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: {{ .Release.Name }}}
+spec:
+  serviceName: {{ .Release.Name }}
+  selector: {matchLabels: {app: demo-set}}
+  template:
+    metadata: {labels: {app: demo-set}}
+    spec: {containers: [{name: main, image: demo}]}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: {{ .Release.Name }}}
+spec:
+  template:
+    spec: {restartPolicy: Never, containers: [{name: main, image: demo}]}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: {{ .Release.Name }}}
+spec:
+  schedule: "*/5 * * * *"
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: demo}]}}}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: {{ .Release.Name }}}
+spec:
+  rules:
+    - host: demo.example.com
+      http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: {{ .Release.Name }}, port: {name: http}}}}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: {{ .Release.Name }}}
+spec: {podSelector: {matchLabels: {app: demo}}, ingress: [{from: [{podSelector: {}}]}]}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: {{ .Release.Name }}}
+spec: {minAvailable: 1, selector: {matchLabels: {app: demo}}}
+"#;
+
+fn find_helm() -> Option<PathBuf> {
+    if let Some(given) = std::env::var_os("FLEET_HELM").filter(|p| !p.is_empty()) {
+        return Some(given.into());
+    }
+    let found = Command::new("helm").arg("version").output().is_ok();
+    if !found {
+        eprintln!("skipped: helm is neither FLEET_HELM nor on the PATH");
+    }
+    found.then(|| "helm".into())
+}
+
+/// helm with one server's kubeconfig and a home of its own.
+struct Helm {
+    program: PathBuf,
+    home: tempfile::TempDir,
+}
+
+impl Helm {
+    fn run(&self, program: &Path, arguments: &[&str]) -> (bool, String) {
+        let home = self.home.path();
+        let out = Command::new("timeout")
+            .arg("120")
+            .arg(program)
+            .args(arguments)
+            .env("KUBECONFIG", home.join("config"))
+            .env("KUBECACHEDIR", home.join("cache"))
+            .env("HOME", home)
+            .env("XDG_CACHE_HOME", home.join("xdg"))
+            .env("XDG_CONFIG_HOME", home.join("xdg"))
+            .env("XDG_DATA_HOME", home.join("xdg"))
+            .output()
+            .expect("runs");
+        (out.status.success(), String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned())
+    }
+
+    #[track_caller]
+    fn ok(&self, arguments: &[&str], wanted: &str) -> String {
+        let (ok, text) = self.run(&self.program, arguments);
+        assert!(ok && text.contains(wanted), "helm {arguments:?}: wanted {wanted:?}, got: {text}");
+        text
+    }
+}
+
+async fn server() -> Option<(ApiServer, Server, Helm)> {
+    let program = find_helm()?;
+    let home = tempfile::tempdir().expect("a directory");
+    let api = ApiServer::open(Config { access: Access::Rbac, ..Config::default() }).await.expect("opens");
+    let served = api.serve(ServeOptions::default()).await.expect("listens");
+    served.write_kubeconfig(&home.path().join("config"), "fleet").expect("written");
+    Some((api, served, Helm { program, home }))
+}
+
+/// An object's JSON by the in-process door, or null.
+async fn get(api: &ApiServer, path: &str) -> serde_json::Value {
+    use http_body_util::BodyExt;
+    use tower::ServiceExt;
+    let request = http::Request::get(path).body(axum::body::Body::empty()).expect("a request");
+    let response = api.router().oneshot(request).await.expect("answers");
+    if !response.status().is_success() {
+        return serde_json::Value::Null;
+    }
+    let bytes = response.into_body().collect().await.expect("a body").to_bytes();
+    serde_json::from_slice(&bytes).expect("JSON")
+}
+
+fn group_of(plural: &str) -> &'static str {
+    match plural {
+        "roles" | "rolebindings" => "apis/rbac.authorization.k8s.io/v1",
+        "deployments" | "statefulsets" => "apis/apps/v1",
+        "jobs" | "cronjobs" => "apis/batch/v1",
+        "ingresses" | "networkpolicies" => "apis/networking.k8s.io/v1",
+        "poddisruptionbudgets" => "apis/policy/v1",
+        _ => "api/v1",
+    }
+}
+
+fn path_of(plural: &str, name: &str) -> String {
+    format!("/{}/namespaces/apps/{plural}/{name}", group_of(plural))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chart_of_many_kinds_lives_and_goes() {
+    let Some((api, served, helm)) = server().await else { return };
+    let chart = helm.home.path().join("demo");
+    std::fs::create_dir_all(chart.join("templates")).expect("made");
+    std::fs::write(
+        chart.join("Chart.yaml"),
+        "apiVersion: v2\nname: demo\nversion: 1.0.0\nkubeVersion: '>=1.30.0-0'\n",
+    )
+    .expect("written");
+    std::fs::write(chart.join("values.yaml"), "size: 1\npassword: secret\nmore: true\n").expect("written");
+    std::fs::write(chart.join("templates/all.yaml"), TEMPLATE).expect("written");
+    let chart = chart.to_string_lossy().into_owned();
+    let data = "/api/v1/namespaces/apps/configmaps/demo";
+    let deployment = "/apis/apps/v1/namespaces/apps/deployments/demo";
+
+    helm.ok(
+        &["install", "demo", &chart, "-n", "apps", "--create-namespace", "--dry-run=server"],
+        "pending-install",
+    );
+    assert!(get(&api, data).await.is_null());
+    helm.ok(&["install", "demo", &chart, "-n", "apps", "--create-namespace"], "STATUS: deployed");
+    for (plural, name) in KINDS {
+        let found = get(&api, &path_of(plural, name)).await;
+        assert_eq!(found["metadata"]["labels"]["app.kubernetes.io/managed-by"], "Helm", "{plural}: {found}");
+    }
+    assert_eq!(get(&api, data).await["data"], serde_json::json!({"size": "1", "more": "yes"}));
+    let managers = get(&api, deployment).await["metadata"]["managedFields"].to_string();
+    assert!(managers.contains("\"helm\"") && managers.contains("\"Apply\""), "{managers}");
+    helm.ok(&["list", "-n", "apps"], "demo-1.0.0");
+    helm.ok(&["status", "demo", "-n", "apps"], "REVISION: 1");
+    helm.ok(&["get", "manifest", "demo", "-n", "apps"], "kind: PodDisruptionBudget");
+
+    // What somebody else changed conflicts with an upgrade, and is taken back when told so.
+    helm.ok(&["upgrade", "demo", &chart, "-n", "apps", "--set", "size=3,more=false"], "REVISION: 2");
+    assert_eq!(get(&api, data).await["data"], serde_json::json!({"size": "3"}), "what is left out goes");
+    let d = get(&api, deployment).await;
+    assert_eq!(
+        (&d["spec"]["replicas"], &d["spec"]["template"]["spec"]["containers"][0]["image"]),
+        (&3.into(), &"demo:3".into())
+    );
+    assert_eq!(d["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"], "IfNotPresent");
+    helm.ok(&["history", "demo", "-n", "apps"], "superseded");
+    helm.ok(&["rollback", "demo", "1", "-n", "apps"], "Rollback was a success");
+    assert_eq!(get(&api, data).await["data"], serde_json::json!({"size": "1", "more": "yes"}));
+    helm.ok(
+        &["upgrade", "demo", &chart, "-n", "apps", "--reuse-values", "--set", "password=other"],
+        "REVISION: 4",
+    );
+    let (broken, text) =
+        helm.run(&helm.program, &["upgrade", "demo", &chart, "-n", "apps", "--set", "size=many"]);
+    assert!(!broken, "{text}");
+    helm.ok(&["uninstall", "demo", "-n", "apps", "--wait"], "uninstalled");
+    for (plural, name) in KINDS {
+        let start = std::time::Instant::now();
+        while !get(&api, &path_of(plural, name)).await.is_null() {
+            assert!(start.elapsed().as_secs() < 30, "{plural} is still there");
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+    let (_, text) = helm.run(&helm.program, &["list", "-n", "apps", "-a"]);
+    assert!(!text.contains("demo"), "{text}");
+    served.shutdown().await;
+    api.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_charts_of_fleet_install() {
+    let Some((api, served, helm)) = server().await else { return };
+    let charts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts");
+    let chart = |name: &str| charts.join(name).to_string_lossy().into_owned();
+    let (hub, member) = (chart("fleet"), chart("member-agent"));
+    let hub = [
+        "install",
+        "fleet",
+        &hub,
+        "-n",
+        "fleet-hub",
+        "--create-namespace",
+        "--set",
+        "image.repository=example.com/c",
+    ];
+    helm.ok(&hub, "STATUS: deployed");
+    let agent =
+        ["install", "agent", &member, "-n", "fleet-system", "--create-namespace", "--set", "cluster=east"];
+    helm.ok(&agent, "STATUS: deployed");
+    for path in [
+        "/apis/apps/v1/namespaces/fleet-hub/deployments",
+        "/apis/apps/v1/namespaces/fleet-system/deployments",
+        "/api/v1/namespaces/fleet-hub/serviceaccounts",
+    ] {
+        let list = get(&api, path).await;
+        assert!(list["items"].as_array().is_some_and(|items| !items.is_empty()), "{path}: {list}");
+    }
+    let crds = get(&api, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusters.fleet.dev").await;
+    assert_eq!(crds["spec"]["names"]["kind"], "Cluster");
+    assert!(get(&api, "/apis/fleet.dev/v1alpha1/clusters").await["items"].is_array(), "it is served");
+    helm.ok(&["upgrade", "fleet", &chart("fleet"), "-n", "fleet-hub", "--set", "replicas=2"], "REVISION: 2");
+    helm.ok(&["uninstall", "agent", "-n", "fleet-system"], "uninstalled");
+    helm.ok(&["uninstall", "fleet", "-n", "fleet-hub"], "uninstalled");
+    served.shutdown().await;
+    api.shutdown().await;
+}
