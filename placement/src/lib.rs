@@ -6,6 +6,7 @@
 //! input gives the same places.
 
 mod choice;
+pub mod devices;
 mod gang;
 #[cfg(test)]
 mod gang_tests;

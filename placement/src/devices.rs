@@ -1,0 +1,89 @@
+//! Sharing of devices: nodes whose GPUs are counted one by one, in thousandths, and tasks that ask for whole
+//! ones or for a part of one.
+//!
+//! A task takes either several whole devices or a part of a single one. `fragments` says how much of what is
+//! free on a node the usual tasks could not use; `least_fragments` places a task where that grows least.
+
+mod fragments;
+#[cfg(test)]
+mod tests;
+
+pub use fragments::{Demand, Measure, least_fragments};
+
+/// One whole device.
+pub const WHOLE: i64 = 1000;
+
+/// What is free on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceNode {
+    /// Millicores.
+    pub cpu: i64,
+    /// Any one unit, the same as the tasks'.
+    pub memory: i64,
+    /// Thousandths of each device.
+    pub devices: Vec<i64>,
+    pub model: String,
+}
+
+/// What one pod asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceTask {
+    pub cpu: i64,
+    pub memory: i64,
+    /// Number of devices.
+    pub count: usize,
+    /// Thousandths of each; below [`WHOLE`] only for a single one.
+    pub share: i64,
+    /// Models it may run on; empty: any.
+    pub models: Vec<String>,
+}
+
+impl DeviceTask {
+    /// Thousandths in all.
+    pub fn total(&self) -> i64 {
+        self.share * i64::try_from(self.count).unwrap_or(i64::MAX)
+    }
+
+    fn admits(&self, model: &str) -> bool {
+        self.count == 0 || self.models.is_empty() || self.models.iter().any(|allowed| allowed == model)
+    }
+}
+
+impl DeviceNode {
+    /// Whether the task could start here now.
+    pub fn fits(&self, task: &DeviceTask) -> bool {
+        self.cpu >= task.cpu
+            && self.memory >= task.memory
+            && task.admits(&self.model)
+            && self.devices.iter().filter(|free| **free >= task.share).count() >= task.count
+    }
+
+    /// Thousandths free on all devices.
+    pub fn free(&self) -> i64 {
+        self.devices.iter().sum()
+    }
+
+    /// Takes the room of a task on these devices (by position).
+    ///
+    /// # Panics
+    /// A position outside the node's devices.
+    pub fn take(&mut self, task: &DeviceTask, devices: &[usize]) {
+        self.cpu -= task.cpu;
+        self.memory -= task.memory;
+        for device in devices {
+            self.devices[*device] -= task.share;
+        }
+    }
+
+    /// The fullest devices that have room: the positions a packing of parts uses. `None` when it does not fit.
+    pub fn tightest(&self, task: &DeviceTask) -> Option<Vec<usize>> {
+        if !self.fits(task) {
+            return None;
+        }
+        let mut open: Vec<usize> =
+            (0..self.devices.len()).filter(|device| self.devices[*device] >= task.share).collect();
+        open.sort_by_key(|device| (self.devices[*device], *device));
+        open.truncate(task.count);
+        Some(open)
+    }
+}
