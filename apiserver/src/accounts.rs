@@ -56,7 +56,7 @@ fn claims(core: &Core, token: &str) -> Option<Value> {
 
 fn live(core: &Core, table: &str, key: &str, uid: &str) -> Option<Arc<Obj>> {
     let found = core.store.table(table).get(key)?;
-    (tree::meta_text(&found.value, "uid") == uid).then_some(found)
+    (found.meta_text("uid") == uid).then_some(found)
 }
 
 /// The identity of a token that is good now, and for which of the wanted audiences.
@@ -109,7 +109,7 @@ fn legacy(core: &Core, token: &str, claims: &Value, wanted: &[String]) -> Option
     let (ns, name, uid) = (text("namespace"), text("service-account.name"), text("service-account.uid"));
     live(core, "/serviceaccounts", &format!("{ns}/{name}"), &uid)?;
     let secret = core.store.table("/secrets").get(&format!("{ns}/{}", text("secret.name")))?;
-    if tree::text(&secret.value, &["data", "token"]) != STANDARD.encode(token) {
+    if secret.text(&["data", "token"]) != STANDARD.encode(token) {
         return None;
     }
     let user = User { name: user_name(&ns, &name), groups: groups(&ns), uid, ..User::default() };
@@ -126,7 +126,7 @@ pub fn fill_secret(core: &Core, secret: &mut Value) {
     let account =
         tree::text(secret, &["metadata", "annotations", "kubernetes.io/service-account.name"]).to_string();
     let Some(found) = core.store.table("/serviceaccounts").get(&format!("{ns}/{account}")) else { return };
-    let uid = tree::meta_text(&found.value, "uid");
+    let uid = found.meta_text("uid");
     let claims = json!({
         "iss": LEGACY_ISSUER, "sub": user_name(&ns, &account),
         "kubernetes.io/serviceaccount/namespace": ns,
@@ -162,7 +162,7 @@ fn bound(call: &Call, spec: &Value) -> ApiResult<Map<String, Value>> {
     let r = crate::builtins::find("", plural);
     let key = if r.namespaced { format!("{}/{name}", call.namespace) } else { name.to_string() };
     let found = call.core.store.table(&r.table).get(&key).ok_or_else(|| ApiError::not_found(r, name))?;
-    let uid = tree::meta_text(&found.value, "uid");
+    let uid = found.meta_text("uid");
     let wanted = tree::text(reference, &["uid"]);
     if !wanted.is_empty() && wanted != uid {
         let why = format!(
@@ -172,15 +172,15 @@ fn bound(call: &Call, spec: &Value) -> ApiResult<Map<String, Value>> {
     }
     out.insert(claim.into(), json!({"name": name, "uid": uid}));
     if claim == "pod" {
-        if tree::text(&found.value, &["spec", "serviceAccountName"]) != call.name {
+        if found.text(&["spec", "serviceAccountName"]) != call.name {
             return Err(ApiError::bad_request(format!(
                 "cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.",
                 call.name
             )));
         }
-        let node = tree::text(&found.value, &["spec", "nodeName"]);
-        if let Some(node) = call.core.store.table("/nodes").get(node) {
-            let uid = tree::meta_text(&node.value, "uid");
+        let node = found.text(&["spec", "nodeName"]);
+        if let Some(node) = call.core.store.table("/nodes").get(&node) {
+            let uid = node.meta_text("uid");
             out.insert("node".into(), json!({"name": &*node.key, "uid": uid}));
         }
     }
@@ -221,7 +221,7 @@ pub async fn token_request(call: &mut Call, sent: &[u8]) -> ApiResult<Response<B
     }
     let mut scope = bound(call, &spec)?;
     scope.insert("namespace".into(), call.namespace.as_str().into());
-    let uid = tree::meta_text(&account.value, "uid");
+    let uid = account.meta_text("uid");
     scope.insert("serviceaccount".into(), json!({"name": call.name, "uid": uid}));
     let now = call.core.clock.now().as_second();
     let claims = json!({

@@ -36,13 +36,13 @@ async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     }
     loop {
         let old = read::current(call).await?;
-        let assigned = tree::text(&old.value, &["spec", "nodeName"]);
+        let assigned = old.text(&["spec", "nodeName"]);
         let conflict = |why: String| {
             let mut pods = Resource { plural: "pods/binding".into(), ..Resource::default() };
             pods.group.clear();
             ApiError::conflict(&pods, &call.name, &why)
         };
-        if tree::at(&old.value, &["metadata", "deletionTimestamp"]).is_some() {
+        if old.deleting() {
             return Err(conflict(format!(
                 "pod {} is being deleted, cannot be assigned to a host",
                 call.name
@@ -51,7 +51,7 @@ async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         if !assigned.is_empty() {
             return Err(conflict(format!("pod {} is already assigned to node \"{assigned}\"", call.name)));
         }
-        if !tree::list(&old.value, &["spec", "schedulingGates"]).is_empty() {
+        if !old.list(&["spec", "schedulingGates"]).is_empty() {
             return Err(conflict(format!("pod {} has non-empty .spec.schedulingGates", call.name)));
         }
         let mut new = old.full();
@@ -68,7 +68,7 @@ async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
             list.retain(|c| tree::text(c, &["type"]) != "PodScheduled");
             list.push(json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}));
         }
-        let generation = tree::number(&old.value, &["metadata", "generation"]) + 1;
+        let generation = old.number(&["metadata", "generation"]) + 1;
         tree::meta(&mut new).insert("generation".into(), generation.into());
         if call.dry_run() {
             return Ok(bound(call, &old));
@@ -87,7 +87,7 @@ async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
 
 /// The answer of an action that worked.
 pub fn bound(call: &Call, obj: &Obj) -> Response<Body> {
-    let mut status = success(call.resource(), &call.name, tree::meta_text(&obj.value, "uid"));
+    let mut status = success(call.resource(), &call.name, &obj.meta_text("uid"));
     if let Value::Object(map) = &mut status {
         map.insert("code".into(), 201.into());
         map.remove("details");

@@ -103,8 +103,8 @@ impl Admission {
         let [mutating, validating, policies, bindings] = &self.tables;
         let compiled = Arc::new(Compiled {
             state,
-            mutating: mutating.objects().iter().flat_map(|o| Hook::compile_all(&o.value)).collect(),
-            validating: validating.objects().iter().flat_map(|o| Hook::compile_all(&o.value)).collect(),
+            mutating: mutating.objects().iter().flat_map(|o| Hook::compile_all(&o.value())).collect(),
+            validating: validating.objects().iter().flat_map(|o| Hook::compile_all(&o.value())).collect(),
             policies: Policy::compile_all(&policies.objects(), &bindings.objects()),
         });
         self.compiled.store(Some(compiled.clone()));
@@ -133,7 +133,7 @@ impl Review<'_> {
         if name.is_empty() {
             return None;
         }
-        self.call.core.namespaces.get(name).map(|ns| ns.value.clone())
+        self.call.core.namespaces.get(name).map(|ns| ns.value())
     }
 
     /// `AdmissionRequest`, with the objects in the version of `seen`.

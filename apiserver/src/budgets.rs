@@ -90,7 +90,7 @@ async fn refresh(core: &Core, namespace: &str) {
     let Ok(Some(pods)) = core.store.page(&core.budgets.pods, range).await else { return };
     for budget in budgets.items {
         let status = judge(core, namespace, &budget, &pods.items);
-        if budget.value.get("status") == Some(&status) {
+        if budget.value().get("status") == Some(&status) {
             continue;
         }
         let mut value = budget.full();
@@ -124,9 +124,8 @@ fn wanted(core: &Core, namespace: &str, pods: &[&Arc<Obj>]) -> i64 {
     let mut owners: BTreeMap<String, i64> = BTreeMap::new();
     let mut alone = 0;
     for pod in pods {
-        let controller = tree::list(&pod.value, &["metadata", "ownerReferences"])
-            .iter()
-            .find(|o| o.get("controller") == Some(&Value::Bool(true)));
+        let references = pod.list(&["metadata", "ownerReferences"]);
+        let controller = references.iter().find(|o| o.get("controller") == Some(&Value::Bool(true)));
         let Some(owner) = controller else {
             alone += 1;
             continue;
@@ -141,7 +140,7 @@ fn wanted(core: &Core, namespace: &str, pods: &[&Arc<Obj>]) -> i64 {
         let found = (!table.is_empty()).then(|| core.store.table(table).get(&key)).flatten();
         match found {
             Some(o) => {
-                let replicas = tree::number(&o.value, &["spec", "replicas"]);
+                let replicas = o.number(&["spec", "replicas"]);
                 owners.insert(tree::text(owner, &["uid"]).to_string(), replicas);
             }
             None => alone += 1,
@@ -163,14 +162,13 @@ fn scaled(value: &Value, whole: i64) -> i64 {
 
 /// The status of a budget, given the pods of its namespace.
 fn judge(core: &Core, namespace: &str, budget: &Obj, pods: &[Arc<Obj>]) -> Value {
+    let given = budget.value();
     let mine: Vec<&Arc<Obj>> =
-        pods.iter().filter(|p| covers(&budget.value, &p.value) && !is_finished(&p.value)).collect();
-    let healthy = mine
-        .iter()
-        .filter(|p| is_ready(&p.value) && tree::at(&p.value, &["metadata", "deletionTimestamp"]).is_none());
+        pods.iter().filter(|p| covers(&given, &p.value()) && !is_finished(&p.value())).collect();
+    let healthy = mine.iter().filter(|p| is_ready(&p.value()) && !p.has(&["metadata", "deletionTimestamp"]));
     let healthy = i64::try_from(healthy.count()).unwrap_or(i64::MAX);
     let count = i64::try_from(mine.len()).unwrap_or(i64::MAX);
-    let spec = |key: &str| tree::at(&budget.value, &["spec", key]).filter(|v| !v.is_null());
+    let spec = |key: &str| tree::at(&given, &["spec", key]).filter(|v| !v.is_null());
     let (expected, desired) = match (spec("maxUnavailable"), spec("minAvailable")) {
         (Some(most), _) => {
             let expected = wanted(core, namespace, &mine);
@@ -186,8 +184,9 @@ fn judge(core: &Core, namespace: &str, budget: &Obj, pods: &[Arc<Obj>]) -> Value
     let allowed = if expected > 0 { (healthy - desired).max(0) } else { 0 };
     let (verdict, reason) =
         if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
-    let generation = tree::number(&budget.value, &["metadata", "generation"]);
-    let known = tree::list(&budget.value, &["status", "conditions"])
+    let generation = budget.number(&["metadata", "generation"]);
+    let conditions = budget.list(&["status", "conditions"]);
+    let known = conditions
         .iter()
         .find(|c| tree::text(c, &["type"]) == "DisruptionAllowed" && tree::text(c, &["status"]) == verdict);
     let since = known.map(|c| tree::text(c, &["lastTransitionTime"]).to_string());
@@ -201,9 +200,12 @@ fn judge(core: &Core, namespace: &str, budget: &Obj, pods: &[Arc<Obj>]) -> Value
 
 /// Takes one disruption from the budget that covers a pod, or refuses with 429.
 pub async fn take(core: &Core, namespace: &str, pod: &Obj, dry_run: bool) -> ApiResult<()> {
-    let phase = tree::text(&pod.value, &["status", "phase"]);
-    let leaving = tree::at(&pod.value, &["metadata", "deletionTimestamp"]).is_some();
-    if leaving || matches!(phase, "Succeeded" | "Failed" | "Pending") || core.budgets.budgets.is_empty() {
+    let phase = pod.text(&["status", "phase"]);
+    let leaving = pod.has(&["metadata", "deletionTimestamp"]);
+    if leaving
+        || matches!(phase.as_str(), "Succeeded" | "Failed" | "Pending")
+        || core.budgets.budgets.is_empty()
+    {
         return Ok(());
     }
     for _ in 0..ATTEMPTS {
@@ -212,23 +214,26 @@ pub async fn take(core: &Core, namespace: &str, pod: &Obj, dry_run: bool) -> Api
         let prefix = format!("{namespace}/");
         let range = Range { prefix: &prefix, ..Range::default() };
         let page = core.store.page(&core.budgets.budgets, range).await?;
-        let mut mine =
-            page.map(|p| p.items).unwrap_or_default().into_iter().filter(|b| covers(&b.value, &pod.value));
+        let mut mine = page
+            .map(|p| p.items)
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|b| covers(&b.value(), &pod.value()));
         let Some(budget) = mine.next() else { return Ok(()) };
         if mine.next().is_some() {
             let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
             return Err(ApiError::internal("InternalError", message));
         }
-        let status = |key: &str| tree::number(&budget.value, &["status", key]);
-        if !is_ready(&pod.value) {
-            let always = tree::text(&budget.value, &["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow";
+        let status = |key: &str| budget.number(&["status", key]);
+        if !is_ready(&pod.value()) {
+            let always = budget.text(&["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow";
             let sound = status("currentHealthy") >= status("desiredHealthy") && status("desiredHealthy") > 0;
             if always || sound {
                 return Ok(());
             }
         }
         if status("disruptionsAllowed") <= 0 {
-            let name = tree::meta_text(&budget.value, "name");
+            let name = budget.meta_text("name");
             let why = format!(
                 "The disruption budget {name} needs {} healthy pods and has {} currently",
                 status("desiredHealthy"),

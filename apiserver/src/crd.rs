@@ -234,7 +234,7 @@ pub fn refresh(core: &Core) {
         let kept = current.all().iter().map(|e| &e.resource).filter(|r| r.custom && r.crd_revision == crd.rv);
         custom.extend(kept.cloned());
         if custom.len() == before {
-            custom.extend(resources(&crd.value, crd.rv).into_iter().map(Arc::new));
+            custom.extend(resources(&crd.value(), crd.rv).into_iter().map(Arc::new));
         }
     }
     let revision = current.revision + 1;
@@ -247,10 +247,10 @@ pub async fn finish_delete(core: &Arc<Core>, name: &str) -> ApiResult<()> {
     let guard = core.crd_lock.lock().await;
     refresh(core);
     let Some(crd) = core.store.read(&crds, name).await? else { return Ok(()) };
-    if tree::at(&crd.value, &["metadata", "deletionTimestamp"]).is_none() {
+    if !crd.deleting() {
         return Ok(());
     }
-    let entry: Option<Entry> = resources(&crd.value, crd.rv)
+    let entry: Option<Entry> = resources(&crd.value(), crd.rv)
         .into_iter()
         .next()
         .map(|r| Entry { table: core.store.table(&r.table), resource: Arc::new(r) });
@@ -303,12 +303,12 @@ pub fn ensure(core: &Arc<Core>, mut crd: Value) -> Result<(), String> {
     let mut report = crate::decode::Report::default();
     crate::decode::builtin(&r.schema, &mut crd, &mut report);
     let old = table.get(&name);
-    admit(old.as_ref().map(|o| &o.value), &mut crd, core).map_err(|e| e.message().to_string())?;
+    admit(old.as_ref().map(|o| o.value()).as_ref(), &mut crd, core).map_err(|e| e.message().to_string())?;
     let now = core.clock.stamp();
     let write = match old {
-        Some(old) if old.value.get("spec") == crd.get("spec") => return Ok(()),
+        Some(old) if old.at(&["spec"]).as_ref() == crd.get("spec") => return Ok(()),
         Some(old) => {
-            let generation = tree::number(&old.value, &["metadata", "generation"]) + 1;
+            let generation = old.number(&["metadata", "generation"]) + 1;
             let mut value = old.full();
             tree::put(tree::object(&mut value), "spec", crd.get("spec").cloned());
             tree::put(tree::object(&mut value), "status", crd.get("status").cloned());

@@ -101,7 +101,7 @@ pub async fn delete_object(
     let name = key.rsplit('/').next().unwrap_or(key);
     loop {
         let Some(old) = core.store.read(table, key).await? else { return Err(ApiError::not_found(r, name)) };
-        let uid = tree::meta_text(&old.value, "uid");
+        let uid = old.meta_text("uid");
         if !o.uid.is_empty() && o.uid != uid {
             let why =
                 format!("Precondition failed: UID in precondition: {}, UID in object meta: {uid}", o.uid);
@@ -121,7 +121,7 @@ pub async fn delete_object(
         };
         if o.dry_run {
             return Ok(match write {
-                Write::Update { value, .. } => Done::Pending(Arc::new(Obj::new(key, old.rv, value))),
+                Write::Update { value, .. } => Done::Pending(Arc::new(core.store.draft(key, old.rv, &value))),
                 _ => Done::Gone(old),
             });
         }
@@ -145,7 +145,7 @@ enum Plan {
 }
 
 fn plan(core: &Core, r: &Resource, old: &Arc<Obj>, o: &Options) -> Plan {
-    let meta = tree::at(&old.value, &["metadata"]).unwrap_or(&Value::Null);
+    let meta = &old.at(&["metadata"]).unwrap_or_default();
     let deleting = meta.get("deletionTimestamp").is_some();
     let mut finalizers: Vec<Value> = tree::list(meta, &["finalizers"]).to_vec();
     let before = finalizers.len();
@@ -168,11 +168,10 @@ fn plan(core: &Core, r: &Resource, old: &Arc<Obj>, o: &Options) -> Plan {
     }
     let mut grace = 0;
     if r.is("", "pods") {
-        let bound = !tree::text(&old.value, &["spec", "nodeName"]).is_empty();
-        let finished = matches!(tree::text(&old.value, &["status", "phase"]), "Succeeded" | "Failed");
+        let bound = !old.text(&["spec", "nodeName"]).is_empty();
+        let finished = matches!(old.text(&["status", "phase"]).as_str(), "Succeeded" | "Failed");
         if bound && !finished {
-            let own =
-                tree::at(&old.value, &["spec", "terminationGracePeriodSeconds"]).and_then(Value::as_i64);
+            let own = old.at(&["spec", "terminationGracePeriodSeconds"]).and_then(|v| v.as_i64());
             grace = o.grace.or(own).unwrap_or(30).max(0);
         }
     }
@@ -222,10 +221,10 @@ fn orphans_by_default(r: &Resource) -> bool {
 fn marked(core: &Core, r: &Resource, old: &Obj, grace: i64, finalizers: Vec<Value>) -> Value {
     let mut value = old.full();
     let when = core.clock.now() + jiff::SignedDuration::from_secs(grace);
-    let fresh = tree::at(&old.value, &["metadata", "deletionTimestamp"]).is_none();
-    let generation = tree::number(&old.value, &["metadata", "generation"]);
+    let fresh = !old.deleting();
+    let generation = old.number(&["metadata", "generation"]);
     let meta = tree::meta(&mut value);
-    if fresh || grace < tree::number(&old.value, &["metadata", "deletionGracePeriodSeconds"]) {
+    if fresh || grace < old.number(&["metadata", "deletionGracePeriodSeconds"]) {
         meta.insert("deletionTimestamp".into(), crate::stamp(when).into());
         meta.insert("deletionGracePeriodSeconds".into(), grace.into());
     }
@@ -272,7 +271,7 @@ pub async fn delete(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         Done::Pending(obj) => read::object_response(call, StatusCode::OK, &obj),
         Done::Gone(obj) if r.is("", "pods") => read::object_response(call, StatusCode::OK, &obj),
         Done::Gone(obj) => {
-            let status = success(r, &call.name, tree::meta_text(&obj.value, "uid"));
+            let status = success(r, &call.name, &obj.meta_text("uid"));
             Ok(http_io::value_response(StatusCode::OK, &status))
         }
     }
@@ -288,7 +287,7 @@ pub async fn collection(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body
     let page = call.core.store.page(&entry.table, range).await?;
     let mut items = Vec::new();
     for obj in page.map(|p| p.items).unwrap_or_default() {
-        if !filter.covers(&obj.key) || !filter.selects(&obj.value) {
+        if !filter.covers(&obj.key) || !filter.selects(&obj) {
             continue;
         }
         if r.is("", "namespaces") && crate::namespaces::PERMANENT.contains(&&*obj.key) {
@@ -298,7 +297,7 @@ pub async fn collection(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body
         if let Some((namespace, _)) = obj.key.split_once('/') {
             call.namespace = namespace.to_string();
         }
-        let name = tree::meta_text(&obj.value, "name").to_string();
+        let name = obj.meta_text("name").to_string();
         match admit(call, &name).await {
             Err(e) if e.code() == 404 => continue,
             other => other?,
@@ -324,8 +323,8 @@ pub async fn evict(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
         ..Options::default()
     };
     let wanted = tree::at(&eviction, &["deleteOptions", "preconditions", "uid"]).and_then(Value::as_str);
-    if let Some(wanted) = wanted.filter(|w| *w != tree::meta_text(&pod.value, "uid")) {
-        let uid = tree::meta_text(&pod.value, "uid");
+    if let Some(wanted) = wanted.filter(|w| *w != pod.meta_text("uid")) {
+        let uid = pod.meta_text("uid");
         let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
         return Err(ApiError::conflict(call.resource(), &call.name, &why));
     }

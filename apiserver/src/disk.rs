@@ -1,22 +1,79 @@
-//! Durable storage: one redb file, written by one committer thread in groups.
+//! The durable side of the store: one redb file, written by one committer thread.
 //!
-//! Inputs: batches in commit order. All batches that queued while the previous fsync ran go into one transaction.
-//! Absent on purpose: reading objects after start; the tables in memory are the readers' copy.
+//! Inputs: batches of events in commit order. Each transaction takes all that is queued and ends with a real fsync, so that
+//! many writers share one. A batch the disk refuses is handed back to be undone; the file is opened anew for the next one.
+//! Absent on purpose: reads; memory is the readers' copy.
 
-use crate::store::{Event, EventKind, Obj, Published, Table};
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use crate::obj::Obj;
+use crate::store::{Event, EventKind, Published, Table};
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTableMetadata};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-const OBJECTS: TableDefinition<&str, &[u8]> = TableDefinition::new("objects");
-const NOTES: TableDefinition<&str, &str> = TableDefinition::new("notes");
-const FORMAT: u64 = 1;
+mod format;
+#[cfg(test)]
+mod tests;
+
+pub use format::Found;
+use format::{FORMAT, NOTES, OBJECTS, SHARED};
+
+/// Name of the file in its directory.
+const FILE: &str = "store.redb";
 /// Page cache of the file: reads happen only at start, so a small one is enough.
-const CACHE_BYTES: usize = 4 << 20;
+const CACHE_BYTES: usize = 16 << 20;
 /// Batches written in one transaction at most.
 const MAX_GROUP: usize = 4096;
+/// A file is compacted at start when it is larger than this and has less than a third in use.
+const COMPACT_FROM: u64 = 64 << 20;
+/// Lost objects that are named one by one.
+const NAMED: usize = 20;
+
+/// What a damaged file lost.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// Names of objects whose record does not have its checksum; at most [`NAMED`].
+    pub names: Vec<String>,
+    /// How many such objects.
+    pub objects: u64,
+    /// Objects that were counted when written and are not there.
+    pub missing: u64,
+    /// Values shared by several objects that are damaged.
+    pub shared: u64,
+}
+
+impl Damage {
+    fn lost(&mut self, key: &str) {
+        self.objects += 1;
+        if self.names.len() < NAMED {
+            self.names.push(key.replace('\0', " ").trim_start_matches('/').to_string());
+        }
+    }
+
+    fn is_some(&self) -> bool {
+        self.objects + self.missing + self.shared > 0
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} objects are damaged", self.objects)?;
+        if !self.names.is_empty() {
+            write!(f, " ({}", self.names.join(", "))?;
+            f.write_str(if self.objects as usize > self.names.len() { ", ...)" } else { ")" })?;
+        }
+        if self.missing > 0 {
+            write!(f, "; {} more are missing", self.missing)?;
+        }
+        if self.shared > 0 {
+            write!(f, "; {} values that objects share are damaged", self.shared)?;
+        }
+        Ok(())
+    }
+}
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -27,12 +84,28 @@ pub enum DiskError {
     /// The operating system refused.
     #[error("data directory {0}: {1}")]
     Io(PathBuf, std::io::Error),
-    /// The file is not a store, or is damaged.
-    #[error("{0}: not a usable store ({1}); restore it from a copy or remove it to start empty")]
+    /// The file is not a store, or is damaged beyond reading.
+    #[error("{0}: not a usable store ({1}); restore it from a snapshot or remove it to start empty")]
     Corrupt(PathBuf, String),
+    /// Parts of the file are damaged.
+    #[error("{0}: {1}; restore it from a snapshot, or accept the loss to go on without them")]
+    Damaged(PathBuf, Damage),
     /// The file was written by a newer program.
     #[error("{0}: has format {1}, this program reads formats up to {FORMAT}; use the newer program")]
     Newer(PathBuf, String),
+}
+
+impl DiskError {
+    fn of(path: &Path, e: redb::Error) -> DiskError {
+        match e {
+            redb::Error::DatabaseAlreadyOpen => DiskError::InUse(path.into()),
+            redb::Error::UpgradeRequired(v) => DiskError::Newer(path.into(), v.to_string()),
+            redb::Error::Io(e) if e.kind() != std::io::ErrorKind::InvalidData => {
+                DiskError::Io(path.into(), e)
+            }
+            other => DiskError::Corrupt(path.into(), other.to_string()),
+        }
+    }
 }
 
 /// One commit on its way to the disk.
@@ -46,50 +119,59 @@ pub struct Batch {
 enum Message {
     Commit(Batch),
     Note(String, String, Sender<()>),
+    Snapshot(PathBuf, Sender<Result<(), String>>),
     Close,
 }
 
+/// Opens the file; again after the disk refused something.
+type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
+
 /// The open file and its committer.
 pub struct Disk {
-    db: Option<Database>,
     sender: Sender<Message>,
-    receiver: Mutex<Option<Receiver<Message>>>,
+    waiting: Mutex<Option<Committer>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What was found in the file.
-pub struct Found {
-    /// Objects with their table names.
-    pub objects: Vec<(String, Obj)>,
-    /// Last revision given out, 0 in a new file.
-    pub rv: u64,
-    /// Small documents.
-    pub notes: Vec<(String, String)>,
-}
-
 impl Disk {
-    /// Opens or makes the file in a directory.
-    pub fn open(dir: &Path) -> Result<(Disk, Found), DiskError> {
+    /// Opens or makes the file in a directory. With `accept_loss`, damaged objects are left out.
+    pub fn open(dir: &Path, accept_loss: bool) -> Result<(Disk, Found), DiskError> {
         std::fs::create_dir_all(dir).map_err(|e| DiskError::Io(dir.into(), e))?;
-        let path = dir.join("store.redb");
-        let db = Database::builder()
-            .set_cache_size(CACHE_BYTES)
-            .create(&path)
-            .map_err(|e| open_error(&path, e))?;
-        let found = load(&db, &path)?;
+        let path = dir.join(FILE);
+        let file = path.clone();
+        let opener = move || Database::builder().set_cache_size(CACHE_BYTES).create(&file);
+        Disk::open_with(&path, accept_loss, Box::new(opener))
+    }
+
+    fn open_with(path: &Path, accept_loss: bool, open: Opener) -> Result<(Disk, Found), DiskError> {
+        // Pages that are no longer what they were can also make the file's library panic.
+        let guarded = std::panic::AssertUnwindSafe(|| {
+            let mut db = open().map_err(|e| DiskError::of(path, e.into()))?;
+            let found = format::load(&db, path, accept_loss)?;
+            compact(&mut db, path, &found);
+            Ok((db, found))
+        });
+        let (db, found) = std::panic::catch_unwind(guarded)
+            .unwrap_or_else(|_| Err(DiskError::Corrupt(path.into(), "its pages are inconsistent".into())))?;
         let (sender, receiver) = channel();
-        Ok((
-            Disk { db: Some(db), sender, receiver: Mutex::new(Some(receiver)), thread: Mutex::new(None) },
-            found,
-        ))
+        let committer = Committer {
+            open,
+            path: path.into(),
+            db: Some(db),
+            receiver,
+            written: found.dicts.iter().map(|d| (d.generation, d.len())).collect(),
+            notes: BTreeMap::new(),
+            amends: Vec::new(),
+        };
+        let disk = Disk { sender, waiting: Mutex::new(Some(committer)), thread: Mutex::new(None) };
+        Ok((disk, found))
     }
 
     /// Starts the committer.
-    pub fn start(&mut self, published: Arc<Published>) {
-        if let (Some(db), Some(receiver)) =
-            (self.db.take(), self.receiver.get_mut().unwrap_or_else(PoisonError::into_inner).take())
-        {
-            let run = move || committer(&db, &receiver, &published);
+    pub fn start(&self, published: Arc<Published>) {
+        let committer = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut committer) = committer {
+            let run = move || committer.run(&published);
             if let Ok(handle) = std::thread::Builder::new().name("store-committer".into()).spawn(run) {
                 *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
             }
@@ -101,12 +183,21 @@ impl Disk {
         let _ = self.sender.send(Message::Commit(batch));
     }
 
-    /// Writes a small document and waits until it is on disk.
+    /// Writes a small document and waits until it is on disk, or refused and kept for the next transaction.
     pub fn note(&self, key: &str, value: &str) {
         let (done, wait) = channel();
         if self.sender.send(Message::Note(key.into(), value.into(), done)).is_ok() {
             let _ = wait.recv();
         }
+    }
+
+    /// Copies this moment of the store into another directory, which can be opened as it is. Writes go on meanwhile.
+    pub fn snapshot(&self, dir: &Path) -> Result<(), String> {
+        let (done, wait) = channel();
+        self.sender
+            .send(Message::Snapshot(dir.into(), done))
+            .map_err(|_| "the store is closed".to_string())?;
+        wait.recv().unwrap_or_else(|_| Err("the store is closed".into()))
     }
 
     /// Writes out the queue and releases the file.
@@ -125,128 +216,188 @@ impl Drop for Disk {
     }
 }
 
-fn open_error(path: &Path, e: DatabaseError) -> DiskError {
-    match e {
-        DatabaseError::DatabaseAlreadyOpen => DiskError::InUse(path.into()),
-        DatabaseError::UpgradeRequired(v) => DiskError::Newer(path.into(), v.to_string()),
-        DatabaseError::Storage(redb::StorageError::Io(e)) if e.kind() != std::io::ErrorKind::InvalidData => {
-            DiskError::Io(path.into(), e)
+/// Gives room back after most of a large store was deleted. While the store runs, each transaction uses again the room
+/// that earlier ones freed, so nothing else has to be compacted.
+fn compact(db: &mut Database, path: &Path, found: &Found) {
+    let size = std::fs::metadata(path).map_or(0, |m| m.len());
+    let used: u64 = found.objects.iter().map(|(_, o)| o.size() as u64).sum();
+    if size > COMPACT_FROM && used < size / 3 {
+        match db.compact() {
+            Ok(_) => tracing::info!(path = %path.display(), before = size, "store compacted"),
+            Err(error) => tracing::warn!(path = %path.display(), %error, "the store could not be compacted"),
         }
-        other => DiskError::Corrupt(path.into(), other.to_string()),
     }
 }
 
-fn load(db: &Database, path: &Path) -> Result<Found, DiskError> {
-    let corrupt = |e: String| DiskError::Corrupt(path.into(), e);
-    let fail = |e: redb::Error| DiskError::Corrupt(path.into(), e.to_string());
-    let write = db.begin_write().map_err(|e| fail(e.into()))?;
-    {
-        write.open_table(OBJECTS).map_err(|e| fail(e.into()))?;
-        let mut notes = write.open_table(NOTES).map_err(|e| fail(e.into()))?;
-        let format = notes.get("format").map_err(|e| fail(e.into()))?.map(|v| v.value().to_string());
-        match format {
-            None => {
-                notes.insert("format", FORMAT.to_string().as_str()).map_err(|e| fail(e.into()))?;
+struct Committer {
+    open: Opener,
+    path: PathBuf,
+    db: Option<Database>,
+    receiver: Receiver<Message>,
+    /// Entries of each dictionary that are on disk.
+    written: HashMap<u32, usize>,
+    /// Notes that are not on disk yet.
+    notes: BTreeMap<String, String>,
+    /// States to write back after a refusal, oldest last: the disk may have kept what memory took back.
+    amends: Vec<(Arc<Table>, Box<str>, Option<Arc<Obj>>)>,
+}
+
+impl Committer {
+    fn run(&mut self, published: &Published) {
+        let mut closing = false;
+        while !closing {
+            let Ok(first) = self.receiver.recv() else { return };
+            let (mut batches, mut answers, mut snapshots) = (Vec::new(), Vec::new(), Vec::new());
+            let mut next = Some(first);
+            while let Some(message) = next.take() {
+                match message {
+                    Message::Commit(batch) => batches.push(batch),
+                    Message::Note(k, v, done) => {
+                        self.notes.insert(k, v);
+                        answers.push(done);
+                    }
+                    Message::Snapshot(dir, done) => snapshots.push((dir, done)),
+                    Message::Close => closing = true,
+                }
+                if batches.len() < MAX_GROUP && !closing {
+                    next = self.receiver.try_recv().ok();
+                }
             }
-            Some(f) => match f.parse::<u64>() {
-                Ok(n) if n <= FORMAT => {}
-                Ok(_) => return Err(DiskError::Newer(path.into(), f)),
-                Err(_) => return Err(corrupt(format!("format note is {f:?}"))),
-            },
+            if !batches.is_empty() || !self.notes.is_empty() || (closing && !self.amends.is_empty()) {
+                match self.write(&batches) {
+                    Ok(()) => published.durable(&batches),
+                    Err(why) => self.refused(published, batches, &why),
+                }
+            }
+            for done in answers {
+                let _ = done.send(());
+            }
+            for (dir, done) in snapshots {
+                self.snapshot(&dir, done);
+            }
         }
     }
-    write.commit().map_err(|e| fail(e.into()))?;
-    let read = db.begin_read().map_err(|e| fail(e.into()))?;
-    let mut found = Found { objects: Vec::new(), rv: 0, notes: Vec::new() };
-    let notes = read.open_table(NOTES).map_err(|e| fail(e.into()))?;
-    for entry in notes.iter().map_err(|e| fail(e.into()))? {
-        let (key, value) = entry.map_err(|e| fail(e.into()))?;
-        if key.value() == "rv" {
-            found.rv =
-                value.value().parse().map_err(|_| corrupt("the revision note is not a number".into()))?;
-        } else {
-            found.notes.push((key.value().to_string(), value.value().to_string()));
-        }
-    }
-    let objects = read.open_table(OBJECTS).map_err(|e| fail(e.into()))?;
-    for entry in objects.iter().map_err(|e| fail(e.into()))? {
-        let (key, value) = entry.map_err(|e| fail(e.into()))?;
-        let full = key.value();
-        let Some((table, key)) = full.split_once('\0') else {
-            return Err(corrupt(format!("key {full:?} has no table")));
+
+    /// Takes back what the disk did not take. Reads go on; the next write tries the disk again.
+    fn refused(&mut self, published: &Published, batches: Vec<Batch>, e: &redb::Error) {
+        tracing::error!(path = %self.path.display(), error = %e, "the store could not be written");
+        // After a failure the library wants the file opened anew.
+        self.db = None;
+        let why = format!("the store could not be written: {e}");
+        let mut others = Vec::new();
+        let queued = || {
+            let mut queued = Vec::new();
+            for message in self.receiver.try_iter() {
+                match message {
+                    Message::Commit(batch) => queued.push(batch),
+                    other => others.push(other),
+                }
+            }
+            queued
         };
-        let value: serde_json::Value =
-            serde_json::from_slice(value.value()).map_err(|e| corrupt(format!("object {key}: {e}")))?;
-        let rv = crate::tree::meta_text(&value, "resourceVersion").parse().unwrap_or(0);
-        found.rv = found.rv.max(rv);
-        found.objects.push((table.to_string(), Obj::new(key, rv, value)));
-    }
-    Ok(found)
-}
-
-fn committer(db: &Database, receiver: &Receiver<Message>, published: &Published) {
-    let mut closing = false;
-    while !closing {
-        let Ok(first) = receiver.recv() else { return };
-        let (mut batches, mut notes) = (Vec::new(), Vec::new());
-        let mut next = Some(first);
-        while let Some(message) = next.take() {
-            match message {
-                Message::Commit(batch) => batches.push(batch),
-                Message::Note(k, v, done) => notes.push((k, v, done)),
-                Message::Close => closing = true,
-            }
-            if batches.len() < MAX_GROUP && !closing {
-                next = receiver.try_recv().ok();
-            }
+        let undone = published.refuse(batches, queued, why);
+        for (table, event) in undone.iter().rev().flat_map(|b| b.events.iter().rev()) {
+            self.amends.push((table.clone(), event.obj.key.clone(), event.prev.clone()));
         }
-        if batches.is_empty() && notes.is_empty() {
-            continue;
-        }
-        match write(db, &batches, &notes) {
-            Ok(()) => {
-                published.durable(&batches);
-                notes.iter().for_each(|(_, _, done)| {
+        for other in others {
+            match other {
+                Message::Note(k, v, done) => {
+                    self.notes.insert(k, v);
                     let _ = done.send(());
-                });
-            }
-            Err(e) => {
-                tracing::error!(error = %e, "the store could not be written");
-                published.fail(format!("the store could not be written: {e}"));
-                return;
+                }
+                Message::Snapshot(_, done) => {
+                    let _ = done.send(Err("the store could not be written".into()));
+                }
+                Message::Close | Message::Commit(_) => return published.fail("the store is closed".into()),
             }
         }
+        if matches!(e, redb::Error::DatabaseAlreadyOpen | redb::Error::Corrupted(_)) {
+            published.fail(format!("the store was lost: {e}"));
+        }
+    }
+
+    fn write(&mut self, batches: &[Batch]) -> Result<(), redb::Error> {
+        let db = match self.db.take() {
+            Some(db) => db,
+            None => (self.open)()?,
+        };
+        let db = self.db.insert(db);
+        let transaction = db.begin_write()?;
+        let mut written = self.written.clone();
+        {
+            let mut objects = transaction.open_table(OBJECTS)?;
+            let mut shared = transaction.open_table(SHARED)?;
+            let (mut key, mut out) = (String::new(), Vec::new());
+            let mut put = |table: &Table, name: &str, obj: Option<&Obj>| -> Result<(), redb::Error> {
+                key.clear();
+                key.push_str(&table.name);
+                key.push('\0');
+                key.push_str(name);
+                let Some(obj) = obj else {
+                    objects.remove(key.as_str())?;
+                    return Ok(());
+                };
+                let dict = obj.parts().0;
+                let next = written.entry(dict.generation).or_default();
+                for number in *next..dict.len() {
+                    let Some(entry) = dict.get(number as u32) else { break };
+                    let id = format::shared_key(dict.generation, number);
+                    format::shared_record(id, &entry.shared, &mut out);
+                    shared.insert(id, out.as_slice())?;
+                    *next = number + 1;
+                }
+                format::record(&key, obj, &mut out);
+                objects.insert(key.as_str(), out.as_slice())?;
+                Ok(())
+            };
+            for (table, name, state) in &self.amends {
+                put(table, name, state.as_deref())?;
+            }
+            for (table, event) in batches.iter().flat_map(|b| &b.events) {
+                let obj = (event.kind != EventKind::Deleted).then_some(&*event.obj);
+                put(table, &event.obj.key, obj)?;
+            }
+            let mut table = transaction.open_table(NOTES)?;
+            if let Some(last) = batches.last() {
+                table.insert("rv", last.rv.to_string().as_str())?;
+            }
+            for (k, v) in &self.notes {
+                table.insert(k.as_str(), v.as_str())?;
+            }
+            table.insert("count", objects.len()?.to_string().as_str())?;
+        }
+        transaction.commit()?;
+        self.written = written;
+        self.notes.clear();
+        self.amends.clear();
+        Ok(())
+    }
+
+    /// Starts a thread that copies the present state.
+    fn snapshot(&mut self, dir: &Path, done: Sender<Result<(), String>>) {
+        let Some(read) = self.db.as_ref().and_then(|db| db.begin_read().ok()) else {
+            let _ = done.send(Err("the store cannot be read now".into()));
+            return;
+        };
+        let dir = dir.to_path_buf();
+        let run = move || {
+            let _ = done.send(copy_to(&read, &dir));
+        };
+        let _ = std::thread::Builder::new().name("store-snapshot".into()).spawn(run);
     }
 }
 
-fn write(
-    db: &Database,
-    batches: &[Batch],
-    notes: &[(String, String, Sender<()>)],
-) -> Result<(), redb::Error> {
-    let transaction = db.begin_write()?;
-    {
-        let mut objects = transaction.open_table(OBJECTS)?;
-        let mut key = String::new();
-        for (table, event) in batches.iter().flat_map(|b| &b.events) {
-            key.clear();
-            key.push_str(&table.name);
-            key.push('\0');
-            key.push_str(&event.obj.key);
-            if event.kind == EventKind::Deleted {
-                objects.remove(key.as_str())?;
-            } else {
-                objects.insert(key.as_str(), &*event.obj.bytes())?;
-            }
-        }
-        let mut table = transaction.open_table(NOTES)?;
-        if let Some(last) = batches.last() {
-            table.insert("rv", last.rv.to_string().as_str())?;
-        }
-        for (k, v, _) in notes {
-            table.insert(k.as_str(), v.as_str())?;
-        }
+fn copy_to(read: &redb::ReadTransaction, dir: &Path) -> Result<(), String> {
+    let fail = |e: &dyn fmt::Display| format!("snapshot {}: {e}", dir.display());
+    std::fs::create_dir_all(dir).map_err(|e| fail(&e))?;
+    let (path, partial) = (dir.join(FILE), dir.join(format!("{FILE}.partial")));
+    if path.exists() {
+        return Err(fail(&"there is a store already; choose another directory"));
     }
-    transaction.commit()?;
-    Ok(())
+    let _ = std::fs::remove_file(&partial);
+    {
+        let db = Database::builder().set_cache_size(CACHE_BYTES).create(&partial).map_err(|e| fail(&e))?;
+        format::copy(read, &db).map_err(|e| fail(&e))?;
+    }
+    std::fs::rename(&partial, &path).map_err(|e| fail(&e))
 }

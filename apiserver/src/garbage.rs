@@ -53,19 +53,19 @@ pub fn pair() -> (Feed, Worker) {
     (feed, Worker { receiver, overflow, dependents: HashMap::new(), draining: BTreeSet::new() })
 }
 
-fn owners(obj: &Obj) -> &[Value] {
-    tree::list(&obj.value, &["metadata", "ownerReferences"])
+fn owners(obj: &Obj) -> Vec<Value> {
+    obj.list(&["metadata", "ownerReferences"])
 }
 
 impl Feed {
     /// Passes an event on when the worker has to know it.
     pub fn offer(&self, table: &Arc<Table>, event: &Arc<Event>) {
-        let deleting = || tree::at(&event.obj.value, &["metadata", "deletionTimestamp"]).is_some();
+        let owned = |o: &Obj| o.has(&["metadata", "ownerReferences"]);
         let matters = event.kind == EventKind::Deleted
-            || !owners(&event.obj).is_empty()
-            || event.prev.as_ref().is_some_and(|p| !owners(p).is_empty())
+            || owned(&event.obj)
+            || event.prev.as_ref().is_some_and(|p| owned(p))
             || &*table.name == rbac::CLUSTER_ROLES
-            || deleting();
+            || event.obj.deleting();
         if matters && self.sender.try_send(Fact { table: table.clone(), event: event.clone() }).is_err() {
             self.overflow.store(true, Ordering::Release);
         }
@@ -104,7 +104,7 @@ impl Worker {
                 if owned {
                     self.index(&table, &obj, true);
                 }
-                if owned || tree::at(&obj.value, &["metadata", "deletionTimestamp"]).is_some() {
+                if owned || obj.deleting() {
                     look.push((table.clone(), obj));
                 }
             }
@@ -115,7 +115,7 @@ impl Worker {
     }
 
     fn index(&mut self, table: &Table, obj: &Obj, add: bool) {
-        for owner in owners(obj) {
+        for owner in &owners(obj) {
             let uid = tree::text(owner, &["uid"]);
             let place = (table.name.clone(), obj.key.clone());
             if add {
@@ -141,15 +141,15 @@ impl Worker {
             self.look(core, table, &event.obj).await;
             return;
         }
-        let uid = tree::meta_text(&event.obj.value, "uid");
-        for (name, key) in self.dependents.get(uid).cloned().unwrap_or_default() {
+        let uid = event.obj.meta_text("uid");
+        for (name, key) in self.dependents.get(&uid).cloned().unwrap_or_default() {
             let table = core.store.table(&name);
             if let Some(obj) = table.get(&key) {
                 self.look(core, &table, &obj).await;
             }
         }
         // A blocking dependent went away: its owners may be able to go now.
-        for owner in owners(&event.obj) {
+        for owner in &owners(&event.obj) {
             let namespace = event.obj.key.split_once('/').map(|(ns, _)| ns);
             if let Some((table, obj)) = find_owner(core, owner, namespace)
                 && finalizer(&obj, "foregroundDeletion")
@@ -174,9 +174,7 @@ impl Worker {
         {
             let name = format!("{plural}.{group}");
             let crds = core.store.table("apiextensions.k8s.io/customresourcedefinitions");
-            let going = crds
-                .get(&name)
-                .is_some_and(|c| tree::at(&c.value, &["metadata", "deletionTimestamp"]).is_some());
+            let going = crds.get(&name).is_some_and(|c| c.deleting());
             if going {
                 log(crd::finish_delete(core, &name).await);
             }
@@ -197,7 +195,7 @@ impl Worker {
 
     /// Does what the state of one object asks for.
     async fn look(&mut self, core: &Arc<Core>, table: &Arc<Table>, obj: &Arc<Obj>) {
-        if tree::at(&obj.value, &["metadata", "deletionTimestamp"]).is_some() {
+        if obj.deleting() {
             if &*table.name == "/namespaces" {
                 self.drain(core, &obj.key.clone()).await;
                 return;
@@ -226,7 +224,7 @@ impl Worker {
         }
         let namespace = obj.key.split_once('/').map(|(ns, _)| ns);
         let (mut solid, mut dangling, mut waiting) = (0, Vec::new(), 0);
-        for owner in references {
+        for owner in &references {
             match owner_state(core, owner, namespace) {
                 OwnerState::Solid => solid += 1,
                 OwnerState::Waiting => waiting += 1,
@@ -244,23 +242,19 @@ impl Worker {
         if dangling.is_empty() && waiting == 0 {
             return;
         }
-        let deleting = tree::at(&obj.value, &["metadata", "deletionTimestamp"]).is_some();
+        let deleting = obj.deleting();
         if deleting {
             return;
         }
-        let uid = tree::meta_text(&obj.value, "uid");
-        let blocked = waiting > 0 && self.dependents.contains_key(uid);
+        let uid = obj.meta_text("uid");
+        let blocked = waiting > 0 && self.dependents.contains_key(&uid);
         self.remove(core, table, obj, if blocked { "Foreground" } else { "Background" }).await;
     }
 
     async fn remove(&self, core: &Arc<Core>, table: &Arc<Table>, obj: &Arc<Obj>, policy: &str) {
         let registry = core.registry.load_full();
         let Some(entry) = registry.stored().find(|e| e.resource.table == *table.name) else { return };
-        let o = Options {
-            propagation: policy.into(),
-            uid: tree::meta_text(&obj.value, "uid").to_string(),
-            ..Options::default()
-        };
+        let o = Options { propagation: policy.into(), uid: obj.meta_text("uid"), ..Options::default() };
         match delete::delete_object(core, &entry.resource, table, &obj.key, &o).await {
             Err(e) if !matches!(e.code(), 404 | 409) => log(Err::<(), _>(e)),
             _ => {}
@@ -268,7 +262,7 @@ impl Worker {
     }
 
     async fn orphan(&mut self, core: &Arc<Core>, table: &Arc<Table>, obj: &Arc<Obj>) {
-        let uid = tree::meta_text(&obj.value, "uid").to_string();
+        let uid = obj.meta_text("uid");
         for (name, key) in self.dependents.get(&uid).cloned().unwrap_or_default() {
             rewrite(core, &core.store.table(&name), &key, |value| unlink(value, std::slice::from_ref(&uid)));
         }
@@ -279,32 +273,30 @@ impl Worker {
     fn waits_for_itself(&self, core: &Core, uid: &str) -> bool {
         let places = self.dependents.get(uid).into_iter().flatten();
         let mut found = places.filter_map(|(table, key)| core.store.table(table).get(key));
-        found.any(|o| {
-            finalizer(&o, "foregroundDeletion")
-                && tree::at(&o.value, &["metadata", "deletionTimestamp"]).is_some()
-        })
+        found.any(|o| finalizer(&o, "foregroundDeletion") && o.deleting())
     }
 
     async fn foreground(&mut self, core: &Arc<Core>, table: &Arc<Table>, obj: &Arc<Obj>) {
-        let uid = tree::meta_text(&obj.value, "uid").to_string();
+        let uid = obj.meta_text("uid");
         let mut blocking = 0;
         for (name, key) in self.dependents.get(&uid).cloned().unwrap_or_default() {
             let dependents = core.store.table(&name);
             let Some(d) = dependents.get(&key) else { continue };
-            let reference = owners(&d).iter().find(|o| tree::text(o, &["uid"]) == uid);
+            let references = owners(&d);
+            let reference = references.iter().find(|o| tree::text(o, &["uid"]) == uid);
             if reference.is_some_and(|o| o.get("blockOwnerDeletion") == Some(&Value::Bool(true))) {
                 blocking += 1;
             }
             let namespace = d.key.split_once('/').map(|(ns, _)| ns);
             let solid =
-                owners(&d).iter().any(|o| matches!(owner_state(core, o, namespace), OwnerState::Solid));
+                references.iter().any(|o| matches!(owner_state(core, o, namespace), OwnerState::Solid));
             if solid {
                 rewrite(core, &dependents, &key, |value| unlink(value, std::slice::from_ref(&uid)));
                 blocking -= i32::from(blocking > 0);
-            } else if tree::at(&d.value, &["metadata", "deletionTimestamp"]).is_none() {
-                let own = tree::meta_text(&d.value, "uid");
-                let policy = if self.dependents.contains_key(own) { "Foreground" } else { "Background" };
-                if self.waits_for_itself(core, own) {
+            } else if !d.deleting() {
+                let own = d.meta_text("uid");
+                let policy = if self.dependents.contains_key(&own) { "Foreground" } else { "Background" };
+                if self.waits_for_itself(core, &own) {
                     // A circle: each would wait for the next one for ever.
                     rewrite(core, &dependents, &key, unblock);
                     blocking -= i32::from(blocking > 0);
@@ -334,7 +326,7 @@ fn find_owner(core: &Core, owner: &Value, namespace: Option<&str>) -> Option<(Ar
     let name = tree::text(owner, &["name"]);
     let key = if entry.resource.namespaced { format!("{}/{name}", namespace?) } else { name.to_string() };
     let obj = entry.table.get(&key)?;
-    (tree::meta_text(&obj.value, "uid") == tree::text(owner, &["uid"])).then(|| (entry.table.clone(), obj))
+    (obj.meta_text("uid") == tree::text(owner, &["uid"])).then(|| (entry.table.clone(), obj))
 }
 
 fn owner_state(core: &Core, owner: &Value, namespace: Option<&str>) -> OwnerState {
@@ -351,7 +343,7 @@ fn owner_state(core: &Core, owner: &Value, namespace: Option<&str>) -> OwnerStat
     match find_owner(core, owner, namespace) {
         None => OwnerState::Gone,
         Some((_, obj)) => {
-            let deleting = tree::at(&obj.value, &["metadata", "deletionTimestamp"]).is_some();
+            let deleting = obj.deleting();
             if deleting && finalizer(&obj, "foregroundDeletion") {
                 OwnerState::Waiting
             } else {
@@ -362,7 +354,7 @@ fn owner_state(core: &Core, owner: &Value, namespace: Option<&str>) -> OwnerStat
 }
 
 fn finalizer(obj: &Obj, name: &str) -> bool {
-    tree::list(&obj.value, &["metadata", "finalizers"]).iter().any(|f| f == name)
+    obj.list(&["metadata", "finalizers"]).iter().any(|f| f == name)
 }
 
 fn unblock(value: &mut Value) {
@@ -420,10 +412,10 @@ fn forget_events(core: &Core) {
     let mut latest: BTreeMap<Box<str>, Arc<Obj>> = BTreeMap::new();
     for obj in table.objects() {
         let times = [
-            tree::text(&obj.value, &["lastTimestamp"]),
-            tree::text(&obj.value, &["eventTime"]),
-            tree::text(&obj.value, &["series", "lastObservedTime"]),
-            tree::meta_text(&obj.value, "creationTimestamp"),
+            obj.text(&["lastTimestamp"]),
+            obj.text(&["eventTime"]),
+            obj.text(&["series", "lastObservedTime"]),
+            obj.meta_text("creationTimestamp"),
         ];
         let newest = times.iter().filter_map(|t| t.parse::<jiff::Timestamp>().ok()).max();
         if newest.is_none_or(|t| now - t.as_second() > EVENT_LIFE_S) {

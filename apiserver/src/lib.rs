@@ -23,16 +23,21 @@ mod crd;
 mod decode;
 mod defaults;
 mod delete;
+mod dict;
+mod direct;
 mod disk;
 mod error;
 pub mod faults;
+mod feed;
 mod fieldset;
 mod garbage;
 mod http_io;
 mod jsonpath;
 mod managed;
 mod namespaces;
+mod obj;
 mod openapi;
+mod packed;
 mod patch;
 mod pattern;
 mod pki;
@@ -51,12 +56,14 @@ mod server;
 mod settle;
 mod store;
 mod structural;
+mod table;
 mod tree;
 mod validate;
 mod watch;
 mod write;
 
 pub use auth::Access;
+pub use direct::{Change, Changes, DirectError, Follower, Objects, Stored};
 pub use disk::DiskError;
 pub use serve::{ServeError, ServeOptions, Server};
 
@@ -136,6 +143,8 @@ fn stamp(t: jiff::Timestamp) -> String {
 pub struct Config {
     /// None: in memory. Some: a store in this directory, which one process may use at a time.
     pub data_dir: Option<PathBuf>,
+    /// Go on without the objects a damaged store has lost, instead of refusing to start.
+    pub accept_loss: bool,
     /// Who may do what.
     pub access: Access,
     /// Time source of objects.
@@ -152,6 +161,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             data_dir: None,
+            accept_loss: false,
             access: Access::AlwaysAllow,
             clock: Clock::default(),
             ids: Ids::default(),
@@ -199,10 +209,10 @@ impl ApiServer {
         let store = match &config.data_dir {
             None => Store::memory(floor),
             Some(dir) => {
-                let (disk, found) = Disk::open(dir)?;
+                let (disk, mut found) = Disk::open(dir, config.accept_loss)?;
                 let start = if found.rv == 0 { floor } else { found.rv };
-                notes = found.notes;
-                Store::on_disk(disk, start, found.objects)
+                notes = std::mem::take(&mut found.notes);
+                Store::on_disk(disk, start, found)
             }
         };
         let note = |key: &str| notes.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone());
@@ -282,6 +292,10 @@ impl ApiServer {
         })
     }
 
+    fn core(&self) -> &Arc<Core> {
+        &self.0.core
+    }
+
     /// The administrator's bearer token.
     pub fn admin_token(&self) -> String {
         self.0.admin_token.clone()
@@ -310,6 +324,16 @@ impl ApiServer {
         last_day: jiff::civil::Date,
     ) -> Result<(String, String), String> {
         self.0.authority.client(user, groups, last_day)
+    }
+
+    /// Copies this moment of a store on disk into another directory, which can then be opened in its place. Writes go on.
+    ///
+    /// # Errors
+    /// A text that names the directory, when it has a store already or cannot be written.
+    pub async fn snapshot(&self, dir: impl Into<PathBuf>) -> Result<(), String> {
+        let (core, dir) = (self.0.core.clone(), dir.into());
+        let done = tokio::task::spawn_blocking(move || core.store.snapshot(&dir)).await;
+        done.unwrap_or_else(|e| Err(e.to_string()))
     }
 
     /// Listens with TLS.

@@ -70,11 +70,11 @@ pub async fn empty(core: &Arc<Core>, name: &str) -> ApiResult<bool> {
     }
     loop {
         let Some(ns) = core.store.read(&core.namespaces, name).await? else { return Ok(true) };
-        let mut finalizers = tree::list(&ns.value, &["spec", "finalizers"]).to_vec();
+        let mut finalizers = ns.list(&["spec", "finalizers"]);
         finalizers.retain(|f| f != "kubernetes");
         let mut value = ns.full();
         let before = value.clone();
-        let done = finalizers.is_empty() && tree::list(&ns.value, &["metadata", "finalizers"]).is_empty();
+        let done = finalizers.is_empty() && ns.list(&["metadata", "finalizers"]).is_empty();
         tree::child(&mut value, "spec").insert("finalizers".into(), Value::Array(finalizers));
         if !done && value == before {
             return Ok(true);

@@ -134,7 +134,7 @@ fn older_item(item: Value) -> Value {
 /// The schema of a custom resource as its CRD gives it.
 fn given(core: &Core, r: &Resource) -> Option<Value> {
     let crd = core.store.table("apiextensions.k8s.io/customresourcedefinitions").get(&r.qualified())?;
-    let versions = crate::tree::list(&crd.value, &["spec", "versions"]);
+    let versions = crd.list(&["spec", "versions"]);
     let mine = versions.iter().find(|v| crate::tree::text(v, &["name"]) == r.version)?;
     crate::tree::at(mine, &["schema", "openAPIV3Schema"]).cloned()
 }

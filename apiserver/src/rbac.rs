@@ -110,7 +110,7 @@ impl Auth {
         let mut out = builtin_rules(user);
         for (table, cluster) in [(CLUSTER_BINDINGS, true), (BINDINGS, false)] {
             for binding in core.store.table(table).objects() {
-                let b = &binding.value;
+                let b = &binding.value();
                 let ns = tree::meta_text(b, "namespace");
                 let subjects = tree::list(b, &["subjects"]);
                 let Some(subject) = subjects.iter().find(|s| is_subject(s, ns, user)) else { continue };
@@ -150,7 +150,7 @@ fn referenced(core: &Core, binding: &Value) -> Option<Value> {
         "ClusterRole" => (CLUSTER_ROLES, name.to_string()),
         _ => (ROLES, format!("{}/{name}", tree::meta_text(binding, "namespace"))),
     };
-    core.store.table(table).get(&key).map(|role| role.value.clone())
+    core.store.table(table).get(&key).map(|role| role.value())
 }
 
 /// Rules every server has, whatever is stored: discovery and self reviews.
@@ -244,22 +244,22 @@ pub fn aggregate(core: &Core) {
         let roles = table.objects();
         let mut changed = false;
         for role in &roles {
-            let selectors = tree::list(&role.value, &["aggregationRule", "clusterRoleSelectors"]);
+            let selectors = role.list(&["aggregationRule", "clusterRoleSelectors"]);
             if selectors.is_empty() {
                 continue;
             }
             let selectors: Vec<Labels> = selectors.iter().map(Labels::from_object).collect();
             let mut rules: Vec<Value> = Vec::new();
             for other in roles.iter().filter(|o| o.key != role.key) {
-                if selectors.iter().any(|s| s.matches(&other.value)) {
-                    for rule in tree::list(&other.value, &["rules"]) {
-                        if !rules.contains(rule) {
+                if selectors.iter().any(|s| s.matches(&other.value())) {
+                    for rule in other.list(&["rules"]) {
+                        if !rules.contains(&rule) {
                             rules.push(rule.clone());
                         }
                     }
                 }
             }
-            if tree::list(&role.value, &["rules"]) == rules {
+            if role.list(&["rules"]) == rules {
                 continue;
             }
             let mut value = role.full();

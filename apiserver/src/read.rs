@@ -3,6 +3,7 @@
 //! Inputs: a resolved call. Absent on purpose: watches.
 
 use crate::error::{ApiError, ApiResult};
+use crate::feed::Concern;
 use crate::http_io::{self, Form};
 use crate::registry::Resource;
 use crate::selectors::{Fields, Labels};
@@ -12,7 +13,8 @@ use crate::{convert, printers, tree};
 use axum::body::Body;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
+use futures::StreamExt;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use std::sync::Arc;
 /// The object as the resource serves it.
 pub fn served(resource: &Resource, obj: &Obj) -> Bytes {
     if !convert::needed(resource, obj.rv) {
-        return obj.bytes();
+        return obj.json();
     }
     let mut value = obj.full();
     convert::to_served(resource, &mut value);
@@ -90,11 +92,11 @@ pub async fn get(call: &mut Call) -> ApiResult<Response<Body>> {
     match call.subresource.as_str() {
         "" | "status" | "ephemeralcontainers" | "resize" => object_response(call, StatusCode::OK, &obj),
         "scale" => {
-            let scale = crate::scale::of(call.resource(), &obj.value)?;
+            let scale = crate::scale::of(call.resource(), &obj.value())?;
             Ok(http_io::value_response(StatusCode::OK, &scale))
         }
         "log" => {
-            if tree::text(&obj.value, &["spec", "nodeName"]).is_empty() {
+            if obj.text(&["spec", "nodeName"]).is_empty() {
                 let mut r = Response::new(Body::empty());
                 *r.status_mut() = StatusCode::NO_CONTENT;
                 return Ok(r);
@@ -157,6 +159,18 @@ impl Filter {
         Ok(Filter { prefix, key, labels, fields })
     }
 
+    /// What all objects that can match have in common, when that is little enough to be woken for it alone.
+    pub fn concern(&self) -> Option<Concern> {
+        if let Some(key) = &self.key {
+            return Some(Concern::Key(key.as_str().into()));
+        }
+        if let Some(node) = self.fields.node().filter(|n| !n.is_empty()) {
+            return Some(Concern::Node(node.into()));
+        }
+        let namespace = self.prefix.strip_suffix('/')?;
+        Some(Concern::Namespace(namespace.into()))
+    }
+
     /// True without selectors.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
@@ -171,8 +185,9 @@ impl Filter {
     }
 
     /// True when the object is selected; the key is known to be covered.
-    pub fn selects(&self, value: &Value) -> bool {
-        self.labels.matches(value) && self.fields.matches(value)
+    pub fn selects(&self, obj: &Obj) -> bool {
+        let node = obj.node();
+        self.labels.matches(&node) && self.fields.matches(&node)
     }
 }
 
@@ -263,7 +278,7 @@ async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)
         // The revision is taken before the object is read: what happens in between is in the watch that follows.
         let before = call.core.store.durable();
         let found = call.core.store.read(table, key).await?;
-        let items: Vec<Arc<Obj>> = found.into_iter().filter(|o| filter.selects(&o.value)).collect();
+        let items: Vec<Arc<Obj>> = found.into_iter().filter(|o| filter.selects(o)).collect();
         let rv = before.max(items.first().map_or(0, |o| o.rv));
         return Ok((Page { items: Vec::new(), next: None, remaining: 0, rv }, items));
     }
@@ -288,7 +303,7 @@ async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)
     };
     let mut items = std::mem::take(&mut page.items);
     if !filter.is_empty() {
-        items.retain(|o| filter.covers(&o.key) && filter.selects(&o.value));
+        items.retain(|o| filter.covers(&o.key) && filter.selects(o));
         if limit > 0 && items.len() > limit {
             items.truncate(limit);
             page.next = items.last().map(|o| o.key.clone());
@@ -325,7 +340,7 @@ pub async fn list(call: &mut Call) -> ApiResult<Response<Body>> {
                         printers::row(r, &v, include, now)
                     } else {
                         // Rows go without managedFields: nobody reads them there.
-                        printers::row(r, &o.value, include, now)
+                        printers::row(r, &o.value(), include, now)
                     }
                 })
                 .collect();
@@ -350,27 +365,66 @@ pub async fn list(call: &mut Call) -> ApiResult<Response<Body>> {
                 json!({"kind": r.list_kind, "apiVersion": r.api_version(), "metadata": meta, "items": items});
             value_in_form(call, StatusCode::OK, list)
         }
-        _ => Ok(http_io::json_response(StatusCode::OK, list_bytes(r, &meta, &items))),
+        _ => Ok(list_response(call, &meta, items)),
     }
 }
 
-/// A list document around objects that are already JSON.
-pub fn list_bytes(r: &Resource, meta: &Value, items: &[Arc<Obj>]) -> Bytes {
-    let parts: Vec<Bytes> = items.iter().map(|o| served(r, o)).collect();
-    let size: usize = parts.iter().map(|p| p.len() + 1).sum();
-    let mut out = BytesMut::with_capacity(size + 256);
-    let head = format!(
+/// Lists longer than this are sent in parts while they are written.
+const WHOLE_LIST: usize = 1000;
+/// Objects of a part.
+const PART: usize = 100;
+
+fn list_head(r: &Resource, meta: &Value) -> Vec<u8> {
+    format!(
         "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{meta},\"items\":[",
         r.list_kind,
         r.api_version()
-    );
-    out.put_slice(head.as_bytes());
-    for (i, part) in parts.iter().enumerate() {
-        if i > 0 {
-            out.put_u8(b',');
+    )
+    .into_bytes()
+}
+
+fn list_items(r: &Resource, items: &[Arc<Obj>], first: bool, out: &mut Vec<u8>) {
+    for (i, obj) in items.iter().enumerate() {
+        if i > 0 || !first {
+            out.push(b',');
         }
-        out.put_slice(part);
+        if convert::needed(r, obj.rv) {
+            out.extend_from_slice(&served(r, obj));
+        } else {
+            obj.write_json(out);
+        }
     }
-    out.put_slice(b"]}");
-    out.freeze()
+}
+
+/// A list document.
+pub fn list_bytes(r: &Resource, meta: &Value, items: &[Arc<Obj>]) -> Bytes {
+    let mut out = list_head(r, meta);
+    list_items(r, items, true, &mut out);
+    out.extend_from_slice(b"]}");
+    out.into()
+}
+
+/// A list document as a response; a long one is never in memory as a whole.
+fn list_response(call: &Call, meta: &Value, items: Vec<Arc<Obj>>) -> Response<Body> {
+    let r = call.resource();
+    if items.len() <= WHOLE_LIST {
+        return http_io::json_response(StatusCode::OK, list_bytes(r, meta, &items));
+    }
+    let entry = call.entry.clone();
+    let mut head = Some(list_head(r, meta));
+    let parts = items.len().div_ceil(PART);
+    let stream = futures::stream::iter(0..parts).map(move |part| {
+        let first = head.is_some();
+        let mut out = head.take().unwrap_or_default();
+        let end = items.len().min((part + 1) * PART);
+        list_items(&entry.resource, &items[part * PART..end], first, &mut out);
+        if part + 1 == parts {
+            out.extend_from_slice(b"]}");
+        }
+        Ok::<Bytes, std::convert::Infallible>(out.into())
+    });
+    let mut response = http_io::json_response(StatusCode::OK, Bytes::new());
+    response.headers_mut().remove(http::header::CONTENT_LENGTH);
+    *response.body_mut() = Body::from_stream(stream);
+    response
 }

@@ -3,9 +3,40 @@
 //! Inputs: the texts of `labelSelector` and `fieldSelector`. Absent on purpose: the `shardSelector` alpha.
 
 use crate::error::{ApiError, ApiResult};
+use crate::packed::Node;
 use crate::registry::Resource;
 use crate::tree;
 use serde_json::Value;
+use std::borrow::Cow;
+
+/// Where selectors look: a tree or a packed object.
+pub trait Look {
+    /// The scalar at a chain of fields as text; None when it is missing or null.
+    fn look<S: AsRef<str>>(&self, path: &[S]) -> Option<Cow<'_, str>>;
+}
+
+impl Look for Value {
+    fn look<S: AsRef<str>>(&self, path: &[S]) -> Option<Cow<'_, str>> {
+        match path.iter().try_fold(self, |v, k| v.get(k.as_ref()))? {
+            Value::Null => None,
+            Value::String(s) => Some(Cow::Borrowed(s)),
+            other => Some(Cow::Owned(other.to_string())),
+        }
+    }
+}
+
+impl Look for Node<'_> {
+    fn look<S: AsRef<str>>(&self, path: &[S]) -> Option<Cow<'_, str>> {
+        let node = self.at(path)?;
+        if let Some(text) = node.text() {
+            return Some(text);
+        }
+        match node.value() {
+            Value::Null => None,
+            other => Some(Cow::Owned(other.to_string())),
+        }
+    }
+}
 
 #[derive(Debug, Clone, PartialEq)]
 enum Test {
@@ -61,13 +92,10 @@ impl Labels {
     }
 
     /// True when the object's labels satisfy every requirement.
-    pub fn matches(&self, object: &Value) -> bool {
-        if self.0.is_empty() {
-            return true;
-        }
-        let labels = tree::at(object, &["metadata", "labels"]);
+    pub fn matches(&self, object: &impl Look) -> bool {
         self.0.iter().all(|(key, test)| {
-            let value = labels.and_then(|l| l.get(key)).and_then(Value::as_str);
+            let value = object.look(&["metadata", "labels", key.as_str()]);
+            let value = value.as_deref();
             let number = || value.and_then(|v| v.parse::<i64>().ok());
             match test {
                 Test::In(list) => value.is_some_and(|v| list.iter().any(|x| x == v)),
@@ -185,6 +213,11 @@ impl Fields {
         self.pinned(&["metadata", "name"])
     }
 
+    /// The node the selector pins, if any.
+    pub fn node(&self) -> Option<&str> {
+        self.pinned(&["spec", "nodeName"])
+    }
+
     /// The namespace the selector pins, if any.
     pub fn namespace(&self) -> Option<&str> {
         self.pinned(&["metadata", "namespace"])
@@ -195,17 +228,15 @@ impl Fields {
     }
 
     /// True when the object's fields satisfy every requirement. A missing field reads as "".
-    pub fn matches(&self, object: &Value) -> bool {
+    pub fn matches(&self, object: &impl Look) -> bool {
         self.0.iter().all(|(path, equal, want)| {
-            let found = path.iter().try_fold(object, |v, k| v.get(k.as_str()));
-            let same = match found {
-                None | Some(Value::Null) => match path.last().map(String::as_str) {
+            let same = match object.look(path) {
+                None => match path.last().map(String::as_str) {
                     Some("unschedulable" | "hostNetwork") => want.is_empty() || want == "false",
                     Some("replicas" | "successful" | "succeeded") => want.is_empty() || want == "0",
                     _ => want.is_empty(),
                 },
-                Some(Value::String(s)) => s == want,
-                Some(v) => serde_json::to_string(v).is_ok_and(|t| t == *want),
+                Some(found) => found == *want,
             };
             same == *equal
         })

@@ -55,7 +55,10 @@ impl From<Refused> for ApiError {
     fn from(refused: Refused) -> ApiError {
         match refused {
             Refused::Closed(why) => ApiError::unavailable(why),
-            Refused::Exists(_) | Refused::Changed(_) => ApiError::internal("InternalError", "lost a race"),
+            Refused::NotStored(why) => ApiError::internal("InsufficientStorage", why),
+            Refused::Exists(_) | Refused::Changed(_) | Refused::Barred => {
+                ApiError::internal("InternalError", "lost a race")
+            }
         }
     }
 }

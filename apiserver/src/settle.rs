@@ -63,10 +63,10 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The object after the change.
-    pub fn value(&self) -> &Value {
+    /// The object after the change; `live` is the one before it.
+    pub fn value<'a>(&'a self, live: &'a Value) -> &'a Value {
         match self {
-            Outcome::Same(obj) => &obj.value,
+            Outcome::Same(_) => live,
             Outcome::Write(value) | Outcome::Delete(value) => value,
         }
     }
@@ -86,7 +86,7 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
         )));
     }
     let sent_uid = tree::meta_text(&new, "uid");
-    let uid = tree::meta_text(&old.value, "uid");
+    let uid = tree::meta_text(live, "uid");
     if !sent_uid.is_empty() && sent_uid != uid {
         return Err(ApiError::conflict(
             r,
@@ -94,7 +94,7 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
             &format!("Precondition failed: UID in precondition: {sent_uid}, UID in object meta: {uid}"),
         ));
     }
-    let old_meta = tree::at(&old.value, &["metadata"]);
+    let old_meta = tree::at(live, &["metadata"]);
     {
         let meta = tree::meta(&mut new);
         meta.insert("name".into(), name.into());
@@ -106,17 +106,17 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
     if !applied {
         managed::inherit(live, &mut new);
     }
-    let old_part = |key: &str| old.value.get(key).cloned();
+    let old_part = |key: &str| live.get(key).cloned();
     match call.subresource.as_str() {
         "status" => {
             let status = tree::object(&mut new).remove("status");
             if r.custom {
                 let entries = tree::meta(&mut new).remove("managedFields");
-                new = old.value.clone();
+                new = live.clone();
                 tree::put(tree::meta(&mut new), "managedFields", entries);
             } else {
                 let meta = tree::object(&mut new).remove("metadata");
-                new = old.value.clone();
+                new = live.clone();
                 tree::put(tree::object(&mut new), "metadata", meta);
                 tree::put(
                     tree::meta(&mut new),
@@ -157,19 +157,19 @@ pub fn finish(
     let r = call.resource();
     let name = call.name.as_str();
     if r.is("apiextensions.k8s.io", "customresourcedefinitions") && call.subresource.is_empty() {
-        crd::admit(Some(&old.value), &mut new, &call.core)?;
+        crd::admit(Some(live), &mut new, &call.core)?;
     }
     if r.custom || r.generation {
         let same = |key: &String| matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind");
         let empty = Map::new();
-        let (a, b) = (old.value.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
+        let (a, b) = (live.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
         // Custom resources without /status count every field.
         let status_counts = r.custom && !r.status;
         let differs =
             a.iter().any(|(k, v)| (!same(k) || (status_counts && k == "status")) && b.get(k) != Some(v))
                 || b.keys().any(|k| (!same(k) || (status_counts && k == "status")) && !a.contains_key(k));
         if differs {
-            let generation = tree::number(&old.value, &["metadata", "generation"]) + 1;
+            let generation = tree::number(live, &["metadata", "generation"]) + 1;
             tree::meta(&mut new).insert("generation".into(), generation.into());
         }
     }
@@ -188,14 +188,14 @@ pub fn finish(
             now: &now,
             has_status: r.status,
         };
-        managed::track_update(&r.schema, Some(&old.value), &mut new, &w);
+        managed::track_update(&r.schema, Some(&old.value()), &mut new, &w);
     }
     if new == *live {
         return Ok(Outcome::Same(old.clone()));
     }
-    let deleting = tree::at(&old.value, &["metadata", "deletionTimestamp"]).is_some();
+    let deleting = tree::at(live, &["metadata", "deletionTimestamp"]).is_some();
     if deleting {
-        let before = tree::list(&old.value, &["metadata", "finalizers"]);
+        let before = tree::list(live, &["metadata", "finalizers"]);
         let after = tree::list(&new, &["metadata", "finalizers"]);
         if let Some(added) = after.iter().find(|f| !before.contains(f)) {
             let why = format!(
@@ -209,8 +209,8 @@ pub fn finish(
             ));
         }
     }
-    rbac::check_write(&call.core, &call.user, r, Some(&old.value), &new)?;
-    check_object(r, Some(&old.value), &new)?;
+    rbac::check_write(&call.core, &call.user, r, Some(live), &new)?;
+    check_object(r, Some(live), &new)?;
     let finished = if r.is("", "namespaces") {
         tree::list(&new, &["spec", "finalizers"]).is_empty()
     } else {

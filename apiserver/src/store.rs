@@ -1,242 +1,21 @@
 //! The object store: ordered tables in memory, one revision counter, one commit log per table.
 //!
-//! Inputs: writes that are already validated. The log ring of a table is also the event feed of its watchers:
-//! a watcher is only a position in it. A write becomes visible to watchers and is acknowledged once durable.
-//! Absent on purpose: anything about HTTP, schemas or permissions.
+//! Inputs: writes that are already validated. A write becomes visible to watchers and is acknowledged once durable; a write
+//! the disk refuses is taken back as if it had never been. Absent on purpose: anything about HTTP, schemas or permissions.
 
-use crate::disk::{Batch, Disk};
-use bytes::Bytes;
+use crate::dict::Dicts;
+use crate::disk::{Batch, Disk, Found};
+pub use crate::obj::Obj;
+pub use crate::table::{Event, EventKind, Page, Range, Table};
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use tokio::sync::watch;
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
-/// Events kept per table for watchers and for lists at an older revision.
-const RING_EVENTS: usize = 10_000;
-/// Events a table keeps however old they are.
-const RING_KEPT: usize = 1_000;
-/// Beyond those, how long an event can be resumed from; what is older goes as new ones come.
-const RING_AGE: Duration = Duration::from_secs(75);
-/// Old events that may go with each new one, so that a full log shrinks and no write waits for it.
-const RING_TRIM: usize = 4;
-
-/// Tables up to this size are counted for `remainingItemCount`.
-const COUNTED: usize = 2000;
-
-/// One stored version of an object.
-#[derive(Debug)]
-pub struct Obj {
-    /// `namespace/name`, or `name` for cluster-scoped kinds.
-    pub key: Box<str>,
-    /// Revision of this version.
-    pub rv: u64,
-    /// The object with its resourceVersion, without managedFields: see [`Obj::full`].
-    pub value: Value,
-    /// managedFields as JSON text: as a tree they would take more room than all the rest.
-    managed: Option<Box<str>>,
-    bytes: OnceLock<Bytes>,
-}
-
-impl Obj {
-    /// An object as it will be stored.
-    pub fn new(key: &str, rv: u64, mut value: Value) -> Obj {
-        let meta = value.get_mut("metadata").and_then(Value::as_object_mut);
-        let managed = meta.and_then(|m| m.remove("managedFields")).map(|m| m.to_string().into_boxed_str());
-        Obj { key: key.into(), rv, value, managed, bytes: OnceLock::new() }
-    }
-
-    /// The whole object, with its managedFields.
-    pub fn full(&self) -> Value {
-        let mut value = self.value.clone();
-        if let Some(managed) = self.managed.as_ref().and_then(|m| serde_json::from_str(m).ok()) {
-            crate::tree::meta(&mut value).insert("managedFields".into(), managed);
-        }
-        value
-    }
-
-    fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
-        let (Value::Object(map), Some(managed)) = (&self.value, &self.managed) else {
-            return serde_json::to_writer(out, &self.value);
-        };
-        out.push(b'{');
-        for (i, (key, value)) in map.iter().enumerate() {
-            if i > 0 {
-                out.push(b',');
-            }
-            serde_json::to_writer(&mut *out, key)?;
-            out.push(b':');
-            let start = out.len();
-            serde_json::to_writer(&mut *out, value)?;
-            if key == "metadata" && out.get(start) == Some(&b'{') {
-                // The text goes right after the opening brace of the metadata.
-                let rest = out.split_off(start + 1);
-                out.extend_from_slice(b"\"managedFields\":");
-                out.extend_from_slice(managed.as_bytes());
-                if rest.first() != Some(&b'}') {
-                    out.push(b',');
-                }
-                out.extend_from_slice(&rest);
-            }
-        }
-        out.push(b'}');
-        Ok(())
-    }
-
-    /// The object as JSON, made once.
-    pub fn bytes(&self) -> Bytes {
-        let make = || {
-            let mut out = Vec::with_capacity(1024);
-            // Writing a tree of strings and numbers to memory cannot fail.
-            let _ = self.write(&mut out);
-            out.shrink_to_fit();
-            Bytes::from(out)
-        };
-        self.bytes.get_or_init(make).clone()
-    }
-}
-
-/// What happened to an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EventKind {
-    /// Created.
-    Added,
-    /// Changed.
-    Modified,
-    /// Removed; the object is the last state with the deletion's revision.
-    Deleted,
-}
-
-/// One entry of the commit log.
-#[derive(Debug)]
-pub struct Event {
-    /// Revision of this commit, unique.
-    pub rv: u64,
-    /// What happened.
-    pub kind: EventKind,
-    /// The new state (or last, for Deleted).
-    pub obj: Arc<Obj>,
-    /// The state before, except for Added.
-    pub prev: Option<Arc<Obj>>,
-    /// When it was committed.
-    at: Instant,
-}
-
-#[derive(Default)]
-struct TableState {
-    objects: BTreeMap<Box<str>, Arc<Obj>>,
-    ring: VecDeque<Arc<Event>>,
-    /// Revisions at or below this have left the ring.
-    floor: u64,
-    last: u64,
-}
-
-impl TableState {
-    /// Appends to the log and lets go of what nobody resumes from any more.
-    fn push(&mut self, event: Arc<Event>) {
-        let now = event.at;
-        for _ in 0..RING_TRIM {
-            let full = self.ring.len() >= RING_EVENTS;
-            let aged = self.ring.len() > RING_KEPT
-                && self.ring.front().is_some_and(|old| now.duration_since(old.at) > RING_AGE);
-            if !full && !aged {
-                break;
-            }
-            if let Some(old) = self.ring.pop_front() {
-                self.floor = old.rv;
-            }
-        }
-        self.ring.push_back(event);
-    }
-}
-
-/// All objects of one resource.
-pub struct Table {
-    /// `group/plural`.
-    pub name: Box<str>,
-    state: RwLock<TableState>,
-    feed: watch::Sender<u64>,
-}
-
-impl Table {
-    fn read<T>(&self, f: impl FnOnce(&TableState) -> T) -> T {
-        // A panic while holding the lock cannot leave the maps half changed: each change is one insert.
-        f(&self.state.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// One object, as applied (perhaps not durable yet).
-    pub fn get(&self, key: &str) -> Option<Arc<Obj>> {
-        self.read(|s| s.objects.get(key).cloned())
-    }
-
-    /// All objects as applied, in key order.
-    pub fn objects(&self) -> Vec<Arc<Obj>> {
-        self.read(|s| s.objects.values().cloned().collect())
-    }
-
-    /// Number of objects.
-    pub fn len(&self) -> usize {
-        self.read(|s| s.objects.len())
-    }
-
-    /// True without objects.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Revision of the last change of this table.
-    pub fn last(&self) -> u64 {
-        self.read(|s| s.last)
-    }
-
-    /// A receiver that wakes when new events can be read.
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
-        self.feed.subscribe()
-    }
-
-    /// Events after `cursor` up to `limit`, at most `max`; None when the cursor has left the ring.
-    pub fn events(&self, cursor: u64, limit: u64, max: usize) -> Option<Vec<Arc<Event>>> {
-        self.read(|s| {
-            if cursor < s.floor {
-                return None;
-            }
-            let start = s.ring.partition_point(|e| e.rv <= cursor);
-            Some(s.ring.range(start..).take_while(|e| e.rv <= limit).take(max).cloned().collect())
-        })
-    }
-
-    /// Oldest revision a watcher can start from.
-    pub fn floor(&self) -> u64 {
-        self.read(|s| s.floor)
-    }
-}
-
-/// A consistent part of a table.
-pub struct Page {
-    /// The objects in key order.
-    pub items: Vec<Arc<Obj>>,
-    /// Key after which the next page starts, when there is more.
-    pub next: Option<Box<str>>,
-    /// Objects left after this page; 0 when unknown, as it is for large tables.
-    pub remaining: usize,
-    /// Revision the page is from.
-    pub rv: u64,
-}
-
-/// What to read of a table.
-#[derive(Default, Clone, Copy)]
-pub struct Range<'a> {
-    /// Key prefix (`namespace/`), empty for all.
-    pub prefix: &'a str,
-    /// Start after this key.
-    pub after: Option<&'a str>,
-    /// At most so many objects; 0 for all.
-    pub limit: usize,
-    /// State at this revision instead of now.
-    pub at: Option<u64>,
-}
+/// Spans of refused revisions that are remembered for those who still wait for one of them.
+const REFUSALS: usize = 1024;
 
 /// One write of a commit.
 pub enum Write {
@@ -255,7 +34,11 @@ pub enum Refused {
     Exists(usize),
     /// The object changed or is gone.
     Changed(usize),
-    /// The store is closed or its disk failed.
+    /// The condition of the commit does not hold any more.
+    Barred,
+    /// The disk did not take it. Reads go on, and so do writes once the disk takes them again.
+    NotStored(String),
+    /// The store is closed or its disk is gone for good.
     Closed(String),
 }
 
@@ -264,9 +47,9 @@ pub type Hook = Box<dyn Fn(&Arc<Table>, &Arc<Event>) + Send + Sync>;
 
 /// The store of one server.
 pub struct Store {
-    sequence: Mutex<Sequence>,
-    tables: RwLock<HashMap<Box<str>, Arc<Table>>>,
     published: Arc<Published>,
+    dicts: Dicts,
+    tables: RwLock<HashMap<Box<str>, Arc<Table>>>,
     disk: Option<Disk>,
     /// Revision at start: no table has older events.
     start: u64,
@@ -277,23 +60,52 @@ struct Sequence {
     closed: bool,
 }
 
-/// The durable side of the store, shared with the committer thread.
+struct Refusals {
+    /// Revisions after the first number up to the second were refused.
+    spans: Vec<(u64, u64)>,
+    why: String,
+}
+
+/// Order and durability of commits, shared with the committer thread.
 pub struct Published {
+    sequence: Mutex<Sequence>,
     durable: AtomicU64,
+    /// Every event up to here has been handed to the feeds.
+    delivered: AtomicU64,
     feed: watch::Sender<u64>,
     hook: OnceLock<Hook>,
     failure: OnceLock<String>,
+    refused: AtomicBool,
+    refusals: Mutex<Refusals>,
 }
 
 impl Published {
+    fn new(start: u64) -> Published {
+        Published {
+            sequence: Mutex::new(Sequence { rv: start, closed: false }),
+            durable: AtomicU64::new(start),
+            delivered: AtomicU64::new(start),
+            feed: watch::Sender::new(start),
+            hook: OnceLock::new(),
+            failure: OnceLock::new(),
+            refused: AtomicBool::new(false),
+            refusals: Mutex::new(Refusals { spans: Vec::new(), why: String::new() }),
+        }
+    }
+
+    fn sequence(&self) -> MutexGuard<'_, Sequence> {
+        self.sequence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn publish(&self, events: &[(Arc<Table>, Arc<Event>)], rv: u64) {
         self.durable.store(rv, Ordering::Release);
         for (table, event) in events {
-            table.feed.send_replace(event.rv);
+            table.feed.publish(event);
             if let Some(hook) = self.hook.get() {
                 hook(table, event);
             }
         }
+        self.delivered.store(rv, Ordering::Release);
         self.feed.send_replace(rv);
     }
 
@@ -304,46 +116,88 @@ impl Published {
         }
     }
 
-    /// Called by the committer when the disk refused a batch.
+    /// Called by the committer when the disk did not take a batch: everything that is not durable is taken back, newest
+    /// first. `queued` yields what was queued behind it; no commit happens meanwhile.
+    pub fn refuse(
+        &self,
+        mut batches: Vec<Batch>,
+        queued: impl FnOnce() -> Vec<Batch>,
+        why: String,
+    ) -> Vec<Batch> {
+        let sequence = self.sequence();
+        batches.extend(queued());
+        for (table, event) in batches.iter().rev().flat_map(|b| b.events.iter().rev()) {
+            table.undo(event);
+        }
+        let from = self.durable.load(Ordering::Acquire);
+        {
+            let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+            match refusals.spans.last_mut() {
+                Some(last) if last.0 == from => last.1 = sequence.rv,
+                _ => refusals.spans.push((from, sequence.rv)),
+            }
+            if refusals.spans.len() > REFUSALS {
+                refusals.spans.remove(0);
+            }
+            refusals.why = why;
+        }
+        self.refused.store(true, Ordering::Release);
+        drop(sequence);
+        self.feed.send_modify(|_| {});
+        batches
+    }
+
+    /// Called by the committer when the disk is gone for good.
     pub fn fail(&self, why: String) {
         let _ = self.failure.set(why);
         self.feed.send_modify(|_| {});
+    }
+
+    /// True or why not, once it is known whether a revision is durable.
+    fn outcome(&self, rv: u64) -> Option<Result<(), Refused>> {
+        let durable = self.durable.load(Ordering::Acquire);
+        if self.refused.load(Ordering::Acquire) {
+            let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+            if refusals.spans.iter().any(|(from, to)| *from < rv && rv <= *to) {
+                return Some(Err(Refused::NotStored(refusals.why.clone())));
+            }
+        }
+        (durable >= rv).then_some(Ok(()))
     }
 }
 
 impl Store {
     /// A store in memory whose revisions start at `start`.
     pub fn memory(start: u64) -> Store {
-        Store::with(start, None, Vec::new())
+        Store::with(start, None, Found::default())
     }
 
     /// A store on a disk, with the objects found there.
-    pub fn on_disk(disk: Disk, start: u64, found: Vec<(String, Obj)>) -> Store {
+    pub fn on_disk(disk: Disk, start: u64, found: Found) -> Store {
         Store::with(start, Some(disk), found)
     }
 
-    fn with(start: u64, mut disk: Option<Disk>, found: Vec<(String, Obj)>) -> Store {
-        let published = Arc::new(Published {
-            durable: AtomicU64::new(start),
-            feed: watch::Sender::new(start),
-            hook: OnceLock::new(),
-            failure: OnceLock::new(),
-        });
-        if let Some(d) = &mut disk {
-            d.start(published.clone());
-        }
+    fn with(start: u64, disk: Option<Disk>, found: Found) -> Store {
+        let published = Arc::new(Published::new(start));
         let store = Store {
-            sequence: Mutex::new(Sequence { rv: start, closed: false }),
+            published: published.clone(),
+            dicts: Dicts::new(found.dicts),
             tables: RwLock::new(HashMap::new()),
-            published,
             disk,
             start,
         };
-        for (table, obj) in found {
-            let table = store.table(&table);
-            let mut state = table.state.write().unwrap_or_else(PoisonError::into_inner);
-            state.last = state.last.max(obj.rv);
-            state.objects.insert(obj.key.clone(), Arc::new(obj));
+        let mut table: Option<Arc<Table>> = None;
+        for (name, obj) in found.objects {
+            // Objects come table by table.
+            let into = match table.take() {
+                Some(t) if *t.name == *name => t,
+                _ => store.table(&name),
+            };
+            into.restore(obj);
+            table = Some(into);
+        }
+        if let Some(disk) = &store.disk {
+            disk.start(published);
         }
         store
     }
@@ -358,12 +212,8 @@ impl Store {
         if let Some(t) = self.tables.read().unwrap_or_else(PoisonError::into_inner).get(name) {
             return t.clone();
         }
-        let floor = self.start;
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
-        let make = || {
-            let state = TableState { floor, last: 0, ..TableState::default() };
-            Arc::new(Table { name: name.into(), state: RwLock::new(state), feed: watch::Sender::new(floor) })
-        };
+        let make = || Arc::new(Table::new(name, self.start));
         tables.entry(name.into()).or_insert_with(make).clone()
     }
 
@@ -375,24 +225,30 @@ impl Store {
         all
     }
 
+    /// A version that is not stored.
+    pub fn draft(&self, key: &str, rv: u64, value: &Value) -> Obj {
+        Obj::new(&self.dicts, key, rv, value)
+    }
+
     /// The newest durable revision.
     pub fn durable(&self) -> u64 {
         self.published.durable.load(Ordering::Acquire)
     }
 
-    fn sequence(&self) -> MutexGuard<'_, Sequence> {
-        self.sequence.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Every event up to this revision has been handed to the feeds.
+    pub fn delivered(&self) -> u64 {
+        self.published.delivered.load(Ordering::Acquire)
     }
 
     /// Waits until a revision is durable.
     pub async fn wait(&self, rv: u64) -> Result<(), Refused> {
-        if self.durable() >= rv {
-            return Ok(());
+        if let Some(known) = self.published.outcome(rv) {
+            return known;
         }
         let mut feed = self.published.feed.subscribe();
         loop {
-            if self.durable() >= rv {
-                return Ok(());
+            if let Some(known) = self.published.outcome(rv) {
+                return known;
             }
             if let Some(why) = self.published.failure.get() {
                 return Err(Refused::Closed(why.clone()));
@@ -405,87 +261,101 @@ impl Store {
 
     /// One object, once it is durable.
     pub async fn read(&self, table: &Table, key: &str) -> Result<Option<Arc<Obj>>, Refused> {
-        let (found, last) = table.read(|s| (s.objects.get(key).cloned(), s.last));
-        match &found {
-            Some(obj) => self.wait(obj.rv).await?,
-            // The object may just have been deleted.
-            None => self.wait(last).await?,
+        loop {
+            let (found, last) = table.get_at(key);
+            // Without an object, it may just have been deleted.
+            match self.wait(found.as_ref().map_or(last, |o| o.rv)).await {
+                // What was read has been taken back.
+                Err(Refused::NotStored(_)) => {}
+                other => return other.map(|()| found),
+            }
         }
-        Ok(found)
     }
 
     /// A page of a table, once it is durable. None when the asked revision has left the log.
     pub async fn page(&self, table: &Table, range: Range<'_>) -> Result<Option<Page>, Refused> {
-        let durable = self.durable();
-        let (page, last) = table.read(|s| (read_page(s, range, durable), s.last));
-        self.wait(last).await?;
-        Ok(page)
+        loop {
+            let (page, last) = table.page(range, self.durable());
+            match self.wait(last).await {
+                Err(Refused::NotStored(_)) => {}
+                other => return other.map(|()| page),
+            }
+        }
     }
 
     /// Applies all writes or none. The result is not durable yet: see [`Store::wait`].
     pub fn commit(&self, writes: Vec<Write>) -> Result<Vec<Arc<Obj>>, Refused> {
+        self.commit_if(writes, || true)
+    }
+
+    /// As [`Store::commit`], if a condition holds at the moment of the commit, when nothing else changes.
+    pub fn commit_if(
+        &self,
+        writes: Vec<Write>,
+        condition: impl FnOnce() -> bool,
+    ) -> Result<Vec<Arc<Obj>>, Refused> {
         if let Some(why) = self.published.failure.get() {
             return Err(Refused::Closed(why.clone()));
         }
-        let mut sequence = self.sequence();
+        // Packed before the lock, numbered under it.
+        let mut packed: Vec<Option<Obj>> = writes
+            .iter()
+            .map(|write| match write {
+                Write::Create { key, value, .. } => Some(self.draft(key, 0, value)),
+                Write::Update { prev, value, .. } | Write::Delete { prev, value: Some(value), .. } => {
+                    Some(self.draft(&prev.key, 0, value))
+                }
+                Write::Delete { .. } => None,
+            })
+            .collect();
+        let mut objs = Vec::with_capacity(writes.len());
+        let mut events = Vec::with_capacity(writes.len());
+        let mut sequence = self.published.sequence();
         if sequence.closed {
             return Err(Refused::Closed("the server is shutting down".into()));
         }
         for (i, write) in writes.iter().enumerate() {
             match write {
-                Write::Create { table, key, .. } => {
-                    if table.read(|s| s.objects.contains_key(key.as_str())) {
-                        return Err(Refused::Exists(i));
-                    }
-                }
+                Write::Create { table, key, .. } if table.contains(key) => return Err(Refused::Exists(i)),
+                Write::Create { .. } => {}
                 Write::Update { table, prev, .. } | Write::Delete { table, prev, .. } => {
-                    let same = table.read(|s| s.objects.get(&prev.key).is_some_and(|o| Arc::ptr_eq(o, prev)));
-                    if !same {
+                    if !table.holds(prev) {
                         return Err(Refused::Changed(i));
                     }
                 }
             }
         }
+        if !condition() {
+            return Err(Refused::Barred);
+        }
         let at = Instant::now();
-        let mut objs = Vec::with_capacity(writes.len());
-        let mut events = Vec::with_capacity(writes.len());
-        for write in writes {
+        for (write, packed) in writes.iter().zip(&mut packed) {
             sequence.rv += 1;
             let rv = sequence.rv;
-            let (table, event) = match write {
-                Write::Create { table, key, value } => {
-                    let obj = Arc::new(Obj::new(&key, rv, stamp(value, rv)));
-                    (table, Event { rv, kind: EventKind::Added, obj, prev: None, at })
-                }
-                Write::Update { table, prev, value } => {
-                    let obj = Arc::new(Obj::new(&prev.key, rv, stamp(value, rv)));
-                    (table, Event { rv, kind: EventKind::Modified, obj, prev: Some(prev), at })
-                }
-                Write::Delete { table, prev, value } => {
-                    let value = value.unwrap_or_else(|| prev.full());
-                    let obj = Arc::new(Obj::new(&prev.key, rv, stamp(value, rv)));
-                    (table, Event { rv, kind: EventKind::Deleted, obj, prev: Some(prev), at })
-                }
+            let (table, kind, prev) = match write {
+                Write::Create { table, .. } => (table, EventKind::Added, None),
+                Write::Update { table, prev, .. } => (table, EventKind::Modified, Some(prev)),
+                Write::Delete { table, prev, .. } => (table, EventKind::Deleted, Some(prev)),
             };
-            let event = Arc::new(event);
+            let obj = match (packed.take(), prev) {
+                (Some(obj), _) => obj.numbered(rv),
+                (None, Some(prev)) => prev.at_revision(rv),
+                // Only a delete comes without a state of its own, and it has a version before.
+                (None, None) => continue,
+            };
+            let event = Arc::new(Event::new(kind, Arc::new(obj), prev.cloned(), at));
             objs.push(event.obj.clone());
-            {
-                let mut state = table.state.write().unwrap_or_else(PoisonError::into_inner);
-                if event.kind == EventKind::Deleted {
-                    state.objects.remove(&event.obj.key);
-                } else {
-                    state.objects.insert(event.obj.key.clone(), event.obj.clone());
-                }
-                state.last = rv;
-                state.push(event.clone());
-            }
-            events.push((table, event));
+            table.apply(event.clone());
+            events.push((table.clone(), event));
         }
         match &self.disk {
             // In memory: publishing under the sequence lock keeps hooks in commit order.
             None => self.published.publish(&events, sequence.rv),
             Some(disk) => disk.send(Batch { events, rv: sequence.rv }),
         }
+        drop(sequence);
+        // The trees are freed outside the lock.
+        drop(writes);
         Ok(objs)
     }
 
@@ -496,79 +366,29 @@ impl Store {
         }
     }
 
+    /// Copies this moment of a store on disk into another directory, which can then be opened. Blocks until it is there.
+    pub fn snapshot(&self, dir: &std::path::Path) -> Result<(), String> {
+        match &self.disk {
+            Some(disk) => disk.snapshot(dir),
+            None => Err("a store in memory has no snapshots".into()),
+        }
+    }
+
     /// Refuses further writes, writes out what is queued and closes the disk.
     pub fn close(&self) {
-        self.sequence().closed = true;
+        self.published.sequence().closed = true;
         if let Some(disk) = &self.disk {
             disk.close();
         }
     }
 }
 
-fn stamp(mut value: Value, rv: u64) -> Value {
-    crate::tree::meta(&mut value).insert("resourceVersion".into(), Value::String(rv.to_string()));
-    value
-}
-
-fn read_page(s: &TableState, range: Range<'_>, durable: u64) -> Option<Page> {
-    let rv = s.last.max(durable);
-    let mut page = Page { items: Vec::new(), next: None, remaining: 0, rv };
-    let start: Bound<&str> = match range.after {
-        Some(key) => Bound::Excluded(key),
-        None if range.prefix.is_empty() => Bound::Unbounded,
-        None => Bound::Included(range.prefix),
-    };
-    let inside = |key: &str| key.starts_with(range.prefix);
-    let push = |page: &mut Page, obj: &Arc<Obj>| {
-        if range.limit > 0 && page.items.len() == range.limit {
-            page.remaining += 1;
-        } else {
-            page.items.push(obj.clone());
-        }
-    };
-    let live = s.objects.range::<str, _>((start, Bound::Unbounded)).take_while(|(k, _)| inside(k));
-    match range.at {
-        Some(at) if at < s.last => {
-            if at < s.floor {
-                return None;
-            }
-            page.rv = at;
-            // Undo everything after the asked revision, newest first.
-            let mut undo: BTreeMap<&str, Option<&Arc<Obj>>> = BTreeMap::new();
-            for event in s.ring.iter().rev().take_while(|e| e.rv > at) {
-                undo.insert(&event.obj.key, event.prev.as_ref());
-            }
-            let mut merged: BTreeMap<&str, &Arc<Obj>> = live.map(|(k, v)| (&**k, v)).collect();
-            let after = |key: &str| range.after.is_none_or(|a| key > a);
-            for (key, prev) in undo.into_iter().filter(|(k, _)| inside(k) && after(k)) {
-                match prev {
-                    Some(obj) => merged.insert(key, obj),
-                    None => merged.remove(key),
-                };
-            }
-            merged.values().for_each(|obj| push(&mut page, obj));
-        }
-        at => {
-            page.rv = at.unwrap_or(rv);
-            // Counting what is left costs a walk over it, so large tables only learn that there is more.
-            let most =
-                if range.limit > 0 && s.objects.len() > COUNTED { range.limit + 1 } else { usize::MAX };
-            live.take(most).for_each(|(_, obj)| push(&mut page, obj));
-        }
-    }
-    if page.remaining > 0 {
-        page.next = page.items.last().map(|o| o.key.clone());
-        if s.objects.len() > COUNTED {
-            page.remaining = 0;
-        }
-    }
-    Some(page)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::bounds;
     use serde_json::json;
+    use std::time::Duration;
 
     #[tokio::test]
     async fn older_revisions_are_rebuilt_from_the_log() {
@@ -578,6 +398,7 @@ mod tests {
         let a = store.commit(vec![create("x/a")]).unwrap().remove(0);
         let b = store.commit(vec![create("x/b")]).unwrap().remove(0);
         assert_eq!(store.commit(vec![create("x/b")]).unwrap_err(), Refused::Exists(0));
+        assert_eq!(store.commit_if(vec![create("x/c")], || false).unwrap_err(), Refused::Barred);
         store.commit(vec![Write::Delete { table: table.clone(), prev: a.clone(), value: None }]).unwrap();
         let now = store.page(&table, Range::default()).await.unwrap().unwrap();
         assert_eq!(now.items.len(), 1);
@@ -594,16 +415,16 @@ mod tests {
         let table = store.table("/things");
         let create =
             |n: usize| Write::Create { table: table.clone(), key: format!("x/{n:05}"), value: json!({}) };
-        for n in 0..RING_KEPT + 8 {
+        for n in 0..bounds::KEPT + 8 {
             store.commit(vec![create(n)]).unwrap();
         }
         assert!(table.events(100, store.durable(), 1).is_some(), "young events all stay");
-        tokio::time::advance(RING_AGE + Duration::from_secs(1)).await;
+        tokio::time::advance(bounds::AGE + Duration::from_secs(1)).await;
         for n in 0..4 {
-            store.commit(vec![create(RING_KEPT + 8 + n)]).unwrap();
+            store.commit(vec![create(bounds::KEPT + 8 + n)]).unwrap();
         }
         assert!(table.events(100, store.durable(), 1).is_none());
-        let kept = table.read(|state| state.ring.len());
-        assert!((RING_KEPT..RING_KEPT + 8).contains(&kept), "{kept}");
+        let kept = table.ring_len();
+        assert!((bounds::KEPT..bounds::KEPT + 8).contains(&kept), "{kept}");
     }
 }

@@ -4,25 +4,25 @@
 //! Absent on purpose: schemas.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 use std::cell::RefCell;
 use std::fmt;
 
 /// Parses JSON; also returns the paths of duplicate keys.
 pub fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
-    let found = RefCell::new(Found { path: Vec::new(), duplicates: Vec::new() });
+    let found = RefCell::new(Vec::new());
     let mut de = serde_json::Deserializer::from_slice(bytes);
     let value = Seed(&found).deserialize(&mut de)?;
     de.end()?;
-    Ok((value, found.into_inner().duplicates))
+    Ok((value, found.into_inner()))
 }
 
-struct Found {
-    path: Vec<String>,
-    duplicates: Vec<String>,
-}
+/// Duplicate keys that are named at most, so that a hostile body cannot grow the message without end.
+const NAMED: usize = 100;
 
-struct Seed<'a>(&'a RefCell<Found>);
+/// Collects the paths of duplicate keys; each level puts its own key before what was found below it.
+struct Seed<'a>(&'a RefCell<Vec<String>>);
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Value;
@@ -70,19 +70,23 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut out = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            if out.contains_key(&key) {
-                let mut found = self.0.borrow_mut();
-                // Bounded, so that a hostile body cannot grow the message without end.
-                if found.duplicates.len() < 100 {
-                    let path = found.path.join(".");
-                    let full = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                    found.duplicates.push(full);
+            let before = self.0.borrow().len();
+            let value = map.next_value_seed(Seed(self.0)).map_err(A::Error::custom)?;
+            for below in self.0.borrow_mut().iter_mut().skip(before) {
+                *below = format!("{key}.{below}");
+            }
+            match out.entry(key) {
+                Entry::Vacant(place) => {
+                    place.insert(value);
+                }
+                Entry::Occupied(mut place) => {
+                    let mut found = self.0.borrow_mut();
+                    if found.len() < NAMED {
+                        found.push(place.key().clone());
+                    }
+                    place.insert(value);
                 }
             }
-            self.0.borrow_mut().path.push(key.clone());
-            let value = map.next_value_seed(Seed(self.0)).map_err(A::Error::custom)?;
-            self.0.borrow_mut().path.pop();
-            out.insert(key, value);
         }
         Ok(Value::Object(out))
     }

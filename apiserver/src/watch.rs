@@ -4,6 +4,7 @@
 //! Absent on purpose: anything that could slow a writer down.
 
 use crate::error::{ApiError, ApiResult, Cause};
+use crate::feed::Listener;
 use crate::http_io::Form;
 use crate::printers::{self, Include};
 use crate::read::{self, Filter};
@@ -17,7 +18,6 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 /// Events read from the log at once.
@@ -29,6 +29,16 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// Length of a watch that names no timeout.
 const DEFAULT_TIMEOUT_S: u64 = 1800;
 
+/// Where the JSON of a shown object comes from.
+enum Shown<'a> {
+    /// The object itself.
+    Plain,
+    /// Its event, which keeps it for all watchers.
+    Event(&'a Event),
+    /// The object under another revision.
+    At(u64),
+}
+
 struct Watcher {
     core: Arc<Core>,
     entry: crate::registry::Entry,
@@ -36,7 +46,7 @@ struct Watcher {
     form: Form,
     include: Include,
     cursor: u64,
-    feed: Receiver<u64>,
+    feed: Listener,
     initial: VecDeque<Arc<Obj>>,
     /// The initial events must end with a marked bookmark.
     mark_end: bool,
@@ -81,7 +91,8 @@ pub async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
     let filter = Filter::of(call)?;
     let include = Include::parse(p.get("includeObject"))?;
     let timeout = p.get("timeoutSeconds").parse::<u64>().ok().filter(|t| *t > 0).unwrap_or(DEFAULT_TIMEOUT_S);
-    let feed = call.entry.table.subscribe();
+    let core = call.core.clone();
+    let feed = call.entry.table.feed.listen(filter.concern(), || core.store.durable());
     let mut watcher = Watcher {
         core: call.core.clone(),
         entry: call.entry.clone(),
@@ -107,8 +118,7 @@ pub async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
         if let Some(page) = call.core.store.page(&call.entry.table, range).await? {
             watcher.cursor = page.rv;
             let f = &watcher.filter;
-            watcher.initial =
-                page.items.into_iter().filter(|o| f.covers(&o.key) && f.selects(&o.value)).collect();
+            watcher.initial = page.items.into_iter().filter(|o| f.covers(&o.key) && f.selects(o)).collect();
         }
         watcher.mark_end = streaming;
     } else if asked == 0 {
@@ -124,6 +134,12 @@ pub async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
     Ok(response)
 }
 
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.entry.table.feed.leave(&mut self.feed);
+    }
+}
+
 impl Watcher {
     async fn next(&mut self) -> Option<Bytes> {
         if self.done {
@@ -131,7 +147,7 @@ impl Watcher {
         }
         let mut out = BytesMut::new();
         while let Some(obj) = self.initial.pop_front() {
-            self.push(&mut out, "ADDED", &obj, None);
+            self.push(&mut out, "ADDED", &obj, Shown::Plain);
             if out.len() >= FRAME_BYTES {
                 return Some(out.freeze());
             }
@@ -144,11 +160,19 @@ impl Watcher {
         }
         loop {
             // Seen before reading, so that an event published meanwhile wakes us again.
-            self.feed.borrow_and_update();
-            let limit = self.core.store.durable();
-            let Some(events) = self.entry.table.events(self.cursor, limit, BATCH) else {
-                self.expired(&mut out);
-                return Some(out.freeze());
+            self.feed.settle();
+            // What a lane has not got by now is later than this.
+            let delivered = self.core.store.delivered();
+            let (events, limit) = match self.feed.events(self.cursor) {
+                Some(events) => (events, delivered),
+                None => {
+                    let limit = self.core.store.durable();
+                    let Some(events) = self.entry.table.events(self.cursor, limit, BATCH) else {
+                        self.expired(&mut out);
+                        return Some(out.freeze());
+                    };
+                    (events, limit)
+                }
             };
             for event in &events {
                 self.cursor = event.rv;
@@ -167,8 +191,8 @@ impl Watcher {
             tokio::select! {
                 biased;
                 () = self.core.closing.cancelled() => return None,
-                changed = self.feed.changed() => {
-                    if changed.is_err() {
+                alive = self.feed.woken() => {
+                    if !alive {
                         return None;
                     }
                 }
@@ -199,35 +223,37 @@ impl Watcher {
                 EventKind::Modified => "MODIFIED",
                 EventKind::Deleted => "DELETED",
             };
-            return self.push(out, kind, &event.obj, None);
+            return self.push(out, kind, &event.obj, Shown::Event(event));
         }
-        let before = event.prev.as_ref().is_some_and(|p| self.filter.selects(&p.value));
+        let before = event.prev.as_ref().is_some_and(|p| self.filter.selects(p));
         match event.kind {
-            EventKind::Deleted if before => self.push(out, "DELETED", &event.obj, None),
+            EventKind::Deleted if before => self.push(out, "DELETED", &event.obj, Shown::Event(event)),
             EventKind::Deleted => {}
             EventKind::Added | EventKind::Modified => {
-                let after = self.filter.selects(&event.obj.value);
+                let after = self.filter.selects(&event.obj);
                 match (before, after, &event.prev) {
-                    (false, true, _) => self.push(out, "ADDED", &event.obj, None),
-                    (true, true, _) => self.push(out, "MODIFIED", &event.obj, None),
+                    (false, true, _) => self.push(out, "ADDED", &event.obj, Shown::Event(event)),
+                    (true, true, _) => self.push(out, "MODIFIED", &event.obj, Shown::Event(event)),
                     // Leaving the selection shows the last selected state with the new revision.
-                    (true, false, Some(prev)) => self.push(out, "DELETED", prev, Some(event.rv)),
+                    (true, false, Some(prev)) => self.push(out, "DELETED", prev, Shown::At(event.rv)),
                     _ => {}
                 }
             }
         }
     }
 
-    fn push(&mut self, out: &mut BytesMut, kind: &str, obj: &Obj, rv: Option<u64>) {
+    fn push(&mut self, out: &mut BytesMut, kind: &str, obj: &Obj, shown: Shown<'_>) {
         let r = self.entry.resource.clone();
         out.put_slice(b"{\"type\":\"");
         out.put_slice(kind.as_bytes());
         out.put_slice(b"\",\"object\":");
-        if self.form == Form::Json && rv.is_none() {
+        if let (Form::Json, Shown::Event(event), false) = (self.form, &shown, convert::needed(&r, obj.rv)) {
+            out.put_slice(&event.json());
+        } else if let (Form::Json, Shown::Plain) = (self.form, &shown) {
             out.put_slice(&read::served(&r, obj));
         } else {
             let mut value = obj.full();
-            if let Some(rv) = rv {
+            if let Shown::At(rv) = shown {
                 tree::meta(&mut value).insert("resourceVersion".into(), rv.to_string().into());
             }
             convert::to_served(&r, &mut value);

@@ -9,7 +9,7 @@ use crate::error::{ApiError, ApiResult, Cause};
 use crate::http_io;
 use crate::managed::{self, Writer};
 use crate::registry::Resource;
-use crate::server::Call;
+use crate::server::{Call, Core};
 use crate::settle::{Outcome, check_object, compose, finish, keeps_status_on_create};
 use crate::store::{Obj, Refused, Write};
 use crate::{
@@ -33,7 +33,7 @@ async fn check_namespace_open(call: &Call, name: &str) -> ApiResult<()> {
     let Some(ns) = core.namespaces.get(&call.namespace) else {
         return Err(ApiError::not_found(crate::builtins::find("", "namespaces"), &call.namespace));
     };
-    if tree::at(&ns.value, &["metadata", "deletionTimestamp"]).is_some() {
+    if ns.deleting() {
         let why = format!(
             "unable to create new content in namespace {} because it is being terminated",
             call.namespace
@@ -46,6 +46,11 @@ async fn check_namespace_open(call: &Call, name: &str) -> ApiResult<()> {
         return Err(ApiError::forbidden(call.resource(), name, &why).with_cause(cause));
     }
     Ok(())
+}
+
+/// True when the namespace of a call takes new objects, if it has one.
+fn namespace_is_open(call: &Call) -> bool {
+    call.namespace.is_empty() || call.core.namespaces.get(&call.namespace).is_some_and(|ns| !ns.deleting())
 }
 
 /// POST of a new object.
@@ -106,6 +111,17 @@ fn complete_new(r: &Resource, value: &mut Value) {
         let uid = tree::meta_text(value, "uid").to_string();
         defaults::new_job(value, &uid);
     }
+}
+
+/// Makes a tree that did not come by a request ready to be stored as a new object.
+pub fn prepare(core: &Core, r: &Resource, value: &mut Value) -> ApiResult<()> {
+    let map = tree::object(value);
+    map.insert("kind".into(), r.kind.as_str().into());
+    map.insert("apiVersion".into(), r.api_version().into());
+    convert::to_stored(r, value);
+    own(&core.ids, r, value, &core.clock.stamp());
+    complete_new(r, value);
+    check_object(r, None, value)
 }
 
 /// Lets webhooks change an object; what they change belongs to the caller.
@@ -184,7 +200,8 @@ async fn create_object(call: &mut Call, mut value: Value, applied: bool) -> ApiR
             writes.extend(namespaces::companions(&call.core, &name));
         }
         let guard = if is_crd { Some(call.core.crd_lock.lock().await) } else { None };
-        match call.core.store.commit(writes) {
+        // The namespace is looked at again under the lock: it may just have begun to go away.
+        match call.core.store.commit_if(writes, || namespace_is_open(call)) {
             Ok(objs) => {
                 if let Some(last) = objs.last() {
                     call.core.store.wait(last.rv).await?;
@@ -199,6 +216,13 @@ async fn create_object(call: &mut Call, mut value: Value, applied: bool) -> ApiR
             Err(Refused::Exists(0)) => return Err(ApiError::already_exists(r, &name)),
             // A companion of a namespace is left from an earlier life: the namespace is still going away.
             Err(Refused::Exists(_)) => return Err(ApiError::already_exists(r, &name)),
+            Err(Refused::Barred) => {
+                check_namespace_open(call, &name).await?;
+                // It came back in the meantime; a generated name is tried again, another one by the client.
+                if !generate {
+                    return Err(ApiError::unavailable("the namespace was replaced during the request"));
+                }
+            }
             Err(e) => return Err(e.into()),
         }
     }
@@ -220,7 +244,7 @@ async fn change(
         mutate(call, Operation::Update, Some(live), &mut new).await?;
     }
     let outcome = finish(call, old, live, new, applied)?;
-    admission::validate(call, Operation::Update, &name, Some(live), Some(outcome.value())).await?;
+    admission::validate(call, Operation::Update, &name, Some(live), Some(outcome.value(live))).await?;
     store(call, old, outcome).await
 }
 
@@ -262,7 +286,7 @@ async fn store(call: &Call, old: &Arc<Obj>, outcome: Outcome) -> ApiResult<Optio
 
 fn respond(call: &Call, obj: &Arc<Obj>) -> ApiResult<Response<Body>> {
     if call.subresource == "scale" {
-        return Ok(http_io::value_response(StatusCode::OK, &scale::of(call.resource(), &obj.value)?));
+        return Ok(http_io::value_response(StatusCode::OK, &scale::of(call.resource(), &obj.value())?));
     }
     read::object_response(call, StatusCode::OK, obj)
 }
@@ -355,10 +379,10 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         let scaling = call.subresource == "scale";
         let json_patch = kind == "application/json-patch+json";
         let mut new = match (scaling, json_patch) {
-            (true, _) => scale::of(call.resource(), &old.value)?,
+            (true, _) => scale::of(call.resource(), &old.value())?,
             // Only a JSON patch can test or change single entries of managedFields.
             (false, true) => live.clone(),
-            (false, false) => old.value.clone(),
+            (false, false) => old.value(),
         };
         convert::to_served(call.resource(), &mut new);
         match kind.as_str() {

@@ -7,6 +7,7 @@ pub mod hollow;
 pub mod local_fleet;
 pub mod run_plan;
 pub mod scenario;
+pub mod stages;
 
 pub use local_fleet::{FleetSpec, Listen, LocalFleet, MemberSpec, StartError};
 pub use run_plan::RunTime;

@@ -71,7 +71,7 @@ pub struct Policy {
 impl Policy {
     /// All policies that are bound.
     pub fn compile_all(policies: &[Arc<Obj>], bindings: &[Arc<Obj>]) -> Vec<Policy> {
-        let compiled = policies.iter().map(|p| Policy::compile(&p.value, bindings));
+        let compiled = policies.iter().map(|p| Policy::compile(&p.value(), bindings));
         compiled.filter(|p| !p.bindings.is_empty()).collect()
     }
 
@@ -80,9 +80,9 @@ impl Policy {
         let empty = Value::Null;
         let spec = policy.get("spec").unwrap_or(&empty);
         let binding = |b: &Arc<Obj>| {
-            let spec = b.value.get("spec")?;
+            let spec = &b.at(&["spec"])?;
             (tree::text(spec, &["policyName"]) == name).then(|| Binding {
-                name: tree::meta_text(&b.value, "name").to_string(),
+                name: b.meta_text("name").to_string(),
                 matches: spec.get("matchResources").map(Match::compile),
                 params: spec.get("paramRef").cloned(),
                 actions: tree::list(spec, &["validationActions"])
@@ -240,10 +240,10 @@ impl Policy {
         let found: Vec<Value> = if name.is_empty() {
             let labels = Labels::from_object(reference.get("selector").unwrap_or(&Value::Null));
             let all = entry.table.objects().into_iter();
-            let mine = all.filter(|o| o.key.starts_with(&prefix) && labels.matches(&o.value));
-            mine.take(MAX_PARAMS).map(|o| o.value.clone()).collect()
+            let mine = all.filter(|o| o.key.starts_with(&prefix) && labels.matches(&o.value()));
+            mine.take(MAX_PARAMS).map(|o| o.value()).collect()
         } else {
-            entry.table.get(&format!("{prefix}{name}")).map(|o| o.value.clone()).into_iter().collect()
+            entry.table.get(&format!("{prefix}{name}")).map(|o| o.value()).into_iter().collect()
         };
         if found.is_empty() && tree::text(reference, &["parameterNotFoundAction"]) != "Allow" {
             return Err("no params found for policy binding with `Deny` parameterNotFoundAction".into());

@@ -129,7 +129,7 @@ async fn find(core: &Core, namespace: &str, name: &str, port: u16) -> Result<Soc
     let Some(service) = core.store.table("/services").get(&key) else {
         return Err(format!("service \"{name}\" not found"));
     };
-    let ports = tree::list(&service.value, &["spec", "ports"]);
+    let ports = service.list(&["spec", "ports"]);
     let Some(wanted) = ports.iter().find(|p| tree::number(p, &["port"]) == i64::from(port)) else {
         return Err(format!("no service port {port} found for service \"{name}\""));
     };
@@ -140,9 +140,10 @@ async fn find(core: &Core, namespace: &str, name: &str, port: u16) -> Result<Soc
     };
     let ip = |text: &str| text.parse::<IpAddr>().ok();
     if let Some(endpoints) = core.store.table("/endpoints").get(&key) {
-        for subset in tree::list(&endpoints.value, &["subsets"]) {
-            let address = tree::list(subset, &["addresses"]).first().and_then(|a| ip(tree::text(a, &["ip"])));
-            if let (Some(ip), Some(port)) = (address, number(tree::list(subset, &["ports"]))) {
+        for subset in endpoints.list(&["subsets"]) {
+            let address =
+                tree::list(&subset, &["addresses"]).first().and_then(|a| ip(tree::text(a, &["ip"])));
+            if let (Some(ip), Some(port)) = (address, number(tree::list(&subset, &["ports"]))) {
                 return Ok(SocketAddr::new(ip, port));
             }
         }
@@ -151,14 +152,13 @@ async fn find(core: &Core, namespace: &str, name: &str, port: u16) -> Result<Soc
     let prefix = format!("{namespace}/");
     let page = core.store.page(&slices, Range { prefix: &prefix, ..Range::default() }).await;
     let page = page.ok().flatten().map(|p| p.items).unwrap_or_default();
-    let mine = page
-        .iter()
-        .filter(|s| tree::text(&s.value, &["metadata", "labels", "kubernetes.io/service-name"]) == name);
+    let mine = page.iter().filter(|s| s.text(&["metadata", "labels", "kubernetes.io/service-name"]) == name);
     for slice in mine {
         let ready = |e: &&Value| tree::at(e, &["conditions", "ready"]) != Some(&Value::Bool(false));
-        let endpoint = tree::list(&slice.value, &["endpoints"]).iter().find(ready);
+        let endpoints = slice.list(&["endpoints"]);
+        let endpoint = endpoints.iter().find(ready);
         let address = endpoint.and_then(|e| tree::list(e, &["addresses"]).first()?.as_str()).and_then(ip);
-        if let (Some(ip), Some(port)) = (address, number(tree::list(&slice.value, &["ports"]))) {
+        if let (Some(ip), Some(port)) = (address, number(&slice.list(&["ports"]))) {
             return Ok(SocketAddr::new(ip, port));
         }
     }

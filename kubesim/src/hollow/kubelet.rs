@@ -110,7 +110,7 @@ pub async fn run(client: &Client, options: &Options, shutdown: &CancellationToke
     }
 }
 
-async fn sleep_until(at: Option<Instant>) {
+pub(crate) async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => futures::future::pending().await,

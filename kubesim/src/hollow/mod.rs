@@ -8,9 +8,12 @@
 mod kubelet;
 mod nodes;
 mod owners;
-mod pod;
-mod status;
-mod timers;
+pub(crate) mod pod;
+pub(crate) mod status;
+pub(crate) mod timers;
+
+pub(crate) use kubelet::sleep_until;
+pub(crate) use nodes::node;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 

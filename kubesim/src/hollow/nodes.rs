@@ -89,7 +89,7 @@ fn holds(standing: &Option<std::collections::BTreeMap<String, String>>, wanted: 
     })
 }
 
-fn node(options: &Options, index: usize, version: &str) -> Value {
+pub(crate) fn node(options: &Options, index: usize, version: &str) -> Value {
     let name = options.node_name(index);
     let spec = &options.nodes;
     let mut amounts = json!({"cpu": spec.cpu, "memory": spec.memory, "pods": PODS_PER_NODE.to_string()});
