@@ -51,6 +51,8 @@ pub enum Command {
     Cordon(CordonArgs),
     /// Send jobs to a cluster again
     Uncordon(CordonArgs),
+    /// Move the jobs of a cluster elsewhere, one after the other, and send it no new ones
+    Drain(DrainArgs),
     /// Print the CustomResourceDefinitions of a hub or of a member
     Crds(CrdsArgs),
     /// Print a completion script
@@ -165,9 +167,25 @@ pub struct JoinArgs {
 pub struct UnjoinArgs {
     /// Name of the cluster in the fleet
     pub name: String,
-    /// Also when jobs of the fleet are still on the cluster; they are left there
+    /// The cluster is dead and nothing runs there any more: finish each of its jobs, elsewhere where its policy has
+    /// failover.cluster, else as Failed
     #[arg(long)]
     pub force: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct DrainArgs {
+    /// Name of the cluster in the fleet
+    pub cluster: String,
+    /// Print which jobs would move, in which order, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not wait until all jobs have left; the drain goes on by itself
+    #[arg(long, conflicts_with = "dry_run")]
+    pub no_wait: bool,
+    /// Stop waiting after so long; the drain goes on by itself
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: Option<u64>,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -1,7 +1,7 @@
-//! `fleet cordon` and `fleet uncordon`: the taint that keeps new jobs off a cluster.
+//! `fleet cordon` and `fleet uncordon`: the taints that keep new jobs off a cluster, or move its jobs off it.
 
 use anyhow::bail;
-use fleet_api::cluster::CORDON_TAINT;
+use fleet_api::cluster::{CORDON_TAINT, DRAIN_TAINT};
 use serde_json::{Value, json};
 
 use crate::{answer::Answer, args::CordonArgs, connect::Hub, members::cluster_path};
@@ -10,23 +10,37 @@ use crate::{answer::Answer, args::CordonArgs, connect::Hub, members::cluster_pat
 const TRIES: usize = 5;
 
 pub async fn cordon(hub: &Hub, args: &CordonArgs) -> anyhow::Result<Answer> {
-    let set = |taints: &mut Vec<Value>| taints.push(json!({"key": CORDON_TAINT, "effect": "NoSchedule"}));
-    change(hub, &args.cluster, "cordoned", set).await
+    set(hub, &args.cluster, "cordoned", &[], &[(CORDON_TAINT, "NoSchedule")]).await
 }
 
+/// Ends a drain, too.
 pub async fn uncordon(hub: &Hub, args: &CordonArgs) -> anyhow::Result<Answer> {
-    change(hub, &args.cluster, "uncordoned", |_| {}).await
+    set(hub, &args.cluster, "uncordoned", &[CORDON_TAINT, DRAIN_TAINT], &[]).await
 }
 
-async fn change(hub: &Hub, name: &str, done: &str, add: impl Fn(&mut Vec<Value>)) -> anyhow::Result<Answer> {
+/// Takes taints off a cluster by key and puts others (key and effect) on it; `done` says in a word what that means.
+///
+/// # Errors
+/// What the hub says, or that others keep changing the Cluster.
+pub async fn set(
+    hub: &Hub,
+    name: &str,
+    done: &str,
+    off: &[&str],
+    on: &[(&str, &str)],
+) -> anyhow::Result<Answer> {
     let path = cluster_path(name);
     for _ in 0..TRIES {
         let cluster = hub.server.object(&path).await?;
         let standing = cluster["spec"]["taints"].as_array().cloned().unwrap_or_default();
         let mut taints: Vec<Value> =
-            standing.iter().filter(|taint| taint["key"] != CORDON_TAINT).cloned().collect();
-        add(&mut taints);
-        if taints.len() == standing.len() {
+            standing.iter().filter(|taint| !off.iter().any(|key| taint["key"] == *key)).cloned().collect();
+        for (key, effect) in on {
+            if !taints.iter().any(|taint| taint["key"] == *key) {
+                taints.push(json!({"key": key, "effect": effect}));
+            }
+        }
+        if taints == standing {
             return Ok(Answer::text(format!("cluster.fleet.dev/{name} already {done}\n")));
         }
         // The version makes this a compare-and-swap: a list is replaced as a whole.

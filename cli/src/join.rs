@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fleet_api::{
+    cluster::{CORDON_TAINT, GONE_TAINT},
     crds::{self, Side},
     names::{MEMBER_NAMESPACE, cluster_namespace},
 };
@@ -19,10 +20,14 @@ use crate::{
     apply,
     args::{JoinArgs, UnjoinArgs},
     connect::{self, Hub},
+    cordon, leaving,
     members::{self, cluster_path},
     progress::Progress,
-    server::{Selectors, Server},
+    server::Server,
 };
+
+/// How long the controller may take to finish the jobs of a dead cluster.
+const WRITE_OFF: Duration = Duration::from_secs(120);
 
 /// ServiceAccount in the member as which users of the hub read it.
 const READER: &str = "fleet-reader";
@@ -84,14 +89,15 @@ pub async fn join(hub: &Hub, args: &JoinArgs) -> anyhow::Result<Answer> {
 
 pub async fn unjoin(hub: &Hub, args: &UnjoinArgs) -> anyhow::Result<Answer> {
     let namespace = cluster_namespace(&args.name);
-    hub.server.object(&cluster_path(&args.name)).await?;
-    let works = format!("/apis/fleet.dev/v1alpha1/namespaces/{namespace}/works");
-    let works = hub.server.list(&works, &Selectors::default(), "application/json").await?;
-    let works = works["items"].as_array().map_or(0, Vec::len);
-    if works > 0 && !args.force {
+    let cluster = hub.server.object(&cluster_path(&args.name)).await?;
+    if args.force {
+        write_off(hub, &args.name, &cluster).await?;
+    }
+    let works = leaving::works(hub, &args.name).await?;
+    if works > 0 {
         bail!(
-            "cluster {:?} still has {works} objects of the fleet; `fleet cordon {}` keeps new ones away, --force \
-             leaves these where they are",
+            "cluster {:?} still has {works} objects of the fleet; `fleet drain {}` moves its jobs elsewhere, --force \
+             finishes them when the cluster is dead",
             args.name,
             args.name
         );
@@ -114,6 +120,31 @@ pub async fn unjoin(hub: &Hub, args: &UnjoinArgs) -> anyhow::Result<Answer> {
         }
     }
     Ok(Answer::text(text))
+}
+
+/// Finishes every job of a dead cluster, and says of each what became of it.
+async fn write_off(hub: &Hub, name: &str, cluster: &Value) -> anyhow::Result<()> {
+    let ready =
+        cluster["status"]["conditions"].as_array().into_iter().flatten().find(|c| c["type"] == "Ready");
+    if ready.is_some_and(|ready| ready["status"] == "True") {
+        bail!(
+            "cluster {name:?}: its agent answers, so that jobs may run there; allowed with --force is a cluster that is \
+             not Ready. `fleet drain {name}` moves its jobs, `fleet unjoin {name}` then takes it out"
+        );
+    }
+    let gone = [(CORDON_TAINT, "NoSchedule"), (GONE_TAINT, "NoExecute")];
+    let runs = leaving::runs(hub, name).await?;
+    cordon::set(hub, name, "gone", &[], &gone).await?;
+    println!("{name} is written off: {} jobs and {} objects", runs.len(), leaving::works(hub, name).await?);
+    let left = leaving::follow(hub, name, &runs, Some(WRITE_OFF)).await?;
+    if left > 0 {
+        bail!(
+            "{left} jobs or objects of {name:?} are not finished after {} s: does fleet-controller run? The cluster stays \
+             marked as gone; run the command again",
+            WRITE_OFF.as_secs()
+        );
+    }
+    Ok(())
 }
 
 fn check_name(name: &str) -> anyhow::Result<()> {

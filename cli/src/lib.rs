@@ -16,8 +16,10 @@ mod cordon;
 mod demo;
 mod describe;
 mod discovery;
+mod drain;
 mod get;
 mod join;
+mod leaving;
 mod members;
 mod output;
 mod plugins;
@@ -100,6 +102,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Unjoin(args) => join::unjoin(&connect.hub().await?, &args).await?,
         Command::Cordon(args) => cordon::cordon(&connect.hub().await?, &args).await?,
         Command::Uncordon(args) => cordon::uncordon(&connect.hub().await?, &args).await?,
+        Command::Drain(args) => drain::run(&connect.hub().await?, &args).await?,
         Command::Crds(args) => output::definitions(&args)?,
         Command::Plugins(args) => plugins::run(&args)?,
         Command::Version => Answer::text(format!("fleet {}\n", env!("CARGO_PKG_VERSION"))),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use fleet_api::{
     Cluster,
-    cluster::{CORDON_TAINT, ClusterTaint},
+    cluster::{CORDON_TAINT, ClusterTaint, DRAIN_TAINT, GONE_TAINT},
     convert, names,
 };
 use fleet_policies::{affinity::ClusterFacts, reason::Reason};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    dispatch,
+    dispatch, drain,
     options::Options,
     status::{condition, find_condition, rfc3339},
     world::{AgentLease, World, ready},
@@ -176,10 +176,15 @@ pub fn facts(cluster: &Cluster) -> ClusterFacts {
         provider: spec.provider.clone().unwrap_or_default(),
         region: spec.region.clone().unwrap_or_default(),
         zones: spec.zones.clone(),
-        taints: spec.taints.iter().filter(|t| t.key != CORDON_TAINT).filter_map(taint).collect(),
-        ready: ready(cluster) && cluster.metadata.deletion_timestamp.is_none(),
-        unschedulable: spec.taints.iter().any(|t| t.key == CORDON_TAINT),
+        taints: spec.taints.iter().filter(|t| !is_own(&t.key)).filter_map(taint).collect(),
+        ready: ready(cluster) && cluster.metadata.deletion_timestamp.is_none() && !drain::is_gone(cluster),
+        unschedulable: spec.taints.iter().any(|t| is_own(&t.key)),
     }
+}
+
+/// Taints with a meaning of their own, against which no toleration stands.
+fn is_own(key: &str) -> bool {
+    matches!(key, CORDON_TAINT | DRAIN_TAINT | GONE_TAINT)
 }
 
 /// `NoSelect` keeps new work away as `NoSchedule` does.

@@ -302,7 +302,11 @@ fn finished(
     unit(world, key, entry, if succeeded { UnitPhase::Succeed } else { UnitPhase::Failed }, None, step, now);
     drop_other_reservations(world, key, entry, None, step);
     for (key, work) in world.works_of(key) {
-        let_go_of_gone(world, key, work, step);
+        if fence::is_gone(world, fence::cluster_of(&key.0)) {
+            delete_work(key, work, step);
+            let_go_of_gone(world, key, work, step);
+            continue;
+        }
         let told = work.annotations().contains_key(names::RESULT_RECORDED_ANNOTATION);
         if !told && work.metadata.deletion_timestamp.is_none() {
             let patch = json!({"metadata": {"annotations": {names::RESULT_RECORDED_ANNOTATION: "true"}}});

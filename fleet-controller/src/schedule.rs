@@ -189,7 +189,7 @@ impl Scheduler {
             self.tell(key, Waiting::new(Reason::Suspended, "the policy suspends dispatching"));
             return None;
         }
-        match spread::targets(self.planner.rooms(), entry) {
+        match spread::targets(self.planner.rooms(), entry, &world.gone_clusters()) {
             Ok(targets) => {
                 self.plain.remove(key);
                 (targets != entry.object.spec.clusters).then(|| bind(entry, targets, now))

@@ -3,7 +3,7 @@
 //! Such objects do not queue and reserve nothing; what is divided stays divided as it is until the number
 //! of replicas, the policy or the set of clusters asks for something else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::binding::TargetCluster;
 use fleet_policies::{
@@ -25,12 +25,17 @@ const COUNTED_REPLICAS: i64 = 100_000;
 ///
 /// # Errors
 /// Why it has none.
-pub fn targets(rooms: &Rooms, entry: &BindingEntry) -> Result<Vec<TargetCluster>, Waiting> {
+pub fn targets(
+    rooms: &Rooms,
+    entry: &BindingEntry,
+    gone: &BTreeSet<String>,
+) -> Result<Vec<TargetCluster>, Waiting> {
     let known: Vec<(&String, &Room)> = rooms.iter().collect();
     let facts: Vec<ClusterFacts> = known.iter().map(|(_, room)| room.facts.clone()).collect();
     let current: BTreeMap<String, i64> =
         entry.object.spec.clusters.iter().map(|target| (target.name.clone(), target.replicas)).collect();
-    let held: Vec<String> = current.keys().cloned().collect();
+    // What is held stays where it is, whatever taints say; a cluster that is gone holds nothing.
+    let held: Vec<String> = current.keys().filter(|name| !gone.contains(*name)).cloned().collect();
     let groups = affinity::admitted_groups(&entry.placement, &facts, &held);
     // Groups are alternatives: the first one with a cluster serves.
     let admitted =

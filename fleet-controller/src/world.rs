@@ -602,6 +602,12 @@ impl World {
         self.schedule = true;
     }
 
+    /// Clusters that an administrator has taken out for good.
+    pub fn gone_clusters(&self) -> BTreeSet<String> {
+        let gone = self.clusters.iter().filter(|(_, cluster)| crate::drain::is_gone(cluster));
+        gone.map(|(name, _)| name.clone()).collect()
+    }
+
     /// Whether a cluster is lost by the process's clock. A change is news to all that runs there.
     pub fn set_lost(&mut self, cluster: &str, lost: bool) {
         let changed = if lost { self.lost.insert(cluster.to_string()) } else { self.lost.remove(cluster) };
@@ -615,7 +621,14 @@ impl World {
         let namespace = names::cluster_namespace(cluster);
         let first: Key = (namespace.clone(), String::new());
         let works = self.works.range(first..).take_while(|((ns, _), _)| *ns == namespace);
-        let with_work = works.map(|(_, w)| (w.spec.binding.namespace.clone(), w.spec.binding.name.clone()));
+        let mut with_work = Vec::new();
+        for (key, work) in works {
+            let binding = (work.spec.binding.namespace.clone(), work.spec.binding.name.clone());
+            if !self.bindings.contains_key(&binding) {
+                self.orphans.insert(key.clone());
+            }
+            with_work.push(binding);
+        }
         let bound = self
             .bindings
             .iter()

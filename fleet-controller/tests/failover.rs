@@ -325,3 +325,34 @@ async fn a_report_that_speaks_of_another_job_is_not_taken() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_cluster_that_is_written_off_leaves_nothing_and_every_job_has_its_end() {
+    let hub = hub().await;
+    hub.member("east").await;
+    hub.member("west").await;
+    hub.policy(json!({"cluster": {}})).await;
+    let stays = json!({"apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"name": "stays", "namespace": "default"}, "spec": {"priority": 5,
+            "resourceSelectors": [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "stays"}],
+            "placement": {"clusterAffinity": {"clusterNames": ["east"]}}}});
+    hub.create(stays).await;
+    for name in ["pytorch-test", "stays"] {
+        hub.create(json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name},
+            "spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 1, "template": {"spec": {"containers": [
+                {"name": "c", "image": "i"}]}}}}}}))
+            .await;
+        hub.accept("east").await;
+    }
+    hub.taint("east", json!([{"key": "cluster.fleet.dev/gone", "effect": "NoExecute"}])).await;
+    // No agent lets anything go.
+    let moved = hub.accept("west").await;
+    assert_eq!((moved.spec.binding.name.as_str(), moved.spec.epoch), ("pytorch-test-pytorchjob", 2));
+    hub.until_state("stays", "Failed").await;
+    let works: Api<Work> = Api::namespaced(hub.client.clone(), "fleet-east");
+    until("east to have no works", || async {
+        works.list(&ListParams::default()).await.ok()?.items.is_empty().then_some(())
+    })
+    .await;
+    assert_eq!(hub.attempts().await, [("east".to_string(), "ClusterGone".to_string())]);
+}

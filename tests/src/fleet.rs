@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    gate::Gate,
     history::Recorder,
     objects::{self, Kind},
     servers::{ApiServers, Door, Plane},
@@ -33,6 +34,8 @@ pub struct FleetSpec {
     pub run_time: RunTime,
     pub door: Door,
     pub controller: fleet_controller::Options,
+    /// Leases that run out within seconds.
+    pub quick_leases: bool,
 }
 
 /// One member and its nodes, all alike.
@@ -69,6 +72,7 @@ impl FleetSpec {
             run_time: RunTime::For(Duration::from_millis(300)),
             door: Door::InProcess,
             controller: fleet_controller::Options::default(),
+            quick_leases: false,
         }
     }
 
@@ -87,6 +91,14 @@ impl FleetSpec {
 
     pub fn run_time(mut self, run_time: RunTime) -> Self {
         self.run_time = run_time;
+        self
+    }
+
+    /// A member that does not answer is lost after 3.5 s.
+    pub fn quick_leases(mut self) -> Self {
+        self.quick_leases = true;
+        self.controller.lease_duration = Duration::from_secs(2);
+        self.controller.lease_margin = Duration::from_millis(500);
         self
     }
 
@@ -119,6 +131,8 @@ pub struct TestFleet {
     members: BTreeMap<String, Plane>,
     parts: BTreeMap<Part, RunningPart>,
     recorder: Recorder,
+    /// The agents' links to the hub.
+    links: BTreeMap<String, Gate>,
 }
 
 impl TestFleet {
@@ -131,7 +145,8 @@ impl TestFleet {
             planes.into_iter().map(|plane| (plane.name.clone(), plane)).collect();
         let clients = members.iter().map(|(name, plane)| (name.clone(), plane.client.clone()));
         let recorder = Recorder::start(hub.client.clone(), clients.collect());
-        let mut fleet = Self { spec, hub, members, parts: BTreeMap::new(), recorder };
+        let links = members.keys().map(|name| (name.clone(), Gate::default())).collect();
+        let mut fleet = Self { spec, hub, members, parts: BTreeMap::new(), recorder, links };
         let names: Vec<String> = fleet.members.keys().cloned().collect();
         fleet.begin(Part::Controller)?;
         for name in &names {
@@ -170,6 +185,7 @@ impl TestFleet {
             }
             Part::Agent(name) => {
                 let options = self.agent_options(name)?;
+                let hub = self.link(name)?.client(hub);
                 tokio::spawn(member_agent::run(hub, self.member(name)?, options, stop.clone()))
             }
             Part::Nodes(name) => {
@@ -179,6 +195,14 @@ impl TestFleet {
         };
         self.parts.insert(part, RunningPart { stop, task });
         Ok(())
+    }
+
+    /// The link of a member's agent to the hub, to cut and to heal.
+    ///
+    /// # Errors
+    /// There is no such member.
+    pub fn link(&self, name: &str) -> anyhow::Result<&Gate> {
+        self.links.get(name).with_context(|| format!("no member {name}"))
     }
 
     /// Ends a part between any two of its instructions, as SIGKILL does.
@@ -202,6 +226,11 @@ impl TestFleet {
             options.api_endpoint = Some(address.url.clone());
             options.access =
                 Some(MemberAccess { token: address.token.clone(), ca_pem: address.ca_pem.clone() });
+        }
+        if self.spec.quick_leases {
+            options.lease_duration = Duration::from_secs(2);
+            options.lease_renew = Duration::from_millis(500);
+            options.fence_grace = Duration::from_secs(1);
         }
         options.region = Some(format!("region-{name}"));
         options.scheduler_names =

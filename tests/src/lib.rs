@@ -7,6 +7,7 @@
 //! product; those stand in `tests/*.rs`, but for the invariants of the design ([`fleet_controller::check`]).
 
 pub mod fleet;
+pub mod gate;
 pub mod history;
 pub mod jobs;
 pub mod kubectl;

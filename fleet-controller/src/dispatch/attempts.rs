@@ -215,8 +215,9 @@ pub fn older_runs(
         let passed = if own {
             stay(entry, work, now) != Stay::No || fence::is_left_behind(world, entry, cluster, work)
         } else {
-            // Another job of that name, which was deleted; it ends when its cluster is heard again.
-            world.lost.contains(cluster)
+            // Another job of that name, which was deleted: to its user it is the same one, so that it has to end
+            // first, wherever it is.
+            fence::is_gone(world, cluster)
         };
         if !passed {
             return Err(format!("an older run of this name is still being cleaned up in {cluster}"));

@@ -1,0 +1,113 @@
+//! `fleet drain`: the jobs of a cluster move elsewhere, one gang after the other, the biggest loss last.
+//!
+//! The intent is a taint on the Cluster; the controller does the work, whether this command waits or not.
+
+use std::time::Duration;
+
+use fleet_api::cluster::{CORDON_TAINT, DRAIN_TAINT};
+use jiff::Timestamp;
+
+use crate::{
+    age,
+    answer::Answer,
+    args::DrainArgs,
+    connect::Hub,
+    cordon,
+    leaving::{self, Run},
+    members::cluster_path,
+    table::Table,
+};
+
+pub async fn run(hub: &Hub, args: &DrainArgs) -> anyhow::Result<Answer> {
+    let name = &args.cluster;
+    hub.server.object(&cluster_path(name)).await?;
+    let runs = leaving::runs(hub, name).await?;
+    let (gangs, others): (Vec<&Run>, Vec<&Run>) = runs.iter().partition(|run| run.entry.is_gang());
+    if args.dry_run {
+        let mut answer = Answer::text(plan(&gangs, Timestamp::now()));
+        answer.note(format!("{} jobs would move off {name}; nothing was changed", gangs.len()));
+        note_others(&mut answer, &others);
+        return Ok(answer);
+    }
+    let taints = [(CORDON_TAINT, "NoSchedule"), (DRAIN_TAINT, "NoExecute")];
+    let mut answer = cordon::set(hub, name, "draining", &[], &taints).await?;
+    note_others(&mut answer, &others);
+    if args.no_wait {
+        return Ok(answer);
+    }
+    print!("{}", std::mem::take(&mut answer.text));
+    match leaving::follow(hub, name, &runs, args.timeout.map(Duration::from_secs)).await? {
+        0 => answer.text = format!("cluster.fleet.dev/{name} drained\n"),
+        left => answer.fail(format!("{left} jobs are still on {name}; the drain goes on by itself")),
+    }
+    Ok(answer)
+}
+
+fn note_others(answer: &mut Answer, others: &[&Run]) {
+    if !others.is_empty() {
+        let names: Vec<String> =
+            others.iter().map(|run| format!("{} {}/{}", run.kind, run.namespace, run.name)).collect();
+        answer.note(format!("stays, because it is no gang: {}", names.join(", ")));
+    }
+}
+
+/// The jobs in the order in which they would move.
+fn plan(gangs: &[&Run], now: Timestamp) -> String {
+    let mut table = Table::new(&["ORDER", "NAMESPACE", "KIND", "NAME", "PODS", "RUNNING FOR"]);
+    for (index, run) in gangs.iter().enumerate() {
+        let started =
+            run.entry.object.status.as_ref().and_then(|status| status.run.as_ref()?.started_at.clone());
+        let metadata = serde_json::json!({"metadata": {"creationTimestamp": started}});
+        let ran = if started.is_some() { age::of(&metadata, now) } else { "-".to_string() };
+        let pods = run.entry.object.spec.replicas.to_string();
+        table.row([
+            (index + 1).to_string(),
+            run.namespace.clone(),
+            run.kind.clone(),
+            run.name.clone(),
+            pods,
+            ran,
+        ]);
+    }
+    table.print()
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_api::ResourceBinding;
+    use serde_json::json;
+
+    use super::*;
+
+    fn binding(name: &str, gpus: &str, started: Option<&str>) -> ResourceBinding {
+        let run = started.map(|at| json!({"epoch": 1, "since": at, "startedAt": at}));
+        serde_json::from_value(json!({
+            "apiVersion": "fleet.dev/v1alpha1", "kind": "ResourceBinding",
+            "metadata": {"name": format!("{name}-pytorchjob"), "namespace": "default", "uid": name},
+            "spec": {
+                "resource": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "namespace": "default", "name": name},
+                "policy": {"kind": "PropagationPolicy", "name": "p"},
+                "components": [{"name": "worker", "replicas": 2, "request": {"cpu": "1", "nvidia.com/gpu": gpus}}],
+                "replicas": 2, "epoch": 1, "clusters": [{"name": "east"}]},
+            "status": {"run": run}}))
+        .expect("a binding")
+    }
+
+    #[test]
+    fn the_biggest_loss_moves_last() {
+        let now: Timestamp = "2026-01-01T10:00:00Z".parse().expect("a time");
+        let mut runs = vec![
+            leaving::Run::of(binding("wide", "8", Some("2026-01-01T09:00:00Z"))),
+            leaving::Run::of(binding("long", "1", Some("2026-01-01T08:00:00Z"))),
+            leaving::Run::of(binding("new", "8", None)),
+        ];
+        leaving::order(&mut runs, now);
+        let gangs: Vec<&Run> = runs.iter().collect();
+        insta::assert_snapshot!(plan(&gangs, now), @r"
+        ORDER   NAMESPACE   KIND         NAME   PODS   RUNNING FOR
+        1       default     PyTorchJob   new    2      -
+        2       default     PyTorchJob   long   2      120m
+        3       default     PyTorchJob   wide   2      60m
+        ");
+    }
+}

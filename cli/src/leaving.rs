@@ -1,0 +1,159 @@
+//! The jobs of one cluster, and what becomes of each while they leave it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use fleet_api::{ResourceBinding, names::cluster_namespace};
+use fleet_controller::{binding::BindingEntry, drain};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    connect::Hub,
+    server::{AskError, Selectors},
+};
+
+const BINDINGS: &str = "/apis/fleet.dev/v1alpha1/resourcebindings";
+/// Pause between two looks.
+const STEP: Duration = Duration::from_millis(500);
+
+/// One job that is bound to the cluster.
+pub struct Run {
+    pub namespace: String,
+    pub kind: String,
+    pub name: String,
+    pub uid: String,
+    pub entry: BindingEntry,
+}
+
+impl Run {
+    pub fn of(binding: ResourceBinding) -> Self {
+        let entry = BindingEntry::read(binding);
+        let resource = &entry.object.spec.resource;
+        Self {
+            namespace: resource.namespace.clone(),
+            kind: resource.kind.clone(),
+            name: resource.name.clone(),
+            uid: entry.uid().to_string(),
+            entry,
+        }
+    }
+
+    fn is_in(&self, cluster: &str) -> bool {
+        self.entry.object.spec.clusters.iter().any(|target| target.name == cluster)
+            && !self.entry.is_finished()
+    }
+}
+
+async fn bindings(hub: &Hub) -> anyhow::Result<Vec<Run>> {
+    let listed = hub.server.list(BINDINGS, &Selectors::default(), "application/json").await?;
+    let items = listed["items"].as_array().cloned().unwrap_or_default();
+    let read: Vec<ResourceBinding> =
+        items.into_iter().map(serde_json::from_value).collect::<Result<_, _>>()?;
+    Ok(read.into_iter().map(Run::of).collect())
+}
+
+/// Everything that is bound to the cluster and has not ended, gangs in the order in which a drain moves them.
+///
+/// # Errors
+/// What the hub says.
+pub async fn runs(hub: &Hub, cluster: &str) -> anyhow::Result<Vec<Run>> {
+    let mut runs: Vec<Run> = bindings(hub).await?.into_iter().filter(|run| run.is_in(cluster)).collect();
+    order(&mut runs, Timestamp::now());
+    Ok(runs)
+}
+
+/// As a drain moves them: the smallest loss first, what is no gang last.
+pub fn order(runs: &mut [Run], now: Timestamp) {
+    runs.sort_by_key(|run| {
+        let loss = drain::loss(&run.entry.object, &run.entry.total, now);
+        (!run.entry.is_gang(), loss, run.namespace.clone(), run.entry.name().to_string())
+    });
+}
+
+/// How many Works there are for the cluster.
+///
+/// # Errors
+/// What the hub says.
+pub async fn works(hub: &Hub, cluster: &str) -> anyhow::Result<usize> {
+    let path = format!("/apis/fleet.dev/v1alpha1/namespaces/{}/works", cluster_namespace(cluster));
+    match hub.server.list(&path, &Selectors::default(), "application/json").await {
+        Ok(works) => Ok(works["items"].as_array().map_or(0, Vec::len)),
+        Err(AskError::Refused { code: 404, .. }) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Prints a line for each of `runs` as it leaves the cluster, until none is left or the time is up; with a
+/// cluster that is written off, until its Works are gone too. Returns how much is left.
+///
+/// # Errors
+/// What the hub says.
+pub async fn follow(
+    hub: &Hub,
+    cluster: &str,
+    runs: &[Run],
+    timeout: Option<Duration>,
+) -> anyhow::Result<usize> {
+    let started = tokio::time::Instant::now();
+    let mut waiting: BTreeMap<&str, &Run> =
+        runs.iter().filter(|run| run.entry.is_gang()).map(|run| (run.uid.as_str(), run)).collect();
+    let total = waiting.len();
+    loop {
+        let now: BTreeMap<String, Run> =
+            bindings(hub).await?.into_iter().map(|run| (run.uid.clone(), run)).collect();
+        let left: Vec<&str> = waiting
+            .keys()
+            .copied()
+            .filter(|uid| now.get(*uid).is_none_or(|run| !run.is_in(cluster)))
+            .collect();
+        for uid in left {
+            let Some(run) = waiting.remove(uid) else { continue };
+            let fate = now.get(uid).map_or_else(|| "deleted".to_string(), fate);
+            println!(
+                "[{}/{total}] {} {}/{}: {fate}",
+                total - waiting.len(),
+                run.kind,
+                run.namespace,
+                run.name
+            );
+        }
+        let written_off = is_written_off(hub, cluster).await?;
+        let objects = if written_off { works(hub, cluster).await? } else { 0 };
+        let left = waiting.len().max(objects);
+        if left == 0 || timeout.is_some_and(|timeout| started.elapsed() >= timeout) {
+            return Ok(left);
+        }
+        tokio::time::sleep(STEP).await;
+    }
+}
+
+async fn is_written_off(hub: &Hub, cluster: &str) -> anyhow::Result<bool> {
+    let object = hub.server.object(&crate::members::cluster_path(cluster)).await?;
+    let taints = object["spec"]["taints"].as_array();
+    Ok(taints.into_iter().flatten().any(|taint| taint["key"] == fleet_api::cluster::GONE_TAINT))
+}
+
+/// What has become of a job that left the cluster.
+fn fate(run: &Run) -> String {
+    let binding = &run.entry.object;
+    let status = serde_json::to_value(&binding.status).unwrap_or_default();
+    if !status["result"].is_null() {
+        let text = |field: &str| status["result"][field].as_str().unwrap_or_default().to_string();
+        let why = text("message");
+        return if why.is_empty() { text("outcome") } else { format!("{}: {why}", text("outcome")) };
+    }
+    if let Some(target) = binding.spec.clusters.first() {
+        return format!("moved to {} (epoch {})", target.name, binding.spec.epoch);
+    }
+    let scheduled = status["conditions"]
+        .as_array()
+        .and_then(|list| list.iter().find(|c| c["type"] == "Scheduled" && c["status"] == "False"))
+        .map(|c: &Value| {
+            format!(
+                "{}: {}",
+                c["reason"].as_str().unwrap_or_default(),
+                c["message"].as_str().unwrap_or_default()
+            )
+        });
+    format!("waits for a place{}", scheduled.map(|why| format!(" ({why})")).unwrap_or_default())
+}
