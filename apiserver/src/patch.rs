@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 
 /// Operations allowed in one JSON patch, as the real server has it.
 const MAX_OPERATIONS: usize = 10_000;
+/// Bytes that the copies of one JSON patch may add: a few operations could double an object without end.
+const MAX_COPIED: usize = crate::http_io::MAX_BODY;
 
 /// Applies an RFC 6902 patch.
 pub fn json_patch(target: &mut Value, patch: Value) -> ApiResult<()> {
@@ -17,9 +19,20 @@ pub fn json_patch(target: &mut Value, patch: Value) -> ApiResult<()> {
     if patch.0.len() > MAX_OPERATIONS {
         return Err(ApiError::too_large(MAX_OPERATIONS));
     }
-    json_patch::patch(target, &patch).map_err(|_| {
-        ApiError::unprocessable("the server rejected our request due to an error in our request")
-    })
+    let mut copied = 0;
+    // Without undo, which panics where it cannot: the target is the caller's copy, of no use after a failure.
+    for operation in &patch.0 {
+        if let json_patch::PatchOperation::Copy(copy) = operation {
+            copied += copy.from.resolve(target).map_or(0, |v| v.to_string().len());
+            if copied > MAX_COPIED {
+                return Err(ApiError::too_large(MAX_COPIED));
+            }
+        }
+        json_patch::patch_unsafe(target, std::slice::from_ref(operation)).map_err(|_| {
+            ApiError::unprocessable("the server rejected our request due to an error in our request")
+        })?;
+    }
+    Ok(())
 }
 
 /// Applies an RFC 7386 patch.
