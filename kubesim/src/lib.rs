@@ -8,6 +8,7 @@ pub mod local_fleet;
 pub mod run_plan;
 pub mod scenario;
 pub mod stages;
+pub mod whole;
 
 pub use local_fleet::{FleetSpec, Listen, LocalFleet, MemberSpec, StartError};
 pub use run_plan::RunTime;

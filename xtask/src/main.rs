@@ -26,6 +26,21 @@ enum Task {
     },
     /// Formatting, lints and the rules of the house.
     Tidy,
+    /// Runs the whole simulation over seeds: random fleets, jobs and faults. Ends with 1 at the first seed that fails.
+    Simulate {
+        /// How many seeds.
+        #[arg(long, default_value_t = 100)]
+        seeds: u64,
+        /// The first of them.
+        #[arg(long, default_value_t = 1)]
+        first: u64,
+        /// End after so many minutes, however many seeds are left.
+        #[arg(long)]
+        minutes: Option<u64>,
+        /// Build without optimisation: quicker to build, far slower to run.
+        #[arg(long)]
+        debug: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -41,6 +56,7 @@ fn main() -> ExitCode {
 fn run(task: Task) -> anyhow::Result<()> {
     match task {
         Task::Tidy => tidy(),
+        Task::Simulate { seeds, first, minutes, debug } => simulate(seeds, first, minutes, debug),
         Task::Test { no_lints } => {
             if !no_lints {
                 tidy()?;
@@ -55,6 +71,21 @@ fn run(task: Task) -> anyhow::Result<()> {
             cargo(&["test", "--workspace", "--doc"])
         }
     }
+}
+
+/// The simulation itself is an example of `kubesim/`, so that this program stays quick to build.
+fn simulate(seeds: u64, first: u64, minutes: Option<u64>, debug: bool) -> anyhow::Result<()> {
+    let (seeds, first) = (seeds.to_string(), first.to_string());
+    let minutes = minutes.map(|minutes| minutes.to_string());
+    let mut arguments = vec!["run", "--quiet", "-p", "fleet-kubesim", "--example", "simulate"];
+    if !debug {
+        arguments.push("--release");
+    }
+    arguments.extend(["--", "--seeds", &seeds, "--first", &first]);
+    if let Some(minutes) = &minutes {
+        arguments.extend(["--minutes", minutes]);
+    }
+    cargo(&arguments)
 }
 
 fn tidy() -> anyhow::Result<()> {

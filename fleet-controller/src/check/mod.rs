@@ -7,6 +7,7 @@
 
 mod facts;
 mod history;
+mod judge;
 mod leftovers;
 mod listing;
 mod snapshot;
@@ -18,6 +19,7 @@ use serde_json::Value;
 
 pub use facts::{Pod, Quota};
 pub use history::{Change, History};
+pub use judge::Judge;
 pub use snapshot::Snapshot;
 
 use facts::{Use, used_by};
@@ -53,56 +55,10 @@ pub fn check_invariants(history: &History, rest: &Snapshot) -> Vec<Violation> {
 
 /// Invariants 1 and 3 after each change. Nodes and quotas are those of `rest`.
 pub fn check_history(history: &History, rest: &Snapshot) -> Vec<Violation> {
+    let mut judge = Judge::new(rest.nodes.clone(), rest.quota.clone());
     let mut found = BTreeSet::new();
-    let mut pods: BTreeMap<String, Pod> = BTreeMap::new();
-    let mut bindings: BTreeMap<String, Use> = BTreeMap::new();
-    let mut used: BTreeMap<(String, String), Resources> = BTreeMap::new();
-    let mut runs: BTreeMap<String, BTreeMap<(String, String), i64>> = BTreeMap::new();
-    let hub = history.changes.iter().filter(|change| change.cluster.is_none());
-    let unfenced = unfenced_jobs(hub.map(|change| &*change.object));
     for change in &history.changes {
-        let uid = change.object["metadata"]["uid"].as_str().unwrap_or_default().to_string();
-        let Some(cluster) = &change.cluster else {
-            let known = bindings.remove(&uid);
-            let now = Some(used_by(&change.object)).filter(|_| !change.gone);
-            let moved = known != now;
-            bindings.extend(now.map(|now| (uid, now)));
-            // Only a change of what counts can break anything.
-            if moved {
-                found.extend(over_quota(rest.quota.as_ref(), bindings.values()));
-            }
-            continue;
-        };
-        if let Some(known) = pods.remove(&uid) {
-            if let Some(place) = known.takes() {
-                used.entry(place).or_default().sub(&known.requests);
-            }
-            if let Some((job, run)) = known.may_run_for() {
-                *runs.entry(job).or_default().entry(run).or_default() -= 1;
-            }
-        }
-        if change.gone {
-            continue;
-        }
-        let pod = Pod::read(cluster, &change.object);
-        if let Some(place) = pod.takes() {
-            let sum = used.entry(place.clone()).or_default();
-            sum.add(&pod.requests);
-            found.extend(over_node(rest, &place, sum));
-        }
-        if let Some((job, run)) = pod.may_run_for() {
-            let of_job = runs.entry(job.clone()).or_default();
-            *of_job.entry(run).or_default() += 1;
-            if unfenced.contains(&job) {
-                pods.insert(uid, pod);
-                continue;
-            }
-            let live: Vec<_> = of_job.iter().filter(|(_, count)| **count > 0).map(|(run, _)| run).collect();
-            if live.len() > 1 {
-                found.insert(broken(1, format!("{job} has pods of several runs at once: {live:?}")));
-            }
-        }
-        pods.insert(uid, pod);
+        found.extend(judge.see(change));
     }
     found.into_iter().collect()
 }
@@ -126,7 +82,7 @@ pub fn check_moment(snapshot: &Snapshot) -> Vec<Violation> {
             used.entry(place).or_default().add(&pod.requests);
         }
     }
-    found.extend(used.iter().flat_map(|(place, sum)| over_node(snapshot, place, sum)));
+    found.extend(used.iter().flat_map(|(place, sum)| over_node(&snapshot.nodes, place, sum)));
     let uses: Vec<Use> = snapshot.bindings.iter().map(used_by).collect();
     found.extend(over_quota(snapshot.quota.as_ref(), uses.iter()));
     found
@@ -186,9 +142,13 @@ fn half_bound(pods: &[Pod]) -> Vec<Violation> {
 }
 
 /// 3: for each node of a member, requests <= allocatable.
-fn over_node(rest: &Snapshot, place: &(String, String), sum: &Resources) -> Option<Violation> {
+fn over_node(
+    nodes: &BTreeMap<(String, String), Resources>,
+    place: &(String, String),
+    sum: &Resources,
+) -> Option<Violation> {
     // A node nobody listed cannot be judged.
-    let allocatable = rest.nodes.get(place)?;
+    let allocatable = nodes.get(place)?;
     let short = sum.shortages(allocatable);
     let what = || format!("node {}/{}: requests {sum} exceed allocatable {allocatable}", place.0, place.1);
     (!short.is_empty()).then(|| broken(3, what()))

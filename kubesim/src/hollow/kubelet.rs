@@ -83,7 +83,7 @@ pub async fn run(client: &Client, options: &Options, shutdown: &CancellationToke
         client,
         options,
         owners: Owners::default(),
-        nodes: (0..options.nodes.count).map(|index| (options.node_name(index), index)).collect(),
+        nodes: options.nodes.iter().enumerate().map(|(index, node)| (node.name.clone(), index)).collect(),
         pods: BTreeMap::new(),
         timers: Timers::default(),
         waiting: VecDeque::new(),

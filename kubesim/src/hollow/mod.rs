@@ -72,12 +72,43 @@ pub struct NodeSpec {
     pub labels: BTreeMap<String, String>,
 }
 
+/// One node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HollowNode {
+    pub name: String,
+    /// Kubernetes quantities by resource, `pods` among them.
+    pub allocatable: BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
+    /// As a Node's `spec.taints` has them.
+    pub taints: Vec<serde_json::Value>,
+}
+
+impl NodeSpec {
+    fn nodes(&self, cluster: &str) -> Vec<HollowNode> {
+        let mut allocatable = BTreeMap::from([
+            ("cpu".to_string(), self.cpu.clone()),
+            ("memory".to_string(), self.memory.clone()),
+            ("pods".to_string(), PODS_PER_NODE.to_string()),
+        ]);
+        if self.gpus > 0 {
+            allocatable.insert("nvidia.com/gpu".to_string(), self.gpus.to_string());
+        }
+        let node = |index| HollowNode {
+            name: format!("{cluster}-node-{index}"),
+            allocatable: allocatable.clone(),
+            labels: self.labels.clone(),
+            taints: Vec::new(),
+        };
+        (0..self.count).map(node).collect()
+    }
+}
+
 /// How the hollow part of one member runs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Name of the cluster: the prefix of its nodes and what `sim.fleet.dev/fail-on` names.
+    /// Name of the cluster: what `sim.fleet.dev/fail-on` names.
     pub cluster: String,
-    pub nodes: NodeSpec,
+    pub nodes: Vec<HollowNode>,
     /// Run time of a job's pod that no annotation speaks for.
     pub default_run_time: RunTime,
     /// Period of node leases; `None` writes no heartbeats.
@@ -88,7 +119,14 @@ pub struct Options {
 }
 
 impl Options {
+    /// Equal nodes named `<cluster>-node-<index>`.
     pub fn new(cluster: impl Into<String>, nodes: NodeSpec, default_run_time: RunTime) -> Self {
+        let cluster = cluster.into();
+        let nodes = nodes.nodes(&cluster);
+        Self::with_nodes(cluster, nodes, default_run_time)
+    }
+
+    pub fn with_nodes(cluster: impl Into<String>, nodes: Vec<HollowNode>, default_run_time: RunTime) -> Self {
         Self {
             cluster: cluster.into(),
             nodes,
@@ -97,11 +135,6 @@ impl Options {
             concurrency: DEFAULT_CONCURRENCY,
             clock: Clock::default(),
         }
-    }
-
-    /// Name of node `index`, from 0.
-    pub fn node_name(&self, index: usize) -> String {
-        format!("{}-node-{index}", self.cluster)
     }
 }
 

@@ -12,7 +12,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{FIELD_MANAGER, Options, PODS_PER_NODE, status};
+use super::{FIELD_MANAGER, HollowNode, Options, status};
 
 /// Nodes written at once while a member starts.
 const CONCURRENT_NODES: usize = 16;
@@ -27,7 +27,7 @@ const LEASE_DURATION: Duration = Duration::from_secs(40);
 /// When a node could not be read or written; names the node.
 pub async fn ensure(client: &Client, options: &Options) -> anyhow::Result<()> {
     let version = kubelet_version(client).await;
-    stream::iter(0..options.nodes.count)
+    stream::iter(0..options.nodes.len())
         .map(|index| ensure_node(client, options, index, &version))
         .buffer_unordered(CONCURRENT_NODES)
         .try_collect::<()>()
@@ -43,19 +43,19 @@ async fn kubelet_version(client: &Client) -> String {
 }
 
 async fn ensure_node(client: &Client, options: &Options, index: usize, version: &str) -> anyhow::Result<()> {
-    let name = options.node_name(index);
+    let name = &options.nodes[index].name;
     let wanted = node(options, index, version);
     let api: Api<Node> = Api::all(client.clone());
     let typed: Node = serde_json::from_value(wanted.clone()).with_context(|| format!("node {name:?}"))?;
     let standing = match api.create(&PostParams::default(), &typed).await {
         Ok(made) => made,
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            let found = api.get(&name).await.with_context(|| format!("node {name:?} could not be read"))?;
+            let found = api.get(name).await.with_context(|| format!("node {name:?} could not be read"))?;
             if holds(&found.metadata.labels, &wanted["metadata"]["labels"]) {
                 found
             } else {
                 let labels = json!({"metadata": {"labels": wanted["metadata"]["labels"]}});
-                api.patch(&name, &params(), &Patch::Merge(&labels))
+                api.patch(name, &params(), &Patch::Merge(&labels))
                     .await
                     .with_context(|| format!("node {name:?} could not be labelled"))?
             }
@@ -71,7 +71,7 @@ async fn ensure_node(client: &Client, options: &Options, index: usize, version: 
     });
     if !equal || !ready {
         let patch = json!({"status": wanted["status"]});
-        api.patch_status(&name, &params(), &Patch::Merge(&patch))
+        api.patch_status(name, &params(), &Patch::Merge(&patch))
             .await
             .with_context(|| format!("status of node {name:?} could not be written"))?;
     }
@@ -90,15 +90,10 @@ fn holds(standing: &Option<std::collections::BTreeMap<String, String>>, wanted: 
 }
 
 pub(crate) fn node(options: &Options, index: usize, version: &str) -> Value {
-    let name = options.node_name(index);
-    let spec = &options.nodes;
-    let mut amounts = json!({"cpu": spec.cpu, "memory": spec.memory, "pods": PODS_PER_NODE.to_string()});
-    if spec.gpus > 0 {
-        amounts["nvidia.com/gpu"] = spec.gpus.to_string().into();
-    }
+    let HollowNode { name, allocatable: amounts, taints, .. } = &options.nodes[index];
     let mut labels = json!({
         "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"});
-    for (key, value) in &spec.labels {
+    for (key, value) in &options.nodes[index].labels {
         labels[key] = value.as_str().into();
     }
     let now = status::time_text(options.clock.now());
@@ -110,6 +105,7 @@ pub(crate) fn node(options: &Options, index: usize, version: &str) -> Value {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": taints},
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
@@ -137,8 +133,7 @@ pub async fn heartbeats(client: &Client, options: &Options, shutdown: &Cancellat
     };
     let api: Api<Lease> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
     loop {
-        for index in 0..options.nodes.count {
-            let name = options.node_name(index);
+        for HollowNode { name, .. } in &options.nodes {
             let lease = json!({
                 "apiVersion": Lease::api_version(&()),
                 "kind": Lease::kind(&()),
@@ -150,7 +145,7 @@ pub async fn heartbeats(client: &Client, options: &Options, shutdown: &Cancellat
             });
             let apply = PatchParams::apply(FIELD_MANAGER).force();
             let patch = Patch::Apply(&lease);
-            let write = api.patch(&name, &apply, &patch);
+            let write = api.patch(name, &apply, &patch);
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,

@@ -1,0 +1,20 @@
+//! The whole simulation: hub, controller, agents and hollow nodes over embedded API servers, in one process on a
+//! paused clock, with faults between them.
+//!
+//! Inputs: a scenario file or a seed ([`Plan`]). Output: what happened, and every invariant that broke
+//! ([`Outcome`]). The processes are the production ones and know of nothing; each talks to the servers through
+//! the fault layer of `fleet-apiserver`. The same plan runs the same way again. Deliberately absent: any rule of
+//! the product; what is right is stated by `fleet_controller::check`.
+
+mod observe;
+mod plan;
+mod random;
+mod run;
+mod shrink;
+mod sim;
+mod weather;
+
+pub use observe::{Found, Line};
+pub use plan::{Event, Plan, Process, Rates, Server, Way, What};
+pub use run::{Outcome, run_plan};
+pub use shrink::shrink;

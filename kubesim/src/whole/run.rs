@@ -1,0 +1,419 @@
+//! Drives one run on a paused clock: events at their times, crashes and restarts, then quiet, then the judgement.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use anyhow::Context;
+use fleet_controller::check::{self, Judge, Quota, Snapshot, Violation};
+use fleet_resources::{Resources, quantity};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    observe::{Found, Line, Observer, resource},
+    plan::{EXPECT_LABEL, Plan, Process, Server, What},
+    sim::Sim,
+};
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    pub found: Vec<Found>,
+    pub lines: Vec<Line>,
+    /// Injected faults by kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Requests of all processes.
+    pub requests: u64,
+    /// Virtual time.
+    pub took: Duration,
+    /// The fleet at the end, in lines, when something was found.
+    pub picture: String,
+}
+
+impl Outcome {
+    pub fn injected(&self) -> u64 {
+        self.faults.values().sum()
+    }
+
+    pub fn passed(&self) -> bool {
+        self.found.is_empty()
+    }
+}
+
+/// How often the end is looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// A scenario without an end is over when nothing has happened for so long.
+const STILL: Duration = Duration::from_secs(120);
+/// Who applies what users apply.
+const MANAGER: &str = "kubectl";
+
+/// Runs a plan to its end on a runtime of its own. The same plan gives the same outcome.
+///
+/// # Errors
+/// The fleet does not start, or the hub refuses an object of the plan's beginning.
+pub fn run_plan(plan: &Plan) -> anyhow::Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .context("no runtime")?;
+    runtime.block_on(async { Run::start(plan).await?.drive().await })
+}
+
+struct Run<'p> {
+    plan: &'p Plan,
+    sim: Sim,
+    observer: Observer,
+    began: Instant,
+    deaths: mpsc::UnboundedReceiver<(Process, u64)>,
+    /// When dead processes come back, by the crash that was ordered for them.
+    returns: BTreeMap<Process, Option<Duration>>,
+    restarts: BTreeMap<(Instant, Process), ()>,
+    namespaces: BTreeSet<(Server, String)>,
+    strangers: Vec<(String, Value)>,
+}
+
+impl<'p> Run<'p> {
+    async fn start(plan: &'p Plan) -> anyhow::Result<Self> {
+        let (sender, deaths) = mpsc::unbounded_channel();
+        let began = Instant::now();
+        let sim = Sim::start(plan, sender).await?;
+        let tree = plan.objects.iter().find(|object| object["kind"] == "ElasticQuotaTree");
+        let judge = Judge::new(nodes(plan), tree.map(|tree| Quota::read(&tree["spec"])));
+        let observer = Observer::start(sim.hub(), &sim.members(), judge, began);
+        let mut run = Self {
+            plan,
+            sim,
+            observer,
+            began,
+            deaths,
+            returns: BTreeMap::new(),
+            restarts: BTreeMap::new(),
+            namespaces: BTreeSet::new(),
+            strangers: Vec::new(),
+        };
+        for object in &plan.objects {
+            run.apply(Server::Hub, object)
+                .await
+                .with_context(|| format!("object {}", object["metadata"]["name"]))?;
+        }
+        Ok(run)
+    }
+
+    async fn drive(mut self) -> anyhow::Result<Outcome> {
+        let plan = self.plan;
+        let mut events = plan.events.iter().peekable();
+        let mut calm = plan.calm.map(|calm| self.began + calm);
+        let end = self.began + plan.until;
+        let mut last = (self.observer.count(), Instant::now());
+        loop {
+            let due = events.peek().map(|event| self.began + event.at);
+            let back = self.restarts.first_key_value().map(|((at, _), ())| *at);
+            // Only when nothing is left to happen is the end looked for.
+            let look = (due.is_none() && calm.is_none()).then(|| Instant::now() + LOOK_EVERY);
+            let next = [due, back, calm, look].into_iter().flatten().fold(end, Instant::min);
+            tokio::select! {
+                biased;
+                Some((process, life)) = self.deaths.recv() => {
+                    self.bury(&process, Some(life));
+                    continue;
+                }
+                () = sleep_until(next) => {}
+            }
+            let now = Instant::now();
+            for process in self.sim.ended() {
+                self.observer.tell("Ended", "", json!({"process": process.to_string()}));
+                self.restarts.insert((now + Duration::from_secs(1), process), ());
+            }
+            while let Some(entry) = self.restarts.first_entry().filter(|entry| entry.key().0 <= now) {
+                let ((_, process), ()) = entry.remove_entry();
+                if !self.sim.is_running(&process) {
+                    self.observer.tell("Restarted", "", json!({"process": process.to_string()}));
+                    self.sim.begin(&process)?;
+                }
+            }
+            while let Some(event) = events.next_if(|event| self.began + event.at <= now) {
+                self.happen(&event.what).await?;
+            }
+            if calm.is_some_and(|calm| calm <= now) {
+                calm = None;
+                self.calm().await?;
+            }
+            if now >= end {
+                break;
+            }
+            if look.is_some_and(|look| look <= now) {
+                let count = self.observer.count();
+                if count != last.0 {
+                    last = (count, now);
+                }
+                let over = match plan.calm {
+                    Some(_) => self.wrong_at_the_end().await?.is_empty(),
+                    None => plan.until_is_default() && now - last.1 >= STILL,
+                };
+                if over {
+                    break;
+                }
+            }
+        }
+        self.finish().await
+    }
+
+    fn bury(&mut self, process: &Process, life: Option<u64>) {
+        if !self.sim.end(process, life) {
+            return;
+        }
+        self.observer.tell("Crashed", "", json!({"process": process.to_string()}));
+        if let Some(pause) = self.returns.remove(process).flatten() {
+            self.restarts.insert((Instant::now() + pause, process.clone()), ());
+        }
+    }
+
+    async fn happen(&mut self, what: &What) -> anyhow::Result<()> {
+        if !matches!(what, What::Apply(_) | What::Delete(_) | What::ApplyInMember { .. }) {
+            self.observer.tell("Fault", "", json!({"what": what.to_string()}));
+        }
+        match what {
+            What::Apply(object) => self.submit(object).await,
+            What::ApplyInMember { cluster, object } => {
+                self.apply(Server::Member(cluster.clone()), object).await?;
+                self.strangers.push((cluster.clone(), object.clone()));
+            }
+            What::Delete(name) => {
+                let api_version = name.api_version.as_deref().unwrap_or(default_version(&name.kind));
+                let api: Api<DynamicObject> = Api::namespaced_with(
+                    self.sim.hub().clone(),
+                    &name.namespace,
+                    &resource(api_version, &name.kind),
+                );
+                // It may have gone by itself.
+                let _ = api.delete(&name.name, &DeleteParams::background()).await;
+                self.observer.tell("Deleted", &format!("{}/{}", name.namespace, name.name), json!({}));
+            }
+            What::Node { cluster, name, ready } => {
+                self.sim.count_fault("node");
+                set_node(&self.sim.members()[cluster], name, *ready).await;
+            }
+            What::Partition { cluster, way } => {
+                self.sim.count_fault("partition");
+                self.sim.partition(cluster, *way);
+            }
+            What::Heal { cluster } => self.sim.heal(cluster),
+            What::MemberDown { cluster, hung } => {
+                self.sim.count_fault(if *hung { "member hung" } else { "member gone" });
+                self.sim.member_down(cluster, Some(*hung));
+            }
+            What::MemberUp { cluster } => self.sim.member_down(cluster, None),
+            What::Crash { process, after_writes, unheard, restart_after } => {
+                self.returns.insert(process.clone(), *restart_after);
+                if *after_writes == 0 {
+                    self.sim.count_fault("crash");
+                    self.bury(process, None);
+                } else {
+                    self.sim.die_in(process, *after_writes, *unheard);
+                }
+            }
+            What::Weather { process, rates } => self.sim.set_rates(process, *rates),
+        }
+        Ok(())
+    }
+
+    async fn submit(&mut self, object: &Value) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+        let job = format!("{}/{}", text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+        let is_job = object["kind"].as_str().is_some_and(|kind| kind.ends_with("Job"));
+        match self.apply(Server::Hub, object).await {
+            Ok(()) if is_job => self.observer.tell("Submitted", &job, json!({})),
+            Ok(()) => {}
+            Err(error) => {
+                let message = format!("{error:#}");
+                self.observer.tell("Rejected", &job, json!({"reason": "Invalid", "message": message}));
+            }
+        }
+    }
+
+    /// Applies an object, in a namespace made for it.
+    async fn apply(&mut self, server: Server, object: &Value) -> anyhow::Result<()> {
+        let client = self.sim.direct.get(&server).with_context(|| format!("no {server}"))?.clone();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+        let namespace = text(&object["metadata"]["namespace"]);
+        if !namespace.is_empty() && self.namespaces.insert((server, namespace.clone())) {
+            let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+            put(&client, &made).await?;
+        }
+        put(&client, object).await
+    }
+
+    async fn calm(&mut self) -> anyhow::Result<()> {
+        self.restarts.clear();
+        self.returns.clear();
+        self.sim.calm()?;
+        for (cluster, client) in self.sim.members() {
+            for spec in self.plan.clusters.iter().filter(|spec| spec.name == cluster) {
+                for pool in &spec.node_pools {
+                    for index in 0..pool.count {
+                        set_node(&client, &pool.node_name(index), true).await;
+                    }
+                }
+            }
+        }
+        self.observer.tell("Calm", "", json!({}));
+        Ok(())
+    }
+
+    async fn snapshot(&self) -> anyhow::Result<Snapshot> {
+        let mut snapshot = Snapshot::take(self.sim.hub(), &self.sim.members()).await?;
+        // A member's own jobs are none of the fleet's.
+        let own = |cluster: &str, object: &Value| {
+            self.strangers.iter().any(|(at, stranger)| {
+                at == cluster
+                    && stranger["kind"] == object["kind"]
+                    && stranger["metadata"]["name"] == object["metadata"]["name"]
+                    && object["metadata"]["labels"][fleet_api::names::MANAGED_LABEL].is_null()
+            })
+        };
+        let theirs: BTreeSet<String> = snapshot
+            .runs
+            .iter()
+            .filter(|(cluster, run)| own(cluster, run))
+            .map(|(_, run)| run["metadata"]["uid"].as_str().unwrap_or_default().to_string())
+            .collect();
+        snapshot.pods.retain(|pod| !theirs.contains(&pod.run));
+        Ok(snapshot)
+    }
+
+    /// What keeps the run from its end state.
+    async fn wrong_at_the_end(&self) -> anyhow::Result<Vec<Violation>> {
+        let snapshot = self.snapshot().await?;
+        let mut wrong = check::check_end(&snapshot);
+        let mut broken = |what: String| wrong.push(Violation { invariant: 4, what });
+        for (api_version, kind) in [("kubeflow.org/v1", "PyTorchJob"), ("batch/v1", "Job")] {
+            let jobs: Api<DynamicObject> =
+                Api::all_with(self.sim.hub().clone(), &resource(api_version, kind));
+            for job in jobs.list(&ListParams::default()).await?.items {
+                let job = serde_json::to_value(job)?;
+                let (name, namespace) = (&job["metadata"]["name"], &job["metadata"]["namespace"]);
+                let is_of = |binding: &&Value| {
+                    let of = &binding["spec"]["resource"];
+                    of["kind"] == kind && of["name"] == *name && of["namespace"] == *namespace
+                };
+                let Some(binding) = snapshot.bindings.iter().find(is_of) else {
+                    broken(format!("{kind} {namespace}/{name} has no binding"));
+                    continue;
+                };
+                let expect = job["metadata"]["labels"][EXPECT_LABEL].as_str().unwrap_or("Any");
+                let ended = binding["status"]["result"]["outcome"].as_str();
+                let reason = binding["status"]["conditions"].as_array().into_iter().flatten();
+                let reason = reason.filter(|c| c["type"] == "Scheduled").map(|c| c["message"].to_string());
+                let right = match (expect, ended) {
+                    ("Waits", None) => true,
+                    ("Any", _) => true,
+                    (expect, Some(ended)) => expect == ended,
+                    _ => false,
+                };
+                if !right {
+                    let reason = reason.collect::<String>();
+                    broken(format!("{kind} {namespace}/{name} is to be {expect} and is {ended:?}: {reason}"));
+                }
+            }
+        }
+        for (cluster, stranger) in &self.strangers {
+            let is = |(at, run): &&(String, Value)| {
+                at == cluster
+                    && run["kind"] == stranger["kind"]
+                    && run["metadata"]["name"] == stranger["metadata"]["name"]
+                    && run["metadata"]["namespace"] == stranger["metadata"]["namespace"]
+            };
+            let untouched = snapshot.runs.iter().find(is).is_some_and(|(_, run)| {
+                run["metadata"]["labels"][fleet_api::names::MANAGED_LABEL].is_null()
+                    && run["metadata"]["deletionTimestamp"].is_null()
+            });
+            if !untouched {
+                broken(format!("{} of {cluster}'s own users was touched", stranger["metadata"]["name"]));
+            }
+        }
+        Ok(wrong)
+    }
+
+    async fn finish(self) -> anyhow::Result<Outcome> {
+        if self.plan.calm.is_some() {
+            for violation in self.wrong_at_the_end().await? {
+                self.observer.add(violation);
+            }
+        }
+        let found = self.observer.found();
+        let picture = match found.is_empty() {
+            true => String::new(),
+            false => self.snapshot().await?.to_string(),
+        };
+        Ok(Outcome {
+            lines: self.observer.lines(),
+            faults: self.sim.faults(),
+            requests: self.sim.requests(),
+            took: self.began.elapsed(),
+            found,
+            picture,
+        })
+    }
+}
+
+/// The API version of a kind that a delete names without one.
+fn default_version(kind: &str) -> &'static str {
+    match kind {
+        "MPIJob" => "kubeflow.org/v2beta1",
+        "PyTorchJob" | "TFJob" => "kubeflow.org/v1",
+        "Job" => "batch/v1",
+        "Deployment" => "apps/v1",
+        "ElasticQuotaTree" => "scheduling.sigs.k8s.io/v1beta1",
+        kind if kind.ends_with("Policy") => "policy.one.alibabacloud.com/v1alpha1",
+        "Cluster" => "fleet.dev/v1alpha1",
+        _ => "v1",
+    }
+}
+
+async fn put(client: &Client, object: &Value) -> anyhow::Result<()> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let resource = resource(&text(&object["apiVersion"]), &text(&object["kind"]));
+    let namespace = text(&object["metadata"]["namespace"]);
+    let api: Api<DynamicObject> = match namespace.is_empty() {
+        true => Api::all_with(client.clone(), &resource),
+        false => Api::namespaced_with(client.clone(), &namespace, &resource),
+    };
+    let name = text(&object["metadata"]["name"]);
+    api.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(object)).await?;
+    Ok(())
+}
+
+async fn set_node(client: &Client, name: &str, ready: bool) {
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource("v1", "Node"));
+    let status = if ready { "True" } else { "False" };
+    let condition = json!({"type": "Ready", "status": status, "reason": "Simulated"});
+    let patch = json!({"status": {"conditions": [condition]}});
+    // A node that was never made has nothing to lose.
+    let _ = api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+}
+
+fn nodes(plan: &Plan) -> BTreeMap<(String, String), Resources> {
+    let mut nodes = BTreeMap::new();
+    for cluster in &plan.clusters {
+        for pool in &cluster.node_pools {
+            let mut amounts = Resources::new();
+            for (name, amount) in &pool.allocatable {
+                amounts.set(name.as_str(), quantity::parse(name, amount).unwrap_or(0));
+            }
+            for index in 0..pool.count {
+                nodes.insert((cluster.name.clone(), pool.node_name(index)), amounts.clone());
+            }
+        }
+    }
+    nodes
+}

@@ -1,0 +1,200 @@
+//! What becomes of each request of one process: drawn from its seed at the rates of the moment.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use fleet_apiserver::faults::{Fate, FrameFate, Link, Script};
+use http::Method;
+use tokio::{sync::mpsc, time::Instant};
+
+use super::{
+    plan::{Process, Rates},
+    random::Random,
+};
+
+/// Requests of one process in one virtual millisecond above which it runs in circles.
+const CIRCLES: u64 = 50_000;
+
+/// Faults by kind, over all processes.
+#[derive(Debug, Default)]
+pub struct Faults(Mutex<BTreeMap<&'static str, u64>>);
+
+impl Faults {
+    pub fn count(&self, kind: &'static str) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(kind).or_default() += 1;
+    }
+
+    pub fn by_kind(&self) -> BTreeMap<&'static str, u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The script of one running process, over all its links.
+pub struct Weather {
+    process: Process,
+    /// Which start of the process this is: a death is of one start only.
+    life: u64,
+    state: Mutex<State>,
+    faults: Arc<Faults>,
+    requests: Arc<AtomicU64>,
+    deaths: mpsc::UnboundedSender<(Process, u64)>,
+}
+
+struct State {
+    random: Random,
+    rates: Rates,
+    /// Writes until the process dies, and whether the last of them takes effect.
+    dies_in: Option<(u64, bool)>,
+    links: Vec<Link>,
+    moment: Instant,
+    in_moment: u64,
+}
+
+/// What all processes of a run report to.
+#[derive(Clone)]
+pub struct Reports {
+    pub faults: Arc<Faults>,
+    pub requests: Arc<AtomicU64>,
+    pub deaths: mpsc::UnboundedSender<(Process, u64)>,
+}
+
+impl Weather {
+    pub fn new(process: Process, life: u64, seed: u64, rates: Rates, reports: &Reports) -> Arc<Self> {
+        let random = Random::branch(seed, &format!("{process} {life}"));
+        let state =
+            State { random, rates, dies_in: None, links: Vec::new(), moment: Instant::now(), in_moment: 0 };
+        Arc::new(Self {
+            process,
+            life,
+            state: Mutex::new(state),
+            faults: reports.faults.clone(),
+            requests: reports.requests.clone(),
+            deaths: reports.deaths.clone(),
+        })
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn add_link(&self, link: Link) {
+        self.state().links.push(link);
+    }
+
+    pub fn set_rates(&self, rates: Rates) {
+        self.state().rates = rates;
+    }
+
+    /// The process dies at the `writes`-th write from now.
+    pub fn die_in(&self, writes: u64, unheard: bool) {
+        self.state().dies_in = Some((writes, unheard));
+    }
+
+    /// Nothing leaves the process any more.
+    pub fn cut_off(&self) {
+        for link in &self.state().links {
+            link.set(|state| state.dead = true);
+        }
+    }
+}
+
+impl Script for Weather {
+    fn request(&self, method: &Method, path: &str) -> Fate {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let (random, rates) = (&mut state.random, state.rates);
+        let write = method != Method::GET;
+        let mut fate = Fate { delay: random.time(0, 2), ..Fate::default() };
+        let now = Instant::now();
+        if now != state.moment {
+            (state.moment, state.in_moment) = (now, 0);
+        }
+        state.in_moment += 1;
+        if state.in_moment > CIRCLES {
+            self.faults.count("runs in circles");
+            fate.delay = Duration::from_secs(1);
+        }
+        if write && let Some((left, unheard)) = &mut state.dies_in {
+            if *left == 0 {
+                (fate.last_words, fate.request_lost) = (true, *unheard);
+                state.dies_in = None;
+                return fate;
+            }
+            *left -= 1;
+        }
+        // Cheap when the weather is fine: nothing is drawn.
+        if rates == Rates::default() {
+            return fate;
+        }
+        if random.per_mille(rates.late) {
+            fate.delay =
+                if random.per_mille(100) { random.time(1_000, 40_000) } else { random.time(5, 2_000) };
+            self.faults.count("late");
+        }
+        if random.per_mille(rates.request_lost) {
+            fate.request_lost = true;
+            self.faults.count("request lost");
+        } else if random.per_mille(rates.refused) {
+            let codes: &[u16] = if write { &[409, 429, 500, 503] } else { &[410, 429, 500, 503] };
+            // A watch asked to go on from where it was is what 410 is for.
+            let code = *random.one_of(codes);
+            fate.refused = Some(code);
+            self.faults.count(match code {
+                409 => "409",
+                410 => "410",
+                429 => "429",
+                500 => "500",
+                _ => "503",
+            });
+        } else if random.per_mille(rates.answer_lost) {
+            fate.answer_lost = true;
+            self.faults.count("answer lost");
+        }
+        // A request for a token or a review has no second time; nothing here asks for one.
+        if write && !path.ends_with("/token") && random.per_mille(rates.twice) {
+            fate.again_after = Some(random.time(0, 1_500));
+            self.faults.count("twice");
+        }
+        if random.per_mille(rates.late) {
+            fate.answer_delay = random.time(1, 3_000);
+            self.faults.count("answer late");
+        }
+        fate
+    }
+
+    fn frame(&self) -> FrameFate {
+        let mut state = self.state();
+        let rate = state.rates.frames;
+        if !state.random.per_mille(rate) {
+            return FrameFate::Arrives;
+        }
+        match state.random.below(3) {
+            0 => {
+                self.faults.count("watch line torn");
+                FrameFate::Torn
+            }
+            1 => {
+                self.faults.count("watch broken");
+                FrameFate::Broken
+            }
+            _ => {
+                self.faults.count("watch late");
+                FrameFate::Late(state.random.time(10, 5_000))
+            }
+        }
+    }
+
+    fn died(&self) {
+        self.faults.count("crash");
+        self.cut_off();
+        // The receiver lives as long as the run.
+        let _ = self.deaths.send((self.process.clone(), self.life));
+    }
+}
