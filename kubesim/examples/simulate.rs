@@ -98,6 +98,9 @@ fn run_seed(seed: u64, arguments: &Arguments, stop: &AtomicBool, totals: &Mutex<
         *totals.faults.entry(kind).or_default() += count;
     }
     if let Some(first) = outcome.found.first() {
+        let all: Vec<String> =
+            outcome.found.iter().map(|found| format!("at {} ms: {}", found.at_ms, found.violation)).collect();
+        eprintln!("seed {seed} failed {}", all.join("; "));
         totals.failed.push((seed, format!("at {} ms: {}", first.at_ms, first.violation)));
         if !arguments.keep_going {
             stop.store(true, Ordering::Relaxed);

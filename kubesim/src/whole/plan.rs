@@ -170,7 +170,7 @@ const DEFAULT_UNTIL: Duration = Duration::from_secs(2 * 3600);
 /// Faults happen in this time.
 const STORM_S: u64 = 240;
 /// After the faults, the time in which everything must have come to its end.
-const QUIET: Duration = Duration::from_secs(3600);
+const QUIET: Duration = Duration::from_secs(1500);
 
 impl Plan {
     /// A scenario file, as it stands.

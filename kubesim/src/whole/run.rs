@@ -50,7 +50,7 @@ impl Outcome {
 }
 
 /// How often the end is looked for.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_secs(20);
 /// A scenario without an end is over when nothing has happened for so long.
 const STILL: Duration = Duration::from_secs(120);
 /// Who applies what users apply.
