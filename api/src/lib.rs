@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod convert;
 pub mod crds;
 pub mod jobs;
+pub mod mutation;
 pub mod names;
 pub mod patch;
 pub mod policy;

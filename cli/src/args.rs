@@ -43,6 +43,8 @@ pub enum Command {
     Queue(QueueArgs),
     /// List the member clusters with their free and total resources
     Clusters(ClustersArgs),
+    /// Check the live objects of hub and members against the invariants; exit status 1 names what is broken
+    Audit(AuditArgs),
     /// Add a cluster to the fleet
     Join(JoinArgs),
     /// Take a cluster out of the fleet
@@ -149,6 +151,22 @@ pub struct ClustersArgs {
     /// Print data instead of a table; wide adds region, zones, provider and address
     #[arg(short, long, value_enum)]
     pub output: Option<DataFormat>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct AuditArgs {
+    /// Ask the hub alone, not its members
+    #[arg(long)]
+    pub hub_only: bool,
+    /// Print data instead of lines
+    #[arg(short, long, value_enum)]
+    pub output: Option<AuditFormat>,
+}
+
+/// How an audit is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AuditFormat {
+    Json,
 }
 
 #[derive(Debug, Clone, Args)]

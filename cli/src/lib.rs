@@ -9,6 +9,7 @@ mod answer;
 mod apiserver;
 mod apply;
 mod args;
+mod audit;
 mod bench;
 mod clusters;
 mod connect;
@@ -97,6 +98,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Get(args) => get::run(&connect.hub().await?, &args).await?,
         Command::Describe(args) => describe::run(&connect.hub().await?, &args).await?,
         Command::Queue(args) => queue::run(&connect.hub().await?, &args).await?,
+        Command::Audit(args) => audit::run(&connect.hub().await?, &args).await?,
         Command::Clusters(args) => clusters::run(&connect.hub().await?, &args).await?,
         Command::Join(args) => join::join(&connect.hub().await?, &args).await?,
         Command::Unjoin(args) => join::unjoin(&connect.hub().await?, &args).await?,

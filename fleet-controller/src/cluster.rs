@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use fleet_api::mutation::{self, Mutation};
 use fleet_api::{
     Cluster,
     cluster::{CORDON_TAINT, ClusterTaint, DRAIN_TAINT, GONE_TAINT},
@@ -46,6 +47,9 @@ impl LeaseClock {
     /// When the cluster counts as lost unless it is heard again: from then on nothing of a fenced job
     /// runs there.
     pub fn lost_at(&self, cluster: &str, lease: Option<&AgentLease>, options: &Options) -> Instant {
+        if mutation::is_on(Mutation::GraceForgotten) {
+            return self.since(cluster) + duration(lease, options) / 2;
+        }
         let grace = lease.and_then(|lease| lease.grace).unwrap_or(options.fence_grace);
         self.unready_at(cluster, lease, options) + grace
     }

@@ -14,6 +14,7 @@ pub(crate) mod restore;
 mod statuses;
 mod unit;
 
+use fleet_api::mutation::{self, Mutation};
 use fleet_api::patch::merge_diff;
 use std::collections::BTreeMap;
 
@@ -73,7 +74,8 @@ pub fn plan(world: &World, key: &Key, waiting: Option<&Waiting>, options: &Optio
 /// The object is gone: everything made for it goes, members first.
 fn take_down(world: &World, key: &Key, entry: &BindingEntry, step: &mut Step) {
     let mut left = false;
-    for (key, work) in world.works_of(key) {
+    let works = world.works_of(key).filter(|_| !mutation::is_on(Mutation::WorkLeftBehind));
+    for (key, work) in works {
         left = true;
         delete_work(key, work, step);
         let_go_of_gone(world, key, work, step);
@@ -85,7 +87,7 @@ fn take_down(world: &World, key: &Key, entry: &BindingEntry, step: &mut Step) {
         return;
     }
     let unit = (key.0.clone(), entry.unit_name());
-    if let Some(known) = world.units.get(&unit) {
+    if let Some(known) = world.units.get(&unit).filter(|_| !mutation::is_on(Mutation::UnitLeftBehind)) {
         delete(Target::Unit, &unit, &known.metadata, step);
     }
     delete(Target::Binding, key, &entry.object.metadata, step);
@@ -256,6 +258,12 @@ fn bound(
             desired.as_object_mut().map(|status| status.remove("unhealthySince"));
         }
         Ending::Watch { since } => desired["unhealthySince"] = json!(since),
+        Ending::Result(_) if mutation::is_on(Mutation::WorkDeletedBeforeResult) => {
+            for (key, work) in world.works_of(key) {
+                delete_work(key, work, step);
+            }
+            return;
+        }
         Ending::Result(outcome) => {
             let target = &entry.object.spec.clusters[0].name;
             desired["result"] = json!({
@@ -400,7 +408,8 @@ fn drop_other_reservations(
     step: &mut Step,
 ) {
     for (key, reservation) in world.reservations_of(key) {
-        let kept = keep == Some(key.1.as_str()) && reservation.spec.epoch == entry.object.spec.epoch;
+        let kept = keep == Some(key.1.as_str()) && reservation.spec.epoch == entry.object.spec.epoch
+            || mutation::is_on(Mutation::ReservationKept);
         if !kept {
             delete(Target::Reservation, key, &reservation.metadata, step);
         }

@@ -19,6 +19,7 @@ use std::{
     sync::Arc,
 };
 
+use fleet_api::mutation::{self, Mutation};
 use fleet_policies::reason::Reason;
 use fleet_quota::{
     AdmittedJob, ClusterName, JobId, Ledger, NodeId, Outcome, PlanLimits, QueuePolicy, QuotaTree, Take,
@@ -334,7 +335,9 @@ impl Planner {
             Stand::Holds(held) => {
                 let change = self.rooms.hold(id, &entry.job.shape, held);
                 self.verdicts.remove(id);
-                if let (Some(quota), Ok(leaf)) = (self.quota.as_mut(), &entry.leaf) {
+                if let (Some(quota), Ok(leaf)) = (self.quota.as_mut(), &entry.leaf)
+                    && !mutation::is_on(Mutation::QuotaNotCounted)
+                {
                     admit(quota, &entry.job, *leaf, now_ms);
                     if held.ending {
                         quota.ending(id);

@@ -1,5 +1,6 @@
 //! How a run ends: for good, or before its job, to be run again elsewhere.
 
+use fleet_api::mutation::{self, Mutation};
 use fleet_api::reservation::ReservationPhase;
 use fleet_api::{Work, names};
 use fleet_policies::{reason::Reason, workload};
@@ -49,7 +50,7 @@ pub(super) fn take_back(
     for (key, reservation) in world.reservations_of(key) {
         delete(Target::Reservation, key, &reservation.metadata, step);
     }
-    if left {
+    if left && !mutation::is_on(Mutation::TargetClearedTooEarly) {
         return;
     }
     match attempts::final_reason(entry, options) {

@@ -3,6 +3,7 @@
 //! Whatever has to last some time before it counts (a failure, a lost cluster) is noted in the binding when it
 //! is first seen, so that a restart neither forgets nor shortens the wait.
 
+use fleet_api::mutation::{self, Mutation};
 use fleet_api::{
     Cluster,
     binding::RunStatus,
@@ -153,6 +154,7 @@ impl Look<'_> {
 
     fn tolerate(&self, toleration_s: i64, what: &str, step: &mut Step) -> Ending {
         let noted = self.entry.object.status.as_ref().and_then(|status| status.unhealthy_since.clone());
+        let noted = noted.filter(|_| !mutation::is_on(Mutation::TolerationForgotten));
         let since = noted.unwrap_or_else(|| rfc3339(self.now));
         let until = self.after(&since, toleration_s);
         if self.now < until {

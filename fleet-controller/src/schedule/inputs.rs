@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
+use fleet_api::mutation::{self, Mutation};
 use fleet_api::{Reservation, convert, names, reservation::ReservationPhase};
 use fleet_policies::reason::Reason;
 use fleet_quota::{PREEMPTIBLE_LABEL, QUOTA_LABELS};
@@ -26,7 +27,7 @@ impl Scheduler {
     pub(super) fn job(&mut self, world: &World, key: &Key, now: Timestamp) -> Option<Job> {
         let entry = world.bindings.get(key)?;
         let object = world.bound_object(entry).filter(|object| !object.deleting)?;
-        if entry.is_finished() || !entry.is_gang() {
+        if (entry.is_finished() && !mutation::is_on(Mutation::QuotaKept)) || !entry.is_gang() {
             return None;
         }
         let stand = self.stand(world, key, entry);

@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use fleet_api::mutation::{self, Mutation};
 use fleet_api::{
     Reservation, ReservationSpec, ReservationStatus,
     reservation::{ComponentRefusal, ReservationPhase},
@@ -131,6 +132,9 @@ impl Book {
 
     /// The hub's reservation is gone: the places are given back.
     pub fn remove(&mut self, name: &str, state: &mut MemberState) {
+        if mutation::is_on(Mutation::HoldKept) {
+            return;
+        }
         let Some(entry) = self.entries.get_mut(name) else { return };
         entry.hub_uid = None;
         entry.answered = None;
@@ -205,6 +209,9 @@ impl Book {
 
     /// The run of this binding under `epoch` is over.
     pub fn release(&mut self, binding_uid: &str, epoch: i64, state: &mut MemberState) {
+        if mutation::is_on(Mutation::HoldKept) {
+            return;
+        }
         for name in self.names_of(binding_uid) {
             let Some(entry) = self.entries.get_mut(&name).filter(|entry| entry.spec.epoch <= epoch) else {
                 continue;

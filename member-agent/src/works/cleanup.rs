@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use fleet_api::mutation::{self, Mutation};
 use fleet_api::{
     Work,
     names::{BINDING_GONE_ANNOTATION, BINDING_UID_LABEL, RESULT_FINALIZER, WORK_FINALIZER},
@@ -39,7 +40,8 @@ impl Works {
         if work.spec.preserve_resources_on_deletion == Some(true) {
             self.preserve(work).await?;
         } else {
-            if self.remove_governed(work).await? == Removal::Waits {
+            let waits = self.remove_governed(work).await? == Removal::Waits;
+            if waits && !mutation::is_on(Mutation::FinalizerTooEarly) {
                 return Ok(Next::Wait);
             }
             for manifest in work.spec.workload.manifests.iter().skip(1) {

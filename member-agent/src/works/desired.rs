@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use fleet_api::mutation::{self, Mutation};
 use fleet_api::{
     names::{
         BINDING_UID_LABEL, EPOCH_ANNOTATION, FENCED_ANNOTATION, FENCING_ANNOTATION, MANAGED_LABEL,
@@ -91,6 +92,9 @@ pub(super) fn desired(
 pub(super) fn judge(spec: &WorkSpec, ordinal: usize, desired: &Value, live: &DynamicObject) -> Verdict {
     let is_job = ordinal == 0 && kind_of(desired).is_job();
     if !is_managed(live) {
+        if mutation::is_on(Mutation::ForeignAdopted) {
+            return bring_in_line(desired, live);
+        }
         return match spec.conflict_resolution {
             Some(ConflictResolution::Overwrite) => bring_in_line(desired, live),
             _ => Verdict::Taken,
@@ -104,6 +108,7 @@ pub(super) fn judge(spec: &WorkSpec, ordinal: usize, desired: &Value, live: &Dyn
         }
         match epoch_of(live) {
             Some(epoch) if epoch > spec.epoch => return Verdict::Stale(epoch),
+            Some(_) if mutation::is_on(Mutation::OlderRunKept) => return Verdict::Same,
             Some(epoch) if epoch < spec.epoch && is_job => return Verdict::Supersede,
             _ => {}
         }

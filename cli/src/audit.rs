@@ -1,0 +1,97 @@
+//! `fleet audit`: the checker over the live objects of the hub and its members.
+//!
+//! What is listed one server after the other is never of one moment, so what looks broken is looked at again after a
+//! pause, and only what is broken in all looks is told.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use fleet_controller::check::{Snapshot, Violation, check_at_rest};
+use kube::Client;
+use serde_json::json;
+
+use crate::{
+    answer::Answer,
+    args::{AuditArgs, Targets},
+    connect::Hub,
+    members::{self, Unreached},
+    progress::Progress,
+};
+
+/// Looks in which something must be broken before it is told.
+const LOOKS: usize = 3;
+const PAUSE: Duration = Duration::from_secs(2);
+
+pub async fn run(hub: &Hub, args: &AuditArgs) -> anyhow::Result<Answer> {
+    let progress = Progress::start("asking the hub and its members");
+    let targets = Targets { all_clusters: true, clusters: Vec::new() };
+    let (mut clients, mut away): (BTreeMap<String, Client>, Vec<Unreached>) = Default::default();
+    if !args.hub_only {
+        for reached in members::reach(hub, &targets).await? {
+            match reached {
+                Ok(server) => {
+                    clients.insert(server.name.clone(), server.client.clone());
+                }
+                Err(unreached) => away.push(unreached),
+            }
+        }
+    }
+    let mut found = look(hub, &clients, &mut away).await?;
+    for _ in 1..LOOKS {
+        if found.is_empty() {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+        let again = look(hub, &clients, &mut away).await?;
+        found.retain(|violation| again.contains(violation));
+    }
+    drop(progress);
+    Ok(answer(args, &found, clients.len(), &away))
+}
+
+/// One look; a member that does not answer is left out of it and of all that follow.
+async fn look(
+    hub: &Hub,
+    clients: &BTreeMap<String, Client>,
+    away: &mut Vec<Unreached>,
+) -> anyhow::Result<Vec<Violation>> {
+    let mut asked = clients.clone();
+    asked.retain(|name, _| !away.iter().any(|unreached| unreached.cluster == *name));
+    let mut silent = Vec::new();
+    for (name, client) in &asked {
+        let answered = tokio::time::timeout(crate::server::MEMBER_PATIENCE, client.apiserver_version()).await;
+        let why = match answered {
+            Ok(Ok(_)) => continue,
+            Ok(Err(error)) => crate::server::innermost(&error),
+            Err(_) => format!("no answer within {} s", crate::server::MEMBER_PATIENCE.as_secs()),
+        };
+        silent.push(Unreached { cluster: name.clone(), why });
+    }
+    asked.retain(|name, _| !silent.iter().any(|unreached| unreached.cluster == *name));
+    away.extend(silent);
+    Ok(check_at_rest(&Snapshot::take(&hub.server.client, &asked).await?))
+}
+
+fn answer(args: &AuditArgs, found: &[Violation], members: usize, away: &[Unreached]) -> Answer {
+    let mut answer = Answer::default();
+    if args.output.is_some() {
+        let unreached: Vec<_> =
+            away.iter().map(|one| json!({"cluster": one.cluster, "why": one.why})).collect();
+        let value = json!({"members": members, "violations": found, "unreached": unreached});
+        answer.text = format!("{value:#}\n");
+    } else {
+        for violation in found {
+            answer.text.push_str(&format!("{violation}\n"));
+        }
+        if found.is_empty() {
+            answer.text = format!(
+                "Nothing is broken on the hub and in {} members.\n",
+                members - away.len().min(members)
+            );
+        }
+    }
+    for unreached in away {
+        answer.fail(format!("cluster {} was not asked: {}", unreached.cluster, unreached.why));
+    }
+    answer.failed |= !found.is_empty();
+    answer
+}
