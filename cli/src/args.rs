@@ -43,7 +43,7 @@ pub enum Command {
     Queue(QueueArgs),
     /// List the member clusters with their free and total resources
     Clusters(ClustersArgs),
-    /// Check the live objects of hub and members against the invariants; exit status 1 names what is broken
+    /// Check the live objects of hub and members against the invariants
     Audit(AuditArgs),
     /// Add a cluster to the fleet
     Join(JoinArgs),
