@@ -79,11 +79,11 @@ struct Engine {
 /// When the nodes cannot be made.
 pub async fn run(server: &ApiServer, options: Options, shutdown: CancellationToken) -> anyhow::Result<()> {
     let (pods, nodes) = (server.objects("v1", "pods")?, server.objects("v1", "nodes")?);
-    let count = options.hollow.nodes.count;
-    let missing = (0..count).filter(|index| nodes.get(&options.hollow.node_name(*index)).is_none());
+    let count = options.hollow.nodes.len();
+    let missing = (0..count).filter(|index| nodes.get(&options.hollow.nodes[*index].name).is_none());
     let made = missing.map(|index| hollow::node(&options.hollow, index, "v1.36.0")).collect();
     nodes.create(made).await.context("simulated nodes could not be made")?;
-    let ours = (0..count).map(|index| (options.hollow.node_name(index), index)).collect();
+    let ours = (0..count).map(|index| (options.hollow.nodes[index].name.clone(), index)).collect();
     let (mut pod_log, mut node_log) = (pods.follow(), nodes.follow());
     let mut engine = Engine { pods, nodes, options, ours, timers: Timers::default() };
     loop {
