@@ -121,10 +121,7 @@ impl Planner {
             self.pauses.remove(&(known.not_before_ms, known.id.clone()));
         }
         let (id, leaf, until_ms) = (job.id.clone(), job.leaf, job.not_before_ms);
-        let class = self.queues.enqueue(self.ledger.tree(), job);
-        if let Some(class) = self.queues.class_mut(class) {
-            class.weighed = false;
-        }
+        self.queues.enqueue(self.ledger.tree(), job);
         self.look_at(leaf);
         self.takers.insert(leaf);
         if self.holds.of(&id) {
@@ -182,6 +179,11 @@ impl Planner {
         if self.ledger.job(id).is_some() && self.ending.insert(id.clone()) {
             self.version += 1;
         }
+    }
+
+    /// Admitted jobs on their way out.
+    pub fn ending_jobs(&self) -> impl Iterator<Item = &JobId> {
+        self.ending.iter()
     }
 
     /// Places in one cluster have become free.

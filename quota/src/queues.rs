@@ -188,7 +188,7 @@ impl Queues {
     }
 
     /// Adds a job or replaces the one of that id.
-    pub(crate) fn enqueue(&mut self, tree: &QuotaTree, job: WaitingJob) -> ClassId {
+    pub(crate) fn enqueue(&mut self, tree: &QuotaTree, job: WaitingJob) {
         self.remove(&job.id);
         let class = self.class_for(tree, &job);
         let key = job.order_key();
@@ -197,7 +197,6 @@ impl Queues {
             class.jobs.insert(key);
         });
         self.jobs.insert(job.id.clone(), (job, class));
-        class
     }
 
     pub(crate) fn remove(&mut self, id: &JobId) -> Option<WaitingJob> {
@@ -382,6 +381,8 @@ impl Queues {
         }
         let front = class.find_front().cloned();
         let old = std::mem::replace(&mut class.front, front.clone());
+        // Another job, other rights.
+        (class.weighed, class.failed_at) = (false, None);
         let leaf = class.key.leaf;
         let line = self.line(leaf);
         if let Some(old) = old {

@@ -3,6 +3,8 @@
 mod claim;
 mod clusters;
 mod edit;
+mod fuzz;
+mod laws;
 mod ledger;
 mod order;
 mod take;

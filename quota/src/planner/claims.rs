@@ -53,6 +53,11 @@ impl Watches {
         self.heads.get(leaf.index())?.as_ref().filter(|watch| watch.job == *job)?.passed_since_ms
     }
 
+    /// The leaf's head lost its claim: it is looked at in the next plan.
+    pub fn claim_again(&mut self, leaf: NodeId) {
+        self.due.insert((i64::MIN, leaf));
+    }
+
     /// Who has been passed, and since when.
     pub fn passed(&self) -> impl Iterator<Item = (JobId, i64)> + '_ {
         self.heads.iter().flatten().filter_map(|watch| Some((watch.job.clone(), watch.passed_since_ms?)))
@@ -216,7 +221,6 @@ impl Planner {
                 self.drop_holds(&id);
                 self.queues.set_running(&id);
                 self.look_at(leaf);
-                self.watches.due.insert((i64::MIN, leaf));
             }
         }
     }

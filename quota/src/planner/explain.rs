@@ -48,10 +48,10 @@ impl Planner {
             return quota().or(Some(WaitReason::NoPlace));
         }
         match self.kind(line, class, &job.order_key())? {
+            ReasonKind::Behind(head) => Some(WaitReason::BehindHead(head)),
             ReasonKind::Quota { .. } => quota(),
             ReasonKind::Place => Some(WaitReason::NoPlace),
             ReasonKind::Kept(holder) => Some(WaitReason::Claimed { holder }),
-            ReasonKind::Behind(head) => Some(WaitReason::BehindHead(head)),
         }
     }
 

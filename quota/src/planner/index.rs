@@ -142,9 +142,12 @@ impl Planner {
     /// The job starts or leaves: nothing is kept for it any more.
     pub(super) fn drop_holds(&mut self, id: &JobId) {
         let taking = self.holds.takings.remove(id);
-        let before = self.holds.claims.len();
-        self.holds.claims.retain(|_, claim| claim.job != *id);
-        if taking.is_some() || self.holds.claims.len() < before {
+        let claim = self.holds.claims.iter().find(|(_, claim)| claim.job == *id).map(|(leaf, _)| *leaf);
+        if let Some(leaf) = claim {
+            self.holds.claims.remove(&leaf);
+            self.watches.claim_again(leaf);
+        }
+        if taking.is_some() || claim.is_some() {
             self.version += 1;
             self.wake_kept();
         }
@@ -163,6 +166,7 @@ impl Planner {
             self.queues.set_running(&id);
             if let Some(leaf) = self.queues.get(&id).map(|job| job.leaf) {
                 self.look_at(leaf);
+                self.takers.insert(leaf);
             }
         }
     }

@@ -55,28 +55,29 @@ impl Planner {
             searches += 1;
             self.searched.insert(leaf);
             let found = self.search_for(&id, now_ms, places);
-            match found {
-                Some(found) => {
-                    begun = true;
-                    self.begin_taking(&id, &found, plan);
-                    self.suppose(&id, now_ms, &mut supposed);
-                    let changed =
-                        supposed.released.iter().rev().take(found.victims.len() + found.awaited.len());
-                    for job in changed {
-                        contest.used_changed(&self.ledger, job.leaf);
-                    }
-                    contest.used_changed(&self.ledger, leaf);
+            let takes = found.as_ref().filter(|found| !found.victims.is_empty() || !found.awaited.is_empty());
+            if let Some(found) = takes {
+                begun = true;
+                self.begin_taking(&id, found, plan);
+                self.suppose(&id, now_ms, &mut supposed);
+                let changed = found.victims.len() + found.awaited.len();
+                for job in supposed.released.iter().rev().take(changed) {
+                    contest.used_changed(&self.ledger, job.leaf);
                 }
-                None => {
-                    let version = self.version;
-                    if let Some(class) = self.queues.class_mut(class) {
-                        class.failed_at = Some(version);
-                    }
-                    if let Some(line) = lines.get_mut(&leaf) {
-                        line.retain(|other| *other != class);
-                    }
+            } else {
+                if found.is_some() {
+                    // What others take leaves room for it too: nobody after it counts on that.
+                    self.suppose_started(&id, now_ms, &mut supposed);
+                }
+                let version = self.version;
+                if let Some(class) = self.queues.class_mut(class) {
+                    class.failed_at = Some(version);
+                }
+                if let Some(line) = lines.get_mut(&leaf) {
+                    line.retain(|other| *other != class);
                 }
             }
+            contest.used_changed(&self.ledger, leaf);
             contest.set(&self.ledger, leaf, self.next_taker(&lines, leaf));
         }
         self.restore(supposed);
@@ -99,17 +100,22 @@ impl Planner {
         };
         let mut shares = BTreeMap::new();
         let mut lines = BTreeMap::new();
+        let mut fresh = false;
         for leaf in leaves {
             let classes = self.takers_of(leaf, by_share.then_some(&mut shares));
             if !classes.is_empty() {
                 self.takers.insert(leaf);
-                let version = self.version;
-                let fresh =
-                    |id: &ClassId| self.queues.class(*id).is_some_and(|c| c.failed_at != Some(version));
-                lines.insert(leaf, classes.into_iter().filter(fresh).collect::<Vec<_>>());
+                let failed = |id: &ClassId| {
+                    self.queues.class(*id).is_some_and(|class| class.failed_at == Some(self.version))
+                };
+                fresh |= !classes.iter().all(failed);
+                lines.insert(leaf, classes);
             }
         }
-        lines.retain(|_, classes| !classes.is_empty());
+        // What one takes may help another: all are searched for, or none.
+        if !fresh {
+            lines.clear();
+        }
         // Who had its turn before the bound was hit lets the others go first.
         if lines.keys().all(|leaf| self.searched.contains(leaf)) {
             self.searched.clear();
@@ -131,8 +137,8 @@ impl Planner {
             }
             let stopped = match &class.stop {
                 Stop::Quota { bound, .. } => !self.ledger.is_beyond(*bound, &class.request),
-                Stop::Place => true,
-                Stop::None | Stop::Kept(_) => false,
+                Stop::Place | Stop::Kept(_) => true,
+                Stop::None => false,
             };
             let may = stopped
                 && self.queues.get(&front.id).is_some_and(|job| {
@@ -215,7 +221,7 @@ impl Planner {
         let found = search(&mut self.ledger, places, &job, &ending, &goals, &room);
         drop(goals);
         self.holds = holds;
-        found.filter(|found| !found.victims.is_empty() || !found.awaited.is_empty())
+        found
     }
 
     fn begin_taking(&mut self, id: &JobId, found: &Found, plan: &mut Plan) {
@@ -249,10 +255,14 @@ impl Planner {
     /// Counts a taker as started and its victims as gone.
     fn suppose(&mut self, id: &JobId, now_ms: i64, supposed: &mut Supposed) {
         let Some(taking) = self.holds.takings.get(id) else { return };
-        let Some(job) = self.queues.get(id) else { return };
         for victim in &taking.left {
             supposed.released.extend(self.ledger.release(victim));
         }
+        self.suppose_started(id, now_ms, supposed);
+    }
+
+    fn suppose_started(&mut self, id: &JobId, now_ms: i64, supposed: &mut Supposed) {
+        let Some(job) = self.queues.get(id) else { return };
         let admitted = self.ledger.admit(AdmittedJob {
             id: job.id.clone(),
             leaf: job.leaf,

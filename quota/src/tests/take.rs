@@ -155,7 +155,7 @@ fn the_taker_waits_for_its_victims_and_nobody_slips_in() {
     // No second taking while the first is under way, whatever happens.
     assert_eq!(fleet.plan(), [""; 0]);
     fleet.end("b4");
-    fleet.submit("b5", "b", 1, 9);
+    fleet.submit("b5", "b", 1, 0);
     assert_eq!(fleet.plan(), ["b5 waits: Claimed by a1"]);
     fleet.end("b3");
     assert_eq!(fleet.plan()[0], "a1 starts on east");

@@ -1,0 +1,387 @@
+//! Laws over random histories on small trees, some against a slow oracle.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const LAW_TREE: &str = "root 20-20 jobs=9 @share-preemption=FairShare; a 8-14 jobs=6 @guarantee=Subtree; a/1 3-8; \
+                        a/2 3-20 lend=1; b 6-10; b/1 2-10 w=2; b/2 2-5 @reclaim=LowerPriority; c 0-20 w=0";
+/// Without weights, lend limits, job counts and rights withheld.
+const PLAIN_TREE: &str = "root 16-16; a 6-16; a/1 3-16; a/2 3-16; b 6-16; b/1 4-16; b/2 2-16; c 4-16";
+const LEAVES: [&str; 5] = ["a/1", "a/2", "b/1", "b/2", "c"];
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+pub enum Event {
+    Submit {
+        leaf: usize,
+        cores: i64,
+        priority: i64,
+        run_ms: Option<i64>,
+        preemptible: bool,
+    },
+    /// The nth running job ends.
+    End(usize),
+    /// The nth waiting job leaves.
+    Leave(usize),
+    /// The nth waiting job pauses.
+    Pause(usize, i64),
+    /// Victims that were asked to go are gone, the first n.
+    Evicted(usize),
+    Wait(i64),
+}
+
+pub fn events(count: usize) -> impl Strategy<Value = Vec<Event>> {
+    let submit = (0_usize..5, 1_i64..6, -1_i64..2, proptest::option::of(1_i64..400), 0_u8..6).prop_map(
+        |(leaf, cores, priority, run_ms, firm)| Event::Submit {
+            leaf,
+            cores,
+            priority,
+            run_ms,
+            preemptible: firm > 0,
+        },
+    );
+    let event = prop_oneof![
+        6 => submit,
+        3 => (0_usize..10).prop_map(Event::End),
+        1 => (0_usize..10).prop_map(Event::Leave),
+        1 => (0_usize..10, 1_i64..300).prop_map(|(n, ms)| Event::Pause(n, ms)),
+        3 => (1_usize..4).prop_map(Event::Evicted),
+        1 => (1_i64..200).prop_map(Event::Wait),
+    ];
+    proptest::collection::vec(event, 1..count)
+}
+
+/// A fleet to which events happen; victims end when the history says so.
+pub struct History {
+    pub fleet: Fleet,
+    victims: Vec<JobId>,
+    jobs: BTreeMap<JobId, WaitingJob>,
+}
+
+impl History {
+    pub fn new(tree_text: &str, clusters: &str) -> Self {
+        Self { fleet: Fleet::new(tree_text, clusters), victims: Vec::new(), jobs: BTreeMap::new() }
+    }
+
+    pub fn happen(&mut self, event: &Event) {
+        match event {
+            Event::Submit { leaf, cores, priority, run_ms, preemptible } => {
+                let id = format!("j{:03}", self.jobs.len());
+                let now_ms = self.fleet.now_ms;
+                let tree = self.fleet.planner.tree();
+                let mut job = waiting(tree, &id, LEAVES[*leaf], *cores, *priority, now_ms);
+                (job.run_time_ms, job.preemptible) = (*run_ms, *preemptible);
+                self.jobs.insert(job.id.clone(), job.clone());
+                self.fleet.planner.enqueue(job);
+            }
+            Event::End(n) => {
+                let running: Vec<JobId> =
+                    self.fleet.planner.ledger().jobs().map(|job| job.id.clone()).collect();
+                if let Some(id) = running.get(n % running.len().max(1)) {
+                    self.victims.retain(|victim| victim != id);
+                    self.fleet.end(id.as_str());
+                }
+            }
+            Event::Leave(n) => {
+                if let Some(id) = self.nth_waiting(*n) {
+                    self.fleet.planner.remove(&id);
+                }
+            }
+            Event::Pause(n, ms) => {
+                if let Some(id) = self.nth_waiting(*n) {
+                    let until_ms = self.fleet.now_ms + ms;
+                    self.fleet.planner.back_off(&id, until_ms);
+                }
+            }
+            Event::Evicted(n) => {
+                for id in self.victims.drain(..(*n).min(self.victims.len())).collect::<Vec<_>>() {
+                    self.fleet.end(id.as_str());
+                    self.fleet.planner.enqueue(self.jobs[&id].clone());
+                }
+            }
+            Event::Wait(ms) => self.fleet.now_ms += ms,
+        }
+    }
+
+    fn nth_waiting(&self, n: usize) -> Option<JobId> {
+        let waiting: Vec<&JobId> =
+            self.jobs.keys().filter(|id| self.fleet.planner.queues().get(id).is_some()).collect();
+        waiting.get(n % waiting.len().max(1)).map(|id| (*id).clone())
+    }
+
+    pub fn plan(&mut self) -> Plan {
+        self.fleet.now_ms += 1;
+        let fleet = &mut self.fleet;
+        let plan = fleet.planner.plan(fleet.now_ms, PlanLimits::default(), &mut fleet.clusters);
+        self.victims.extend(plan.takes().flat_map(|(_, take)| take.victims.iter().map(|v| v.job.clone())));
+        plan
+    }
+
+    pub fn waiting(&self) -> impl Iterator<Item = &WaitingJob> {
+        self.jobs.keys().filter_map(|id| self.fleet.planner.queues().get(id))
+    }
+}
+
+/// The slow way to know what a node's subtree uses.
+fn used_below(planner: &Planner, node: NodeId, name: &str) -> i64 {
+    let tree = planner.tree();
+    let below =
+        planner.ledger().jobs().filter(|job| tree.path_to_root(job.leaf).any(|on_path| on_path == node));
+    below.map(|job| if name == MAX_JOBS { 1 } else { job.request.get(name) }).sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_ever_over_max_and_use_is_the_sum_of_jobs(events in events(40)) {
+        let mut history = History::new(LAW_TREE, "east 9, west 6");
+        for event in &events {
+            history.happen(event);
+            history.plan();
+            let planner = &history.fleet.planner;
+            for node in planner.tree().ids() {
+                for name in planner.tree().resources() {
+                    let used = used_below(planner, node, name.as_str());
+                    prop_assert_eq!(planner.ledger().used(node).get(name.as_str()), used);
+                    prop_assert!(planner.tree().max(node, name.as_str()).is_none_or(|max| used <= max));
+                }
+            }
+            for job in planner.ledger().jobs() {
+                prop_assert!(history.fleet.clusters.cluster_of(&job.id).is_some(), "{} holds no places", job.id);
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_after_events_is_the_plan_from_nothing(events in events(40), every in 1_usize..4) {
+        let mut history = History::new(LAW_TREE, "east 9, west 6");
+        for (i, event) in events.iter().enumerate() {
+            history.happen(event);
+            if i % every > 0 {
+                continue;
+            }
+            let (mut again, mut clusters) = (history.fleet.planner.clone(), history.fleet.clusters.clone());
+            again.look_again();
+            let fresh = again.plan(history.fleet.now_ms + 1, PlanLimits::default(), &mut clusters);
+            let plan = history.plan();
+            // Of several things that stop a job any may be the one that is told.
+            let acts = |plan: &Plan| {
+                let told = |d: &&Decision| !matches!(d.outcome, Outcome::Wait(_));
+                plan.decisions.iter().filter(told).cloned().collect::<Vec<_>>()
+            };
+            prop_assert_eq!(acts(&plan), acts(&fresh));
+            prop_assert_eq!((plan.more, plan.wake_at_ms), (fresh.more, fresh.wake_at_ms));
+            for job in history.waiting() {
+                let waits = |planner: &Planner| planner.reason(&job.id).is_some();
+                prop_assert_eq!(waits(&history.fleet.planner), waits(&again));
+            }
+        }
+    }
+
+    #[test]
+    fn every_job_that_waits_has_a_reason_that_holds(events in events(40)) {
+        let mut history = History::new(LAW_TREE, "east 9, west 6");
+        for event in &events {
+            history.happen(event);
+            history.plan();
+            let Fleet { planner, clusters, .. } = &mut history.fleet;
+            for id in history.jobs.keys().filter(|id| planner.queues().get(id).is_some()) {
+                let job = planner.queues().get(id).unwrap();
+                match planner.reason(id) {
+                    Some(WaitReason::Quota(_)) =>
+                        prop_assert!(planner.ledger().check(job.leaf, &job.request, job.preemptible).is_err()),
+                    Some(WaitReason::NoPlace) => {
+                        let open = clusters.could_hold(job);
+                        prop_assert!(!open.iter().any(|cluster| clusters.fits_without(&[job], cluster, &[])), "{}", id);
+                    }
+                    Some(_) => {}
+                    None => prop_assert!(false, "{} waits without a reason", id),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_is_the_same_in_one_step_and_in_many(events in events(30)) {
+        let mut history = History::new(LAW_TREE, "east 9, west 6");
+        for event in events.iter().filter(|event| matches!(event, Event::Submit { .. })) {
+            history.happen(event);
+        }
+        let (mut planner, mut clusters) = (history.fleet.planner.clone(), history.fleet.clusters.clone());
+        let whole = planner.plan(1000, PlanLimits { searches: 0, ..PlanLimits::default() }, &mut clusters);
+        let mut steps = Vec::new();
+        let limits = PlanLimits { admissions: 1, searches: 0, ..PlanLimits::default() };
+        loop {
+            let Fleet { planner, clusters, .. } = &mut history.fleet;
+            let plan = planner.plan(1000, limits, clusters);
+            steps.extend(plan.admitted().map(|(id, cluster)| (id.clone(), cluster.clone())));
+            if !plan.more {
+                break;
+            }
+        }
+        let whole: Vec<_> = whole.admitted().map(|(id, cluster)| (id.clone(), cluster.clone())).collect();
+        prop_assert_eq!(steps, whole);
+    }
+
+    /// Once victims have ended, and nothing else has happened, the taker starts.
+    #[test]
+    fn nobody_is_taken_without_the_taker_starting(events in events(40)) {
+        let mut history = History::new(LAW_TREE, "east 9, west 6");
+        for event in &events {
+            history.happen(event);
+            let plan = history.plan();
+            let (mut planner, mut clusters) = (history.fleet.planner.clone(), history.fleet.clusters.clone());
+            let mut takers: BTreeSet<JobId> = plan.takes().map(|(id, _)| id.clone()).collect();
+            if takers.is_empty() {
+                continue;
+            }
+            let going: Vec<JobId> = planner.ending_jobs().cloned().collect();
+            for id in going {
+                planner.release(&id);
+                let cluster = clusters.end(&id).unwrap();
+                planner.places_freed(&cluster);
+            }
+            let plan = planner.plan(history.fleet.now_ms, PlanLimits::default(), &mut clusters);
+            for (id, _) in plan.admitted() {
+                takers.remove(id);
+            }
+            prop_assert!(takers.is_empty(), "{:?} took and did not start", takers);
+        }
+    }
+
+    /// No victim is one too many: without it the taker would not start.
+    #[test]
+    fn every_victim_is_needed(events in events(40)) {
+        let mut history = History::new(PLAIN_TREE, "any 1000");
+        for event in &events {
+            history.happen(event);
+            let before = history.fleet.planner.clone();
+            let plan = history.plan();
+            let takes: Vec<(&JobId, &Take)> = plan.takes().collect();
+            if takes.len() != 1 || before.ending_jobs().next().is_some() || plan.admitted().next().is_some() {
+                continue;
+            }
+            let (id, take) = takes[0];
+            let taker = before.queues().get(id).unwrap();
+            for spared in &take.victims {
+                let mut ledger = before.ledger().clone();
+                for victim in take.victims.iter().filter(|victim| victim.job != spared.job) {
+                    ledger.release(&victim.job);
+                }
+                prop_assert!(ledger.check(taker.leaf, &taker.request, taker.preemptible).is_err(), "{:?}", take);
+            }
+        }
+    }
+
+    /// Quota only: whoever is inside the min of its whole path starts or takes,
+    /// unless jobs that may not be preempted hold the room.
+    #[test]
+    fn inside_min_nobody_waits_while_someone_borrows(events in events(40)) {
+        let mut history = History::new(PLAIN_TREE, "any 1000");
+        for event in &events {
+            if let Event::Submit { preemptible: false, .. } | Event::Pause(..) = event {
+                continue;
+            }
+            history.happen(event);
+            history.plan();
+            let planner = &history.fleet.planner;
+            for job in history.waiting() {
+                let takes = matches!(planner.reason(&job.id), Some(WaitReason::WaitingForVictims { .. }));
+                let mut ledger = planner.ledger().clone();
+                for other in history.waiting() {
+                    // Takers under way count as running: their leaf uses up its min.
+                    if matches!(planner.reason(&other.id), Some(WaitReason::WaitingForVictims { .. })) {
+                        ledger.admit(admitted_from(other));
+                    }
+                }
+                for id in planner.ending_jobs() {
+                    ledger.release(id);
+                }
+                // What others take may leave room for it too: that is coming.
+                let coming = ledger.check(job.leaf, &job.request, job.preemptible).is_ok();
+                // Now and once the victims have gone: only then is it inside min for good.
+                let inside = [planner.ledger(), &ledger].iter().all(|l| l.is_inside_min(job.leaf, &job.request));
+                // One before it in its leaf may have room coming that uses the min up.
+                let first = planner.queues().position(&job.id) == Some(1);
+                prop_assert!(takes || coming || !inside || !first, "{} waits", job.id);
+            }
+        }
+    }
+
+    /// A victim that comes back does not take its room back from the taker.
+    #[test]
+    fn no_swaps(events in events(30)) {
+        let mut history = History::new(LAW_TREE, "east 9, west 6");
+        for event in &events {
+            history.happen(event);
+            let plan = history.plan();
+            for (taker, take) in plan.takes() {
+                let (mut planner, mut clusters) = (history.fleet.planner.clone(), history.fleet.clusters.clone());
+                for victim in &take.victims {
+                    planner.release(&victim.job);
+                    planner.places_freed(&clusters.end(&victim.job).unwrap());
+                    planner.enqueue(history.jobs[&victim.job].clone());
+                }
+                let ids: BTreeSet<&JobId> = take.victims.iter().map(|victim| &victim.job).collect();
+                for _ in 0..3 {
+                    let plan = planner.plan(history.fleet.now_ms, PlanLimits::default(), &mut clusters);
+                    for (id, back) in plan.takes().filter(|(id, _)| ids.contains(id)) {
+                        prop_assert!(back.victims.iter().all(|victim| victim.job != *taker), "{} swaps with {}", id, taker);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Leaves of one parent with other names get what they got before.
+    #[test]
+    fn names_do_not_change_shares(events in events(30), shift in 1_usize..4) {
+        let text = "root 12-12 @share-preemption=FairShare; w 2-12; x 2-12; y 2-12; z 2-12";
+        let names = ["w", "x", "y", "z"];
+        let run = |shift: usize| {
+            let mut fleet = Fleet::new(text, "any 1000");
+            let submits = events.iter().filter_map(|event| match event {
+                Event::Submit { leaf, cores, .. } => Some((leaf % 4, *cores)),
+                _ => None,
+            });
+            for (i, (at, cores)) in submits.enumerate() {
+                fleet.now_ms = i as i64;
+                fleet.submit(&format!("j{i:02}"), names[(at + shift) % 4], cores, 0);
+            }
+            let plan = fleet.planner.plan(1000, PlanLimits::default(), &mut fleet.clusters);
+            plan.admitted().map(|(id, _)| id.clone()).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(run(0), run(shift));
+    }
+
+    #[test]
+    fn releasing_everything_restores_an_empty_ledger(events in events(30)) {
+        let mut history = History::new(LAW_TREE, "east 9, west 6");
+        let empty = format!("{:?}", history.fleet.planner.ledger());
+        for event in &events {
+            history.happen(event);
+            history.plan();
+        }
+        let running: Vec<JobId> = history.fleet.planner.ledger().jobs().map(|job| job.id.clone()).collect();
+        for id in running {
+            history.fleet.planner.release(&id);
+        }
+        prop_assert_eq!(format!("{:?}", history.fleet.planner.ledger()), empty);
+    }
+}
+
+fn admitted_from(job: &WaitingJob) -> AdmittedJob {
+    AdmittedJob {
+        id: job.id.clone(),
+        leaf: job.leaf,
+        request: job.request.clone(),
+        preemptible: job.preemptible,
+        priority: job.priority,
+        enqueued_at_ms: job.enqueued_at_ms,
+        admitted_at_ms: 0,
+    }
+}
