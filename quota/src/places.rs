@@ -75,7 +75,7 @@ pub trait Places {
 pub struct AnyPlace;
 
 impl AnyPlace {
-    const NAME: &str = "any";
+    pub(crate) const NAME: &str = "any";
 }
 
 impl Places for AnyPlace {

