@@ -143,6 +143,7 @@ fn ends(planner: &mut Planner, clusters: &mut Clusters, steps: usize, old: bool)
         planner.release(&id);
         planner.places_freed(&cluster);
         if old {
+            planner.places_changed();
             planner.look_again();
         }
         let plan = planner.plan(2_000 + step as i64, PlanLimits::default(), clusters);

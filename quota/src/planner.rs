@@ -23,7 +23,7 @@ use std::sync::Arc;
 use crate::ledger::{AdmittedJob, JobId, Ledger};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Claim, Plan, PlanLimits};
-use crate::queues::{QueuePolicy, Queues, WaitingJob};
+use crate::queues::{QueuePolicy, Queues, Stop, WaitingJob};
 use crate::tree::{NodeId, QuotaTree};
 use claims::Watches;
 use contest::Contest;
@@ -115,13 +115,19 @@ impl Planner {
         let same = self.queues.get(&job.id).is_some_and(|known| {
             known.leaf == job.leaf && known.request == job.request && known.preemptible == job.preemptible
         });
+        let old_shape = self.queues.get(&job.id).map(|known| known.shape);
         if !same {
             self.remove(&job.id);
         } else if let Some(known) = self.queues.get(&job.id) {
             self.pauses.remove(&(known.not_before_ms, known.id.clone()));
         }
         let (id, leaf, until_ms) = (job.id.clone(), job.leaf, job.not_before_ms);
-        self.queues.enqueue(self.ledger.tree(), job);
+        let tree = Arc::clone(self.ledger.tree());
+        self.contest.waits(&tree, leaf, &tree.request(&job.request));
+        self.queues.enqueue(&tree, job);
+        if let Some(shape) = old_shape {
+            self.forget_shape(shape);
+        }
         self.look_at(leaf);
         self.takers.insert(leaf);
         if self.holds.of(&id) {
@@ -134,6 +140,7 @@ impl Planner {
     /// A job waits no longer.
     pub fn remove(&mut self, id: &JobId) -> Option<WaitingJob> {
         let job = self.queues.remove(id)?;
+        self.forget_shape(job.shape);
         self.pauses.remove(&(job.not_before_ms, id.clone()));
         self.drop_holds(id);
         self.look_at(job.leaf);
@@ -210,17 +217,29 @@ impl Planner {
         self.take(now_ms, limits, places, &mut plan);
         self.claim(now_ms, limits, places, &mut plan);
         self.tell(&mut plan);
+        if plan.more {
+            // Not all were looked at: what stops them is noted next time.
+            self.touched.extend(self.contest.leaves_below(self.ledger.tree(), NodeId::ROOT));
+        }
         let pause = self.pauses.first().map(|(until_ms, _)| *until_ms);
         plan.wake_at_ms = pause.into_iter().chain(self.watches.next_due_ms()).min();
         plan
     }
 
     /// Forgets what follows from other state, so that the next plan looks at
-    /// everything. Changes no decision: only what a plan costs.
+    /// everything. Changes no decision: only what a plan costs. What the oracle
+    /// has refused stays known until places are free again.
     pub fn look_again(&mut self) {
         self.contest = Contest::new(self.ledger.tree());
-        self.index = Index::default();
         self.queues.forget_stops();
+        let placeless = std::mem::take(&mut self.index);
+        for id in self.queues.class_ids() {
+            let Some(class) = self.queues.class(id) else { continue };
+            self.contest.waits(self.ledger.tree(), class.key.leaf, &class.request);
+            if placeless.is_placeless(class.key.shape) {
+                self.index.stop(&mut self.queues, id, Stop::Place);
+            }
+        }
         let leaves: Vec<NodeId> = self.queues.lines().map(|(leaf, _)| leaf).collect();
         for leaf in leaves {
             self.look_at(leaf);

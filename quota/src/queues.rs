@@ -180,6 +180,8 @@ pub struct Queues {
     by_key: BTreeMap<ClassKey, ClassId>,
     classes: Vec<Option<Class>>,
     unused: Vec<ClassId>,
+    /// How many classes have a shape.
+    shapes: BTreeMap<u64, usize>,
 }
 
 impl Queues {
@@ -212,6 +214,12 @@ impl Queues {
         if let Some(empty) = self.classes[class.0 as usize].take_if(|class| class.jobs.is_empty()) {
             self.by_key.remove(&empty.key);
             self.unused.push(class);
+            if let Some(count) = self.shapes.get_mut(&empty.key.shape) {
+                *count -= 1;
+                if *count == 0 {
+                    self.shapes.remove(&empty.key.shape);
+                }
+            }
         }
         Some(job)
     }
@@ -309,6 +317,19 @@ impl Queues {
         }
     }
 
+    pub(crate) fn class_ids(&self) -> Vec<ClassId> {
+        self.by_key.values().copied().collect()
+    }
+
+    pub(crate) fn has_shape(&self, shape: u64) -> bool {
+        self.shapes.contains_key(&shape)
+    }
+
+    /// How many shapes the waiting jobs have.
+    pub(crate) fn shapes(&self) -> usize {
+        self.shapes.len()
+    }
+
     pub(crate) fn line_of(&self, leaf: NodeId) -> Option<&Line> {
         self.lines.get(&leaf)
     }
@@ -368,6 +389,7 @@ impl Queues {
             ClassId((self.classes.len() - 1) as u32)
         });
         self.classes[id.0 as usize] = Some(class);
+        *self.shapes.entry(key.shape).or_default() += 1;
         self.by_key.insert(key, id);
         id
     }

@@ -147,9 +147,9 @@ impl Planner {
             return None;
         }
         let class = self.queues.class(self.queues.class_of(id)?)?;
-        match &class.stop {
-            Stop::Quota { bound, .. } if self.ledger.is_beyond(*bound, &class.request) => None,
-            Stop::Quota { bound, .. } => Some((id.clone(), self.ledger.node_of(*bound))),
+        match self.stop_of(class) {
+            Stop::Quota { bound, .. } if self.ledger.is_beyond(bound, &class.request) => None,
+            Stop::Quota { bound, .. } => Some((id.clone(), self.ledger.node_of(bound))),
             Stop::Place | Stop::Kept(_) => Some((id.clone(), NodeId::ROOT)),
             Stop::None => {
                 let known = self.watches.heads[leaf.index()].as_ref().filter(|watch| watch.job == *id);

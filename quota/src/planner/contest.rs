@@ -4,9 +4,11 @@
 //! Inside min before borrowers, then the smallest dominant share after the job,
 //! then priority, age, name. A node's share depends on use below it alone, so
 //! that after a change only the paths from the changed leaves are played again.
-//! Whether a job fits and whether it borrows depends on others too: each node
-//! remembers the largest amounts put up below it, and only when its room falls
-//! below one of those are its leaves looked at again.
+//! Whether a job borrows depends on others too: each node remembers the largest
+//! amounts put up inside min below it, and only when it may lend less than one
+//! of those are its leaves looked at again. Whether a candidate still fits is
+//! asked when it wins; a node whose room is below the least that any job under
+//! it asks for puts up nothing, so that a full tree costs nothing.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -48,13 +50,13 @@ pub(super) struct Contest {
     live: usize,
 }
 
-/// By node and resource, at least the largest amount put up below the node: of
-/// all, of those inside min, and of those that may not be preempted.
+/// By node and resource.
 #[derive(Clone, Debug)]
 struct Bounds {
-    any: Vec<i64>,
+    /// At least the largest amount put up below the node by those inside min.
     inside: Vec<i64>,
-    firm: Vec<i64>,
+    /// At most the smallest amount that any waiting job below the node asks for.
+    least: Vec<i64>,
 }
 
 impl Contest {
@@ -64,9 +66,16 @@ impl Contest {
             candidates: vec![None; tree.len()],
             entries: vec![None; tree.len()],
             stale: BTreeSet::new(),
-            bounds: Bounds { any: vec![0; cells], inside: vec![0; cells], firm: vec![0; cells] },
+            bounds: Bounds { inside: vec![0; cells], least: vec![i64::MAX; cells] },
             live: 0,
         }
+    }
+
+    /// One in which nothing is closed.
+    pub fn open(tree: &QuotaTree) -> Self {
+        let mut contest = Self::new(tree);
+        contest.bounds.least.fill(i64::MIN);
+        contest
     }
 
     /// No leaf puts anything up.
@@ -97,13 +106,24 @@ impl Contest {
         }
     }
 
-    /// Use below the node has changed: shares on its path to the root have too.
-    pub fn used_changed(&mut self, ledger: &Ledger, leaf: NodeId) {
-        for node in ledger.tree().path_to_root(leaf) {
-            if self.entries[node.index()].is_some() {
-                self.stale.extend(ledger.tree().node(node).parent);
-                self.refresh_share(ledger, node);
+    /// A job with this request waits below the leaf.
+    pub fn waits(&mut self, tree: &QuotaTree, leaf: NodeId, request: &Request) {
+        for node in tree.path_to_root(leaf) {
+            for r in 0..tree.resources().len() {
+                let least = &mut self.bounds.least[tree.cell(node, r)];
+                *least = (*least).min(request.amount(r));
             }
+        }
+    }
+
+    /// Use below the node has changed: shares and room on its path have too.
+    pub fn used_changed(&mut self, ledger: &Ledger, leaf: NodeId) {
+        if self.is_empty() {
+            return;
+        }
+        for node in ledger.tree().path_to_root(leaf) {
+            self.stale.extend(ledger.tree().node(node).parent);
+            self.refresh_share(ledger, node);
         }
     }
 
@@ -112,7 +132,8 @@ impl Contest {
         while let Some(node) = self.stale.pop_last() {
             self.play(ledger, node);
         }
-        self.entries[NodeId::ROOT.index()].as_ref().map(|entry| entry.leaf)
+        let winner = self.entries[NodeId::ROOT.index()].as_ref().map(|entry| entry.leaf);
+        winner.filter(|_| !self.bounds.is_closed(ledger, NodeId::ROOT))
     }
 
     /// Leaves below `node` that put something up.
@@ -133,17 +154,40 @@ impl Contest {
         found
     }
 
-    /// The highest node of the path whose room fell below something put up
-    /// below it. Its bounds start anew: what is put up there has to be again.
-    pub fn shortest(&mut self, ledger: &Ledger, leaf: NodeId) -> Option<NodeId> {
+    /// Leaves whose candidate borrows now, after use at `leaf` has grown.
+    pub fn now_borrowing(&mut self, ledger: &Ledger, leaf: NodeId) -> Vec<NodeId> {
         let tree = ledger.tree();
-        let node = tree.path_to_root(leaf).filter(|node| self.bounds.is_short(ledger, *node)).last()?;
-        let mut open = vec![node];
-        while let Some(node) = open.pop() {
-            self.bounds.clear(tree, node);
-            open.extend(&tree.node(node).children);
+        let path = tree.path_to_root(leaf).filter(|node| *node != NodeId::ROOT);
+        let Some(node) = path.filter(|node| self.bounds.is_short(ledger, *node)).last() else {
+            return Vec::new();
+        };
+        self.bounds.clear_inside(tree, node);
+        let mut flipped = Vec::new();
+        for at in self.leaves_below(tree, node) {
+            let Some(candidate) = self.candidates[at.index()].as_ref().filter(|c| !c.borrower) else {
+                continue;
+            };
+            if ledger.inside_min(at, &candidate.request) {
+                self.bounds.raise(tree, at, candidate);
+            } else {
+                flipped.push(at);
+            }
         }
-        Some(node)
+        flipped
+    }
+
+    /// Leaves whose candidate is inside min now, after use at `leaf` has shrunk.
+    pub fn now_inside(&self, ledger: &Ledger, leaf: NodeId) -> Vec<NodeId> {
+        let tree = ledger.tree();
+        let Some(top) = tree.path_to_root(leaf).filter(|node| *node != NodeId::ROOT).last() else {
+            return Vec::new();
+        };
+        let mut found = self.leaves_below(tree, top);
+        found.retain(|at| {
+            let candidate = self.candidates[at.index()].as_ref();
+            candidate.is_some_and(|c| c.borrower && ledger.inside_min(*at, &c.request))
+        });
+        found
     }
 
     /// An inner node puts up the best of its children's.
@@ -151,6 +195,9 @@ impl Contest {
         let mut best: Option<&Entry> = None;
         for child in &ledger.tree().node(node).children {
             let Some(entry) = &self.entries[child.index()] else { continue };
+            if self.bounds.is_closed(ledger, *child) {
+                continue;
+            }
             if best.is_none_or(|best| self.compare(entry, best) == Ordering::Less) {
                 best = Some(entry);
             }
@@ -181,37 +228,38 @@ impl Contest {
 
 impl Bounds {
     fn raise(&mut self, tree: &QuotaTree, leaf: NodeId, candidate: &Candidate) {
+        if candidate.borrower {
+            return;
+        }
         for node in tree.path_to_root(leaf) {
             for (r, amount) in &candidate.request.amounts {
-                let cell = tree.cell(node, *r);
-                self.any[cell] = self.any[cell].max(*amount);
-                if !candidate.borrower {
-                    self.inside[cell] = self.inside[cell].max(*amount);
-                }
-                if !candidate.preemptible {
-                    self.firm[cell] = self.firm[cell].max(*amount);
-                }
+                let inside = &mut self.inside[tree.cell(node, *r)];
+                *inside = (*inside).max(*amount);
             }
         }
     }
 
-    fn clear(&mut self, tree: &QuotaTree, node: NodeId) {
-        let cells = tree.cell(node, 0)..tree.cell(node, tree.resources().len());
-        for bounds in [&mut self.any, &mut self.inside, &mut self.firm] {
-            bounds[cells.clone()].fill(0);
+    fn clear_inside(&mut self, tree: &QuotaTree, node: NodeId) {
+        let mut open = vec![node];
+        while let Some(node) = open.pop() {
+            self.inside[tree.cell(node, 0)..tree.cell(node, tree.resources().len())].fill(0);
+            open.extend(&tree.node(node).children);
         }
     }
 
-    /// Something put up below the node may no longer fit, or may borrow now.
+    /// Something put up below the node may borrow now.
     fn is_short(&self, ledger: &Ledger, node: NodeId) -> bool {
         let tree = ledger.tree();
-        (0..tree.resources().len()).any(|r| {
-            let cell = tree.cell(node, r);
-            ledger.room_at(node, r) < self.any[cell]
-                || ledger.firm_room_at(node, r) < self.firm[cell]
-                || (node != NodeId::ROOT
-                    && r != JOBS
-                    && tree.min_at(node, r) - ledger.used_at(node, r) < self.inside[cell])
+        (0..tree.resources().len()).filter(|r| *r != JOBS).any(|r| {
+            tree.min_at(node, r).saturating_sub(ledger.used_at(node, r)) < self.inside[tree.cell(node, r)]
         })
+    }
+
+    /// No job that waits below the node fits there. Where part of a min is not
+    /// lent a job may add less than it asks for: nothing is concluded.
+    fn is_closed(&self, ledger: &Ledger, node: NodeId) -> bool {
+        let tree = ledger.tree();
+        !tree.keeps_back()
+            && (0..tree.resources().len()).any(|r| ledger.room_at(node, r) < self.least[tree.cell(node, r)])
     }
 }

@@ -79,15 +79,31 @@ impl Planner {
         if let Some((first, id)) = line.fronts.first_key_value()
             && first < key
             && line.policy.blocks(first.priority.0)
-            && self.queues.class(*id).is_some_and(|class| class.stop != Stop::None)
+            && self.queues.class(*id).is_some_and(|class| self.stop_of(class) != Stop::None)
         {
             return Some(ReasonKind::Behind(first.id.clone()));
         }
-        match &class.stop {
+        match self.stop_of(class) {
             Stop::None => None,
-            Stop::Quota { bound, .. } => Some(ReasonKind::Quota { bound: *bound }),
+            Stop::Quota { bound, .. } => Some(ReasonKind::Quota { bound }),
             Stop::Place => Some(ReasonKind::Place),
-            Stop::Kept(holder) => Some(ReasonKind::Kept(holder.clone())),
+            Stop::Kept(holder) => Some(ReasonKind::Kept(holder)),
+        }
+    }
+
+    /// What stops a class. One that nobody looked at, because nothing below some
+    /// node fits, is looked at here.
+    pub(super) fn stop_of(&self, class: &Class) -> Stop {
+        let placeless = self.index.is_placeless(class.key.shape);
+        match &class.stop {
+            Stop::Place if placeless => return Stop::Place,
+            Stop::Kept(holder) => return Stop::Kept(holder.clone()),
+            _ => {}
+        }
+        match self.ledger.first_short(class.key.leaf, &class.request, class.key.preemptible, |_| 0) {
+            Some(short) => Stop::Quota { bound: self.ledger.bound(&short), need: short.need },
+            None if placeless => Stop::Place,
+            None => Stop::None,
         }
     }
 

@@ -24,6 +24,11 @@ impl Index {
         self.shapes.contains_key(&shape)
     }
 
+    /// Shapes that no cluster holds now.
+    pub fn placeless(&self) -> usize {
+        self.shapes.len()
+    }
+
     /// Writes down what stopped a class.
     pub fn stop(&mut self, queues: &mut Queues, id: ClassId, stop: Stop) {
         let Some(class) = queues.class_mut(id) else { return };
@@ -76,9 +81,7 @@ impl Planner {
         self.version += 1;
         self.takers.insert(leaf);
         self.contest.used_changed(&self.ledger, leaf);
-        if let Some(node) = self.contest.shortest(&self.ledger, leaf) {
-            self.dirty.extend(self.contest.leaves_below(self.ledger.tree(), node));
-        }
+        self.dirty.extend(self.contest.now_borrowing(&self.ledger, leaf));
     }
 
     /// A job left the ledger.
@@ -92,12 +95,7 @@ impl Planner {
             self.dirty.extend(self.index.under(&self.queues, bound, room));
         }
         self.contest.used_changed(&self.ledger, job.leaf);
-        // Below each node of the path someone may be inside min again.
-        if !self.contest.is_empty()
-            && let Some(top) = tree.path_to_root(job.leaf).take_while(|node| *node != NodeId::ROOT).last()
-        {
-            self.dirty.extend(self.contest.leaves_below(&tree, top));
-        }
+        self.dirty.extend(self.contest.now_inside(&self.ledger, job.leaf));
         self.watch_takers(job.leaf);
         self.wake_kept();
     }
@@ -152,6 +150,13 @@ impl Planner {
         if taking.is_some() || claim.is_some() {
             self.version += 1;
             self.wake_kept();
+        }
+    }
+
+    /// The last job of a shape may have left.
+    pub(super) fn forget_shape(&mut self, shape: u64) {
+        if !self.queues.has_shape(shape) {
+            self.index.shapes.remove(&shape);
         }
     }
 

@@ -11,6 +11,10 @@ use crate::plan::{Decision, Outcome, Plan, PlanLimits};
 use crate::queues::{ClassId, OrderKey, Stop, WaitingJob};
 use crate::tree::NodeId;
 
+/// Candidates that turn out not to fit any more, one after the other, before all
+/// are looked at together.
+const MISFITS: usize = 8;
+
 impl Planner {
     /// Takers whose victims have ended, then claims, the oldest first.
     pub(super) fn start_holders(&mut self, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
@@ -80,12 +84,25 @@ impl Planner {
         places: &mut dyn Places,
         plan: &mut Plan,
     ) {
-        let (mut probes, mut admissions) = (0, 0);
+        let (mut probes, mut admissions, mut misfits) = (0, 0, 0);
         loop {
             while let Some(leaf) = self.dirty.pop_first() {
                 self.put_up(leaf, now_ms);
             }
+            if self.index.placeless() >= self.queues.shapes() {
+                return;
+            }
             let Some(leaf) = self.contest.winner(&self.ledger) else { return };
+            if !self.still_fits(leaf, now_ms) {
+                misfits += 1;
+                self.dirty.insert(leaf);
+                // Many at once are cheaper to find anew together.
+                if misfits >= MISFITS {
+                    misfits = 0;
+                    self.dirty.extend(self.contest.leaves_below(self.ledger.tree(), NodeId::ROOT));
+                }
+                continue;
+            }
             if probes >= limits.probes || admissions >= limits.admissions {
                 plan.more = true;
                 return;
@@ -94,6 +111,7 @@ impl Planner {
             let (class, id) = (candidate.class, candidate.job.id.clone());
             self.dirty.insert(leaf);
             let Some(job) = self.queues.get(&id).cloned() else { continue };
+            misfits = 0;
             probes += 1;
             match self.find_places(&job, &BTreeSet::new(), now_ms, places) {
                 Ok(cluster) => {
@@ -103,6 +121,18 @@ impl Planner {
                 Err(stop) => self.refuse(class, stop),
             }
         }
+    }
+
+    /// Room for the winner may have gone since it was put up.
+    fn still_fits(&self, leaf: NodeId, now_ms: i64) -> bool {
+        let Some(candidate) = self.contest.candidate(leaf) else { return false };
+        let Some(job) = self.queues.get(&candidate.job.id) else { return false };
+        if self.index.is_placeless(job.shape) {
+            return false;
+        }
+        let short = self.ledger.first_short(leaf, &candidate.request, candidate.preemptible, |_| 0);
+        let visitor = || Visitor::of(job, &candidate.request, now_ms, &self.holds);
+        short.is_none() && (self.holds.is_empty() || self.holds.leave_room(&self.ledger, &visitor()).is_ok())
     }
 
     /// Finds the leaf's first job in the running that its quota path has room

@@ -38,7 +38,7 @@ impl Planner {
         for taker in takings {
             self.suppose(&taker, now_ms, &mut supposed);
         }
-        let mut contest = Contest::new(self.ledger.tree());
+        let mut contest = Contest::open(self.ledger.tree());
         for leaf in lines.keys() {
             contest.set(&self.ledger, *leaf, self.next_taker(&lines, *leaf));
         }
@@ -135,8 +135,8 @@ impl Planner {
             if line.blocked_by_aside(front).is_some() {
                 break;
             }
-            let stopped = match &class.stop {
-                Stop::Quota { bound, .. } => !self.ledger.is_beyond(*bound, &class.request),
+            let stopped = match self.stop_of(class) {
+                Stop::Quota { bound, .. } => !self.ledger.is_beyond(bound, &class.request),
                 Stop::Place | Stop::Kept(_) => true,
                 Stop::None => false,
             };
