@@ -142,4 +142,8 @@ pub struct NodeShape {
     pub taints: Vec<ClusterTaint>,
     pub allocatable: BTreeMap<String, String>,
     pub free: BTreeMap<String, String>,
+    /// Names of the nodes, where something runs on them: so that the hub knows which jobs stand side by side.
+    /// May be fewer than `count`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
 }

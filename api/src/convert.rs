@@ -115,6 +115,7 @@ pub fn node_shape(shape: &placement::NodeShape) -> NodeShape {
         taints: shape.taints.iter().map(taint_to_wire).collect(),
         allocatable,
         free,
+        nodes: Vec::new(),
     }
 }
 

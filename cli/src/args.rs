@@ -39,7 +39,9 @@ pub enum Command {
     Get(GetArgs),
     /// Show one object with its events; a job also with its queue, its cluster and why it waits
     Describe(DescribeArgs),
-    /// Show the quota tree: used, min and max of each queue, jobs waiting and running
+    /// Show why a job waits: its reason, its place in line, its quota, and what each cluster lacks
+    Explain(ExplainArgs),
+    /// Show the quota tree: used, min, max and borrowed of each queue, jobs waiting and running
     Queue(QueueArgs),
     /// List the member clusters with their free and total resources
     Clusters(ClustersArgs),
@@ -137,6 +139,18 @@ pub struct DescribeArgs {
     pub scope: Scope,
     #[command(flatten)]
     pub targets: Targets,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ExplainArgs {
+    /// The job, by name, or by KIND/NAME where jobs of several kinds have that name
+    #[arg(value_name = "JOB")]
+    pub job: String,
+    #[command(flatten)]
+    pub scope: Scope,
+    /// Print data instead of text
+    #[arg(short, long, value_enum)]
+    pub output: Option<DataFormat>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -305,7 +319,19 @@ pub enum Measure {
     Throughput,
     /// Memory, start and size of the program
     Size,
+    /// Latency, throughput and size
     All,
+    /// A deep queue under a quota tree, in real time: see --shape
+    Queue,
+}
+
+/// Shapes of the queue measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Shape {
+    /// 15,000 jobs in 30 leaves of 5 parents
+    Baseline,
+    /// 50,000 jobs in 1,000 leaves of 10 parents
+    LargeScale,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -322,6 +348,9 @@ pub struct BenchArgs {
     /// Jobs of the throughput measure
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: u32,
+    /// Shape of the queue measure
+    #[arg(long, value_enum, default_value_t = Shape::Baseline)]
+    pub shape: Shape,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

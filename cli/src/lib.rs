@@ -18,6 +18,7 @@ mod demo;
 mod describe;
 mod discovery;
 mod drain;
+mod explain;
 mod get;
 mod join;
 mod leaving;
@@ -97,6 +98,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Bench(args) => return bench::run(args).await,
         Command::Get(args) => get::run(&connect.hub().await?, &args).await?,
         Command::Describe(args) => describe::run(&connect.hub().await?, &args).await?,
+        Command::Explain(args) => explain::run(&connect.hub().await?, &args).await?,
         Command::Queue(args) => queue::run(&connect.hub().await?, &args).await?,
         Command::Audit(args) => audit::run(&connect.hub().await?, &args).await?,
         Command::Clusters(args) => clusters::run(&connect.hub().await?, &args).await?,

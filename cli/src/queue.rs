@@ -25,7 +25,7 @@ use crate::{
     table::Table,
 };
 
-const UNITS: &str = "/apis/scheduling.x-k8s.io/v1alpha1/queueunits";
+pub const UNITS: &str = "/apis/scheduling.x-k8s.io/v1alpha1/queueunits";
 
 /// From here on a quantity means "no bound", as the quota rules have it.
 const UNLIMITED: i64 = i32::MAX as i64;
@@ -33,7 +33,7 @@ const UNLIMITED: i64 = i32::MAX as i64;
 /// One queue, as `-o json` prints it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct QueueRow {
+pub struct QueueRow {
     /// Full path, `root/child-2`.
     queue: String,
     #[serde(skip)]
@@ -44,52 +44,76 @@ struct QueueRow {
     used: BTreeMap<String, String>,
     min: BTreeMap<String, String>,
     max: BTreeMap<String, String>,
+    /// Used above min.
+    borrowed: BTreeMap<String, String>,
     waiting: usize,
     running: usize,
 }
 
-pub async fn run(hub: &Hub, args: &QueueArgs) -> anyhow::Result<Answer> {
-    let _progress = Progress::start("asking the hub");
-    let (trees, units) = tokio::try_join!(
-        list::<ElasticQuotaTree>(
-            hub,
-            format!("/apis/scheduling.sigs.k8s.io/v1beta1/namespaces/{QUOTA_NAMESPACE}/elasticquotatrees")
-        ),
-        list::<QueueUnit>(hub, UNITS.to_string()),
-    )?;
-    // One tree only: the oldest counts.
-    let tree = trees.into_iter().min_by_key(|tree| {
+impl QueueRow {
+    /// Whether this is the leaf at `path` or a node above it.
+    pub fn holds(&self, path: &str) -> bool {
+        path.strip_prefix(self.queue.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+/// Where the quota trees are listed.
+pub fn trees() -> String {
+    format!("/apis/scheduling.sigs.k8s.io/v1beta1/namespaces/{QUOTA_NAMESPACE}/elasticquotatrees")
+}
+
+/// One tree only: the oldest counts.
+fn chosen(trees: &[ElasticQuotaTree]) -> Option<&ElasticQuotaTree> {
+    trees.iter().min_by_key(|tree| {
         let created = tree.metadata.creation_timestamp.as_ref().map(|time| time.0);
         (created, tree.metadata.name.clone())
-    });
-    let Some(tree) = tree else {
+    })
+}
+
+/// The nodes of the tree that counts, parents first; none without a tree.
+pub fn rows(trees: &[ElasticQuotaTree], units: &[QueueUnit]) -> Vec<QueueRow> {
+    let mut rows = Vec::new();
+    if let Some(tree) = chosen(trees) {
+        let used = tree.status.as_ref().and_then(|status| status.root.clone()).unwrap_or_default();
+        add(&mut rows, &tree.spec.root, Some(&used), "", 0, units);
+    }
+    rows
+}
+
+pub async fn run(hub: &Hub, args: &QueueArgs) -> anyhow::Result<Answer> {
+    let _progress = Progress::start("asking the hub");
+    let (trees, units) =
+        tokio::try_join!(list::<ElasticQuotaTree>(hub, trees()), list::<QueueUnit>(hub, UNITS.to_string()),)?;
+    let Some(tree) = chosen(&trees) else {
         let mut answer = Answer::default();
         answer.note(format!(
-            "No quota tree: apply an ElasticQuotaTree in namespace {QUOTA_NAMESPACE}; until then every job is \
-             admitted at once."
+            "No quota tree: apply an ElasticQuotaTree in namespace {QUOTA_NAMESPACE}; until then jobs whose policy \
+             asks for a queue wait."
         ));
         return Ok(answer);
     };
-    let used = tree.status.as_ref().and_then(|status| status.root.clone()).unwrap_or_default();
-    let mut rows = Vec::new();
-    add(&mut rows, &tree.spec.root, Some(&used), "", 0, &units);
+    let rows = rows(&trees, &units);
     let value = json!({"items": rows});
     if let Some(text) = output::data(args.output, &value)? {
         return Ok(Answer::text(text));
     }
-    let mut answer = Answer::text(print(&rows, args.output == Some(DataFormat::Wide)));
+    let mut answer = Answer::text(table(rows.iter(), args.output == Some(DataFormat::Wide)));
     let broken = tree.status.iter().flat_map(|status| &status.conditions).any(|is| is.status == "False");
     if broken {
         answer.note(format!(
             "note: this tree breaks rules and is used as far as it goes; `fleet describe elasticquotatree {} -n \
              {QUOTA_NAMESPACE}` says which",
-            tree.metadata.name.unwrap_or_default()
+            tree.metadata.name.clone().unwrap_or_default()
         ));
     }
     Ok(answer)
 }
 
-async fn list<T: DeserializeOwned>(hub: &Hub, path: String) -> anyhow::Result<Vec<T>> {
+/// All objects at a path of the hub.
+///
+/// # Errors
+/// The hub does not serve it, or an object cannot be read.
+pub async fn list<T: DeserializeOwned>(hub: &Hub, path: String) -> anyhow::Result<Vec<T>> {
     let listed = match hub.server.list(&path, &Selectors::default(), "application/json").await {
         Ok(listed) => listed,
         Err(error) if error.is_not_found() => {
@@ -124,13 +148,16 @@ fn add(
             Some(_) => {}
         }
     }
+    let (used, min) = (status.map(|status| status.used.clone()).unwrap_or_default(), texts(&node.min));
     rows.push(QueueRow {
         queue: path.clone(),
         depth,
         name: node.name.clone(),
         namespaces: node.namespaces.clone(),
-        used: status.map(|status| status.used.clone()).unwrap_or_default(),
-        min: texts(&node.min),
+        // The root borrows from nobody.
+        borrowed: if depth == 0 { BTreeMap::new() } else { borrowed(&used, &min) },
+        used,
+        min,
         max: texts(&node.max),
         waiting,
         running,
@@ -139,6 +166,18 @@ fn add(
         let status = status.and_then(|status| status.children.iter().find(|found| found.name == child.name));
         add(rows, child, status, &path, depth + 1, units);
     }
+}
+
+/// What is used above min; jobs have no min.
+fn borrowed(used: &BTreeMap<String, String>, min: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let amount = |name: &str, text: &String| quantity::parse(name, text).unwrap_or(0);
+    used.iter()
+        .filter(|(name, _)| *name != fleet_quota::MAX_JOBS)
+        .filter_map(|(name, text)| {
+            let over = amount(name, text) - min.get(name).map_or(0, |text| amount(name, text));
+            (over > 0).then(|| (name.clone(), quantity::format(name, over)))
+        })
+        .collect()
 }
 
 fn texts(amounts: &BTreeMap<String, Value>) -> BTreeMap<String, String> {
@@ -151,8 +190,9 @@ fn texts(amounts: &BTreeMap<String, Value>) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn print(rows: &[QueueRow], wide: bool) -> String {
-    let mut headers = vec!["QUEUE", "USED", "MIN", "MAX", "WAITING", "RUNNING"];
+/// The rows as a table; `wide` adds the namespaces of each.
+pub fn table<'r>(rows: impl Iterator<Item = &'r QueueRow>, wide: bool) -> String {
+    let mut headers = vec!["QUEUE", "USED", "MIN", "MAX", "BORROWED", "WAITING", "RUNNING"];
     if wide {
         headers.push("NAMESPACES");
     }
@@ -163,6 +203,7 @@ fn print(rows: &[QueueRow], wide: bool) -> String {
             amounts(&row.used),
             amounts(&row.min),
             amounts(&row.max),
+            amounts(&row.borrowed),
             row.waiting.to_string(),
             row.running.to_string(),
         ];
@@ -228,10 +269,10 @@ mod tests {
         let mut rows = Vec::new();
         let units = [unit("a", "Running"), unit("b", "Enqueued"), unit("c", "Succeed")];
         add(&mut rows, &root, Some(&status), "", 0, &units);
-        insta::assert_snapshot!(print(&rows, true), @r"
-        QUEUE       USED                            MIN                    MAX                                         WAITING   RUNNING   NAMESPACES
-        root        jobs=1 gpu=3 cpu=3 memory=6Gi   cpu=9999 memory=40Gi   gpu=100000 cpu=999900 memory=400000Gi       1         1         -
-          child-2   jobs=1 gpu=3 cpu=3 memory=6Gi   -                      jobs=1 gpu=10000 cpu=10000 memory=10000Gi   1         1         default
+        insta::assert_snapshot!(table(rows.iter(), true), @r"
+        QUEUE       USED                            MIN                    MAX                                         BORROWED                 WAITING   RUNNING   NAMESPACES
+        root        jobs=1 gpu=3 cpu=3 memory=6Gi   cpu=9999 memory=40Gi   gpu=100000 cpu=999900 memory=400000Gi       -                        1         1         -
+          child-2   jobs=1 gpu=3 cpu=3 memory=6Gi   -                      jobs=1 gpu=10000 cpu=10000 memory=10000Gi   gpu=3 cpu=3 memory=6Gi   1         1         default
         ");
     }
 }

@@ -16,6 +16,7 @@ pub mod events;
 pub mod gather;
 pub mod kinds;
 pub mod manifests;
+mod metrics;
 mod options;
 pub mod planner;
 pub mod policy;
@@ -28,5 +29,6 @@ pub mod world;
 pub mod writes;
 
 pub use election::Election;
+pub use metrics::Metrics;
 pub use options::Options;
 pub use process::run;

@@ -1,6 +1,6 @@
 //! `fleet-controller --kubeconfig FILE`: the hub process on any Kubernetes.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::Context;
 use clap::Parser;
@@ -38,6 +38,9 @@ struct Arguments {
     /// Name of this controller in the election, different for each; default: the host's name.
     #[arg(long, value_name = "NAME")]
     identity: Option<String>,
+    /// Address on which /metrics and /healthz are served; default: nowhere.
+    #[arg(long, value_name = "IP:PORT")]
+    metrics_address: Option<SocketAddr>,
 }
 
 impl Arguments {
@@ -77,7 +80,12 @@ async fn main() -> anyhow::Result<()> {
         }
         stop.cancel();
     });
-    run(hub, Options { election: arguments.election(), ..Options::default() }, shutdown).await
+    let options = Options { election: arguments.election(), ..Options::default() };
+    let Some(address) = arguments.metrics_address else { return run(hub, options, shutdown).await };
+    let serving = options.metrics.clone().serve(address, shutdown.clone());
+    let serving = async { serving.await.with_context(|| format!("--metrics-address {address}")) };
+    tokio::try_join!(serving, run(hub, options, shutdown.clone()))?;
+    Ok(())
 }
 
 async fn client(arguments: &Arguments) -> anyhow::Result<Client> {

@@ -6,6 +6,8 @@ use crate::election::Election;
 
 use fleet_api::clock::Clock;
 
+use crate::metrics::Metrics;
+
 /// Settings of one controller.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -37,6 +39,8 @@ pub struct Options {
     pub writes_in_flight: usize,
     /// Wall-clock time.
     pub clock: Clock,
+    /// What is counted; shared with whoever serves it.
+    pub metrics: Metrics,
 }
 
 impl Default for Options {
@@ -56,6 +60,7 @@ impl Default for Options {
             attempts_limit: 3,
             writes_in_flight: 256,
             clock: Clock::start(),
+            metrics: Metrics::default(),
         }
     }
 }

@@ -159,6 +159,11 @@ impl Planner {
         self.verdicts.get(id)
     }
 
+    /// How many jobs wait for each reason.
+    pub fn waiting_by_reason(&self) -> &BTreeMap<Reason, i64> {
+        self.verdicts.by_reason()
+    }
+
     /// A new tree, or none. Jobs keep what they hold; everything is counted anew.
     pub fn set_tree(&mut self, tree: Option<Arc<QuotaTree>>, now_ms: i64) {
         self.quota = tree.map(fleet_quota::Planner::new);
@@ -491,6 +496,17 @@ impl Planner {
                 }
                 Outcome::Wait(reason) => self.explain(&job, reason, &mut no_place),
             }
+        }
+        // Decisions tell a reason when its kind changes; what a cluster lacks changes within one kind.
+        for (id, waiting) in no_place {
+            let told = self.verdicts.get(&id).map(|told| told.reason);
+            let kept = matches!(told, Some(Reason::WaitingForVictims | Reason::Claimed));
+            let class = self.jobs.get(&id).filter(|entry| entry.job.stand == Stand::Waits).map(|e| e.class);
+            let Some(class) = class.filter(|_| !kept) else { continue };
+            if let Some(class) = class {
+                self.verdicts.tell_class(class, &waiting);
+            }
+            self.verdicts.tell(&id, waiting);
         }
     }
 

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 
 use crate::{
     binding::BindingEntry,
+    metrics::Metrics,
     options::Options,
     planner::{Answer, Decision, JobShape, Planner, Settings, Waiting, earliest},
     spread,
@@ -72,6 +73,10 @@ impl Scheduler {
 
     pub fn ledger(&self) -> Option<&Ledger> {
         self.planner.ledger()
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.options.metrics
     }
 
     pub fn planner(&self) -> &Planner {
@@ -228,7 +233,10 @@ impl Scheduler {
             self.rereads.pop_first();
             self.look(world, &key, now);
         }
+        let began = std::time::Instant::now();
         let plan = self.planner.plan(now.as_millisecond());
+        let started = plan.decisions.iter().filter(|d| !matches!(d, Decision::Evict { .. })).count();
+        self.options.metrics.planned(began.elapsed(), started);
         let reread = self.rereads.first().map(|(due, _)| *due);
         let mut pass = Pass {
             told: std::mem::take(&mut self.plain_told),
@@ -242,6 +250,7 @@ impl Scheduler {
                 Decision::Ask { job, cluster } => (job, cluster, true),
                 Decision::Bind { job, cluster } => (job, cluster, false),
                 Decision::Evict { job, taker, cluster, rule, lost_work_ms } => {
+                    self.options.metrics.evicted(rule);
                     pass.told.extend(evict(world, &key_of(&job), &taker, &cluster, rule, lost_work_ms));
                     continue;
                 }

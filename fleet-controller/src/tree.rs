@@ -263,6 +263,12 @@ pub fn plan_summaries(world: &World, scheduler: &Scheduler) -> Vec<Write> {
             asked.entry(node).or_default().add(&sum);
         }
     }
+    let counted = tree.ids().map(|id| {
+        let waiting = waiting.get(&id).copied().unwrap_or(0);
+        (tree.node(id).path.as_str(), waiting, ledger.job_count(id))
+    });
+    scheduler.metrics().set_queues(counted);
+    scheduler.metrics().set_waits(scheduler.planner().waiting_by_reason());
     let mut writes = Vec::new();
     let queues = queues_by_path(world);
     for id in tree.ids() {

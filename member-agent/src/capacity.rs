@@ -7,10 +7,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fleet_api::{
     Cluster, ClusterStatus,
-    cluster::{NodeSummary, ResourceSummary},
+    cluster::{NodeShape, NodeSummary, ResourceSummary},
     convert,
 };
-use fleet_placement::{Node, summarize};
+use fleet_placement::{Node, summarize_named};
 use fleet_resources::{ResourceName, Resources};
 use kube::{
     Api,
@@ -65,9 +65,24 @@ pub(crate) fn report(state: &MemberState) -> ClusterStatus {
             allocated: sum(usable(), |node| (&node.used, node.pods)),
             allocating: state.unbound().to_quantities(),
         }),
-        node_shapes: summarize(nodes()).iter().map(convert::node_shape).collect(),
+        node_shapes: shapes(nodes()),
         ..ClusterStatus::default()
     }
+}
+
+/// Names of nodes in one report at most; of a larger member the hub knows the rest as numbers.
+const NODES_NAMED: usize = 2000;
+
+/// Nodes on which something runs are named.
+fn shapes<'n>(nodes: impl Iterator<Item = &'n Node>) -> Vec<NodeShape> {
+    let mut left = NODES_NAMED;
+    let wire = |(shape, names): (fleet_placement::NodeShape, Vec<&str>)| {
+        let named = if shape.pods > 0 || shape.free != shape.allocatable { names.len().min(left) } else { 0 };
+        left -= named;
+        let nodes = names.into_iter().take(named).map(str::to_string).collect();
+        NodeShape { nodes, ..convert::node_shape(&shape) }
+    };
+    summarize_named(nodes).into_iter().map(wire).collect()
 }
 
 fn sum<'n>(

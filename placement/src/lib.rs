@@ -24,5 +24,5 @@ pub use node::{Node, NodeIndex};
 pub use refusal::{ComponentRefusal, Refusal};
 pub use shape::{
     NodeShape, ShapePlacement, expand, first_fit_counts, fits_shapes_empty, fits_sum, free_sum,
-    place_on_shapes, summarize,
+    place_on_shapes, summarize, summarize_named,
 };

@@ -36,7 +36,12 @@ const OWN_LABELS: &[&str] =
 /// Ready, schedulable nodes grouped by labels, taints, allocatable and free, in
 /// a stable order.
 pub fn summarize<'n>(nodes: impl IntoIterator<Item = &'n Node>) -> Vec<NodeShape> {
-    let mut counts: BTreeMap<NodeShape, i64> = BTreeMap::new();
+    summarize_named(nodes).into_iter().map(|(shape, _)| shape).collect()
+}
+
+/// As [`summarize`], with the names of each shape's nodes in the order given.
+pub fn summarize_named<'n>(nodes: impl IntoIterator<Item = &'n Node>) -> Vec<(NodeShape, Vec<&'n str>)> {
+    let mut found: BTreeMap<NodeShape, Vec<&'n str>> = BTreeMap::new();
     for node in nodes.into_iter().filter(|node| node.ready && !node.unschedulable) {
         let mut labels = node.labels.clone();
         labels.retain(|key, value| !OWN_LABELS.contains(&key.as_str()) && *value != node.name);
@@ -51,9 +56,11 @@ pub fn summarize<'n>(nodes: impl IntoIterator<Item = &'n Node>) -> Vec<NodeShape
             pods: node.pods,
             count: 0,
         };
-        *counts.entry(shape).or_default() += 1;
+        found.entry(shape).or_default().push(&node.name);
     }
-    counts.into_iter().map(|(shape, count)| NodeShape { count, ..shape }).collect()
+    let counted =
+        |(shape, names): (NodeShape, Vec<&'n str>)| (NodeShape { count: names.len() as i64, ..shape }, names);
+    found.into_iter().map(counted).collect()
 }
 
 /// Nodes as the shapes describe them, with made-up names: for planners that

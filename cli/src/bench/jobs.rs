@@ -245,7 +245,7 @@ async fn idle(fleet: &LocalFleet) -> anyhow::Result<()> {
 }
 
 /// Nearest rank.
-fn percentile(sorted: &[f64], percent: usize) -> f64 {
+pub(super) fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
 }

@@ -4,6 +4,7 @@
 //! because a time on someone's laptop is no test.
 
 mod jobs;
+mod queue;
 mod size;
 
 use std::{process::ExitCode, time::Duration};
@@ -40,6 +41,9 @@ impl Finding {
 
 pub async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     let wants = |measure| args.what == measure || args.what == Measure::All;
+    if args.what == Measure::Queue {
+        return queue::run(args.shape, args.output.is_some()).await;
+    }
     let mut findings = Vec::new();
     // First, while the process has not grown yet.
     if wants(Measure::Size) {

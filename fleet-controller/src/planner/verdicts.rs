@@ -35,6 +35,7 @@ struct Class {
 #[derive(Debug, Default)]
 pub(super) struct Verdicts {
     of_job: BTreeMap<JobId, Waiting>,
+    by_reason: BTreeMap<Reason, i64>,
     classes: BTreeMap<ClassId, Class>,
     /// Jobs that joined since the last plan.
     joined: BTreeMap<JobId, ClassId>,
@@ -51,8 +52,25 @@ impl Verdicts {
 
     pub fn tell(&mut self, id: &JobId, waiting: Waiting) {
         if self.of_job.get(id) != Some(&waiting) {
-            self.of_job.insert(id.clone(), waiting);
+            *self.by_reason.entry(waiting.reason).or_default() += 1;
+            let before = self.of_job.insert(id.clone(), waiting);
+            self.uncount(before);
             self.told.insert(id.clone());
+        }
+    }
+
+    /// How many jobs wait for each reason.
+    pub fn by_reason(&self) -> &BTreeMap<Reason, i64> {
+        &self.by_reason
+    }
+
+    fn uncount(&mut self, waiting: Option<Waiting>) {
+        let Some(reason) = waiting.map(|waiting| waiting.reason) else { return };
+        if let Some(count) = self.by_reason.get_mut(&reason) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_reason.remove(&reason);
+            }
         }
     }
 
@@ -76,7 +94,8 @@ impl Verdicts {
 
     /// The job waits no more.
     pub fn remove(&mut self, id: &JobId) {
-        self.of_job.remove(id);
+        let before = self.of_job.remove(id);
+        self.uncount(before);
         self.told.remove(id);
         self.joined.remove(id);
     }

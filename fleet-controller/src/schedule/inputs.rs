@@ -217,7 +217,7 @@ pub(super) fn member(world: &World, name: &str) -> Option<Member> {
         reserves: status.reservation != Some(false),
         serves: status.api_enablements.iter().cloned().collect(),
         shapes: status.node_shapes.iter().map(convert::placement_shape).collect(),
-        node_names: Vec::new(),
+        node_names: status.node_shapes.iter().map(|shape| shape.nodes.clone()).collect(),
         sequence: status.report_sequence?,
     })
 }

@@ -1,0 +1,452 @@
+//! Deep queues under a quota tree, in real time: jobs of three classes come to every leaf at a fixed pace, wait,
+//! run on one simulated member and end.
+//!
+//! The shapes are those of the performance tests of Kueue, so that the figures can be laid beside its own. The
+//! clock is the watch on the QueueUnits: a job is admitted when its unit has left the phase Enqueued.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use fleet_api::{QueueUnit, ResourceBinding, names};
+use fleet_kubesim::{FleetSpec, Listen, LocalFleet, MemberSpec, RunTime};
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
+    runtime::watcher,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::{READY_WITHIN, jobs::percentile, say};
+use crate::{
+    answer::Answer,
+    apply,
+    args::Shape,
+    output,
+    server::{HUB_PATIENCE, Server},
+    table::Table,
+};
+
+/// Submissions under way at once.
+const SUBMITTERS: usize = 64;
+const SIGHTINGS: usize = 16_384;
+/// After that long without any job's end the run is given up.
+const STALLED: Duration = Duration::from_secs(60);
+const PAGE: u32 = 5_000;
+
+/// Jobs of one kind in every leaf.
+struct Class {
+    name: &'static str,
+    count: u32,
+    cores: i64,
+    priority: i32,
+    run_ms: u64,
+    every_ms: u64,
+}
+
+struct Plan {
+    name: &'static str,
+    parents: usize,
+    leaves: usize,
+    classes: [Class; 3],
+    /// By the ideal event simulation, seconds.
+    ideal_s: f64,
+    aim_wall_s: f64,
+    nodes: usize,
+    node_cores: i64,
+}
+
+const MIN: i64 = 20;
+const MAX: i64 = 120;
+
+fn plan(shape: Shape) -> Plan {
+    let class = |name, count, cores, priority, run_ms, every_ms| Class {
+        name,
+        count,
+        cores,
+        priority,
+        run_ms,
+        every_ms,
+    };
+    match shape {
+        Shape::Baseline => Plan {
+            name: "baseline",
+            parents: 5,
+            leaves: 6,
+            classes: [
+                class("small", 350, 1, 50, 200, 100),
+                class("medium", 100, 5, 100, 500, 500),
+                class("large", 50, 20, 200, 1000, 1200),
+            ],
+            ideal_s: 68.8,
+            aim_wall_s: 75.0,
+            nodes: 20,
+            node_cores: 120,
+        },
+        Shape::LargeScale => Plan {
+            name: "large-scale",
+            parents: 10,
+            leaves: 100,
+            classes: [
+                class("small", 35, 1, 50, 150, 60),
+                class("medium", 11, 5, 100, 350, 300),
+                class("large", 4, 20, 200, 700, 700),
+            ],
+            ideal_s: 5.0,
+            aim_wall_s: 60.0,
+            nodes: 240,
+            node_cores: 120,
+        },
+    }
+}
+
+impl Plan {
+    fn namespaces(&self) -> Vec<String> {
+        let leaf = |parent| (0..self.leaves).map(move |leaf| format!("p{parent}-l{leaf}"));
+        (0..self.parents).flat_map(leaf).collect()
+    }
+
+    /// Cores of the whole tree: what the leaves are guaranteed.
+    fn cores(&self) -> i64 {
+        (self.parents * self.leaves) as i64 * MIN
+    }
+
+    fn jobs(&self) -> usize {
+        self.parents * self.leaves * self.classes.iter().map(|class| class.count as usize).sum::<usize>()
+    }
+
+    /// Core seconds of all jobs.
+    fn work_s(&self) -> f64 {
+        let of = |class: &Class| f64::from(class.count) * class.cores as f64 * class.run_ms as f64 / 1000.0;
+        (self.parents * self.leaves) as f64 * self.classes.iter().map(of).sum::<f64>()
+    }
+
+    fn tree(&self) -> Value {
+        let amount = |cores: i64| json!({"cpu": cores});
+        let parents = (0..self.parents).map(|parent| {
+            let leaf = |leaf| {
+                json!({"name": format!("p{parent}-l{leaf}"), "namespaces": [format!("p{parent}-l{leaf}")],
+                    "min": amount(MIN), "max": amount(MAX)})
+            };
+            let own = amount(self.leaves as i64 * MIN);
+            json!({"name": format!("p{parent}"), "min": own, "max": own,
+                "children": (0..self.leaves).map(leaf).collect::<Vec<_>>()})
+        });
+        json!({"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree",
+            "metadata": {"name": "bench", "namespace": "kube-system"},
+            "spec": {"root": {"name": "root", "min": amount(self.cores()), "max": amount(self.cores()),
+                "children": parents.collect::<Vec<_>>()}}})
+    }
+}
+
+/// What `-o json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    shape: &'static str,
+    jobs: usize,
+    wall_s: f64,
+    ideal_s: f64,
+    classes: Vec<ClassReport>,
+    /// Core seconds of all jobs by core seconds of the quota until the last end.
+    useful_share: f64,
+    evictions: usize,
+    cpu_s: f64,
+    /// Highest resident memory of the process: hub, member, agents and the submitting client.
+    peak_mib: f64,
+    submitted_s: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct ClassReport {
+    class: &'static str,
+    jobs: usize,
+    admission_mean_s: f64,
+    admission_p99_s: f64,
+}
+
+enum Sighting {
+    Admitted(String, Instant),
+    Ended(String, Instant),
+}
+
+pub async fn run(shape: Shape, json_wanted: bool) -> anyhow::Result<ExitCode> {
+    let plan = plan(shape);
+    say(&format!("queue: {} jobs, shape {}", plan.jobs(), plan.name));
+    let cores = plan.node_cores.to_string();
+    let fleet = LocalFleet::start(FleetSpec {
+        members: MemberSpec::many(1, plan.nodes, 0, &cores, "512Gi"),
+        data_dir: None,
+        listen: Listen::InProcess,
+        default_run_time: RunTime::Forever,
+    })
+    .await?;
+    fleet.ready(READY_WITHIN).await?;
+    let report = measure(&fleet, &plan).await;
+    fleet.shutdown().await;
+    let report = report?;
+    let text = match json_wanted {
+        true => output::json(&serde_json::to_value(&report)?)?,
+        false => print(&plan, &report),
+    };
+    Answer::text(text).print()
+}
+
+async fn measure(fleet: &LocalFleet, plan: &Plan) -> anyhow::Result<Report> {
+    let hub = fleet.hub();
+    prepare(&hub, plan).await?;
+    let mut sightings = watch(hub.clone());
+    let cpu_before = cpu_s()?;
+    let began = Instant::now();
+    let mut due: Vec<(Duration, String, &Class)> = Vec::with_capacity(plan.jobs());
+    for namespace in plan.namespaces() {
+        for class in &plan.classes {
+            due.extend((0..class.count).map(|n| {
+                let at = Duration::from_millis(u64::from(n) * class.every_ms);
+                (at, format!("{namespace}/{}-{n}", class.name), class)
+            }));
+        }
+    }
+    due.sort_by(|(a, one, _), (b, other, _)| (a, one).cmp(&(b, other)));
+    let (sent, mut sent_times) = mpsc::unbounded_channel();
+    let submit = stream::iter(due)
+        .map(|(at, id, class)| {
+            let (hub, sent) = (hub.clone(), sent.clone());
+            async move {
+                tokio::time::sleep_until((began + at).into()).await;
+                let (namespace, name) = id.split_once('/').unwrap_or_default();
+                let api = batch_jobs(hub, namespace);
+                let _ = sent.send((id.clone(), Instant::now()));
+                api.create(&PostParams::default(), &job(name, class)?).await.context("a job is refused")?;
+                Ok::<_, anyhow::Error>(())
+            }
+        })
+        .buffer_unordered(SUBMITTERS);
+    let submit = async {
+        submit.try_collect::<()>().await?;
+        Ok::<_, anyhow::Error>(began.elapsed())
+    };
+    let wanted = plan.jobs();
+    let follow = async {
+        let mut admitted: BTreeMap<String, Instant> = BTreeMap::new();
+        let mut ended = BTreeSet::new();
+        let mut last = began;
+        while ended.len() < wanted {
+            match tokio::time::timeout(STALLED, sightings.recv()).await {
+                Ok(Some(Sighting::Admitted(id, at))) => {
+                    admitted.entry(id).or_insert(at);
+                }
+                Ok(Some(Sighting::Ended(id, at))) => {
+                    admitted.entry(id.clone()).or_insert(at);
+                    ended.insert(id);
+                    last = last.max(at);
+                }
+                Ok(None) => bail!("the watch on the hub ended"),
+                Err(_) => bail!("{} of {wanted} jobs have ended and nothing moves", ended.len()),
+            }
+        }
+        Ok((admitted, last))
+    };
+    let (submitted, (admitted, last)) = tokio::try_join!(submit, follow)?;
+    let cpu = cpu_s()? - cpu_before;
+    let mut of_class: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    while let Ok((id, at)) = sent_times.try_recv() {
+        let class =
+            id.split_once('/').and_then(|(_, name)| name.rsplit_once('-')).map_or("", |(class, _)| class);
+        let class = plan.classes.iter().find(|known| known.name == class).map_or("", |known| known.name);
+        let Some(seen) = admitted.get(&id) else { continue };
+        of_class.entry(class).or_default().push(seen.saturating_duration_since(at).as_secs_f64());
+    }
+    let classes = plan.classes.iter().map(|class| {
+        let mut taken = of_class.remove(class.name).unwrap_or_default();
+        taken.sort_by(f64::total_cmp);
+        ClassReport {
+            class: class.name,
+            jobs: taken.len(),
+            admission_mean_s: taken.iter().sum::<f64>() / taken.len().max(1) as f64,
+            admission_p99_s: percentile(&taken, 99),
+        }
+    });
+    let wall_s = last.saturating_duration_since(began).as_secs_f64();
+    Ok(Report {
+        shape: plan.name,
+        jobs: wanted,
+        wall_s,
+        ideal_s: plan.ideal_s,
+        classes: classes.collect(),
+        useful_share: plan.work_s() / (plan.cores() as f64 * wall_s),
+        evictions: evictions(&hub).await?,
+        cpu_s: cpu,
+        peak_mib: peak_mib()?,
+        submitted_s: submitted.as_secs_f64(),
+    })
+}
+
+async fn prepare(hub: &Client, plan: &Plan) -> anyhow::Result<()> {
+    let server = Server {
+        client: hub.clone(),
+        name: "hub".to_string(),
+        url: "the hub".to_string(),
+        patience: HUB_PATIENCE,
+    };
+    let named =
+        |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+    let mut objects: Vec<Value> = plan.namespaces().iter().map(|name| named("Namespace", name)).collect();
+    objects.extend(plan.classes.iter().map(|class| {
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": class.name},
+            "value": class.priority})
+    }));
+    objects.push(plan.tree());
+    objects.push(
+        json!({"apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "ClusterPropagationPolicy",
+        "metadata": {"name": "bench"},
+        "spec": {"resourceSelectors": [{"apiVersion": "batch/v1", "kind": "Job"}],
+            "suspension": {"scheduling": true},
+            "placement": {"replicaScheduling": {
+                "replicaSchedulingType": "Divided", "customSchedulingType": "Gang"}}}}),
+    );
+    apply::apply_all(&server, "default", &objects).await?;
+    Ok(())
+}
+
+fn batch_jobs(hub: Client, namespace: &str) -> Api<DynamicObject> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("batch", "v1", "Job"));
+    Api::namespaced_with(hub, namespace, &kind)
+}
+
+fn job(name: &str, class: &Class) -> anyhow::Result<DynamicObject> {
+    let run_time = format!("{}ms", class.run_ms);
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "annotations": {names::SIM_RUNTIME_ANNOTATION: run_time}},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "priorityClassName": class.name,
+            "containers": [{"name": "main", "image": "registry.example.com/train:v1",
+                "resources": {"requests": {"cpu": class.cores.to_string()}}}]}}}});
+    serde_json::from_value(job).context("the bench's job")
+}
+
+/// Tells when each unit is first seen to have left its queue, and when its job has ended.
+fn watch(hub: Client) -> mpsc::Receiver<Sighting> {
+    let (tell, sightings) = mpsc::channel(SIGHTINGS);
+    tokio::spawn(async move {
+        let mut events = Box::pin(watcher(Api::<QueueUnit>::all(hub), watcher::Config::default()));
+        let mut seen: BTreeMap<String, bool> = BTreeMap::new();
+        while let Some(event) = events.next().await {
+            let Ok(watcher::Event::Apply(unit) | watcher::Event::InitApply(unit)) = event else { continue };
+            let now = Instant::now();
+            let phase = unit.status.and_then(|status| status.phase);
+            let ended = match phase.as_deref() {
+                None | Some("Enqueued" | "Reserved") => continue,
+                Some("Succeed" | "Failed") => true,
+                Some(_) => false,
+            };
+            let binding = unit.spec.consumer_ref;
+            let name = binding.name.strip_suffix("-job").unwrap_or(&binding.name);
+            let id = format!("{}/{name}", binding.namespace);
+            if seen.get(&id).is_some_and(|known| *known || !ended) {
+                continue;
+            }
+            seen.insert(id.clone(), ended);
+            let sighting = if ended { Sighting::Ended(id, now) } else { Sighting::Admitted(id, now) };
+            if tell.send(sighting).await.is_err() {
+                return;
+            }
+        }
+    });
+    sightings
+}
+
+/// Runs that ended before their jobs.
+async fn evictions(hub: &Client) -> anyhow::Result<usize> {
+    let api: Api<ResourceBinding> = Api::all(hub.clone());
+    let mut count = 0;
+    let mut from = None;
+    loop {
+        let params = ListParams { limit: Some(PAGE), continue_token: from.take(), ..ListParams::default() };
+        let page = api.list(&params).await.context("the bindings")?;
+        count += page
+            .items
+            .iter()
+            .filter_map(|b| b.status.as_ref())
+            .map(|status| status.attempts.len())
+            .sum::<usize>();
+        from = page.metadata.continue_.filter(|token| !token.is_empty());
+        if from.is_none() {
+            return Ok(count);
+        }
+    }
+}
+
+/// User and system time of this process.
+fn cpu_s() -> anyhow::Result<f64> {
+    /// Ticks of the kernel's accounting, the same on every Linux.
+    const TICKS: f64 = 100.0;
+    let stat = std::fs::read_to_string("/proc/self/stat").context("/proc/self/stat")?;
+    // After the name, which may hold blanks: state is the first field, user time the twelfth.
+    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+    let ticks =
+        |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok()).context("/proc/self/stat");
+    Ok((ticks(11)? + ticks(12)?) / TICKS)
+}
+
+fn peak_mib() -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .context("no VmHWM in /proc/self/status")?;
+    let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().context("VmHWM")?;
+    Ok(kib / 1024.0)
+}
+
+fn print(plan: &Plan, report: &Report) -> String {
+    let mut table = Table::new(&["MEASURE", "FOUND", "AIM"]);
+    let mut row = |what: String, found: String, aim: String| table.row([what, found, aim]);
+    let aim = format!("<= {} s (ideal {} s)", plan.aim_wall_s, plan.ideal_s);
+    row(
+        format!("{} jobs, from the first submission to the last end", report.jobs),
+        format!("{:.1} s", report.wall_s),
+        aim,
+    );
+    for class in &report.classes {
+        row(
+            format!("time to admission, {}, mean / p99", class.class),
+            format!("{:.2} s / {:.2} s", class.admission_mean_s, class.admission_p99_s),
+            "mean <= 7 s".to_string(),
+        );
+    }
+    row(
+        "useful work of quota x time".to_string(),
+        format!("{:.0} %", report.useful_share * 100.0),
+        "-".to_string(),
+    );
+    row("evictions".to_string(), report.evictions.to_string(), "-".to_string());
+    row(
+        "CPU time, the whole fleet and the client".to_string(),
+        format!("{:.1} s", report.cpu_s),
+        "-".to_string(),
+    );
+    row("peak memory".to_string(), format!("{:.0} MiB", report.peak_mib), "<= 1024 MiB".to_string());
+    table.print()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shapes_are_those_that_are_compared() {
+        let baseline = plan(Shape::Baseline);
+        assert_eq!((baseline.jobs(), baseline.namespaces().len(), baseline.cores()), (15_000, 30, 600));
+        assert_eq!(baseline.work_s(), 30.0 * 1320.0);
+        let large = plan(Shape::LargeScale);
+        assert_eq!((large.jobs(), large.namespaces().len(), large.cores()), (50_000, 1_000, 20_000));
+        let root = serde_json::from_value(baseline.tree()["spec"]["root"].clone()).expect("a tree");
+        let (tree, warnings) = fleet_quota::QuotaTree::build(&root).expect("usable");
+        assert_eq!((tree.leaves().count(), warnings), (30, vec![]));
+    }
+}
