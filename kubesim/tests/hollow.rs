@@ -9,7 +9,8 @@ use fleet_kubesim::{
 };
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{Binding, Node, Pod},
+    coordination::v1::Lease,
+    core::v1::{Binding, Namespace, Node, Pod},
 };
 use kube::{
     Api, Client, ResourceExt,
@@ -18,7 +19,7 @@ use kube::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-const WITHIN: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(40);
 
 async fn server() -> (ApiServer, Client) {
     let server = ApiServer::open(Config::default()).await.expect("opens");
@@ -68,11 +69,23 @@ async fn bound_pod(client: &Client, name: &str, annotations: serde_json::Value, 
         json!([{"apiVersion": "batch/v1", "kind": "Job", "name": job.name_any(),
             "uid": job.uid().unwrap_or_default(), "controller": true}])
     });
-    let pod: Pod = serde_json::from_value(json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "annotations": annotations, "ownerReferences": owners},
-        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}}))
-    .expect("a pod");
+    let metadata = json!({"name": name, "annotations": annotations, "ownerReferences": owners});
+    bind(client, name, metadata, json!({})).await;
+}
+
+/// A pod bound to the first node, with these fields of its spec.
+async fn bound_pod_with(client: &Client, name: &str, spec: serde_json::Value) {
+    bind(client, name, json!({"name": name}), spec).await;
+}
+
+async fn bind(client: &Client, name: &str, metadata: serde_json::Value, fields: serde_json::Value) {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}});
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        pod["spec"][field] = value.clone();
+    }
+    let pod: Pod = serde_json::from_value(pod).expect("a pod");
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     pods.create(&PostParams::default(), &pod).await.expect("created");
     let binding: Binding = serde_json::from_value(json!({
@@ -162,4 +175,48 @@ async fn a_restart_goes_on_from_the_start_time_in_the_store() {
     phase(&client, "long", "Succeeded").await;
     phase(&client, "fresh", "Running").await;
     second.stop().await;
+}
+
+/// The side container of watched jobs: the pod begins once the lease was seen to be renewed, and ends with it.
+#[tokio::test(start_paused = true)]
+async fn a_watched_pod_begins_and_ends_with_the_lease() {
+    let (_server, client) = server().await;
+    let running = start(&client, options(RunTime::For(Duration::from_secs(3600))));
+    let namespace: Namespace =
+        serde_json::from_value(json!({"metadata": {"name": "fleet-system"}})).expect("a namespace");
+    Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &namespace).await.expect("made");
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "fleet-system");
+    let renew = async |second: u32| {
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "member-agent"},
+            "spec": {"leaseDurationSeconds": 20, "renewTime": format!("2026-01-01T00:00:{second:02}.000000Z")}});
+        leases
+            .patch("member-agent", &PatchParams::apply("test").force(), &Patch::Apply(&lease))
+            .await
+            .expect("renewed");
+    };
+    renew(0).await;
+    let side = json!([{"name": "fleet-watchdog", "image": "w", "restartPolicy": "Always"}, {"name": "init", "image": "i"}]);
+    bound_pod_with(&client, "watched", json!({"initContainers": side})).await;
+    bound_pod(&client, "free", json!({}), None).await;
+    phase(&client, "free", "Running").await;
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let waits = pods.get("watched").await.expect("there").status.and_then(|status| status.phase);
+    assert_ne!(waits.as_deref(), Some("Running"), "how old the first renewal is cannot be known");
+    renew(1).await;
+    let runs = phase(&client, "watched", "Running").await.status.expect("a status");
+    let states = runs.init_container_statuses.expect("statuses");
+    assert!(states[0].state.as_ref().is_some_and(|state| state.running.is_some()), "a sidecar runs on");
+    assert!(states[1].state.as_ref().is_some_and(|state| state.terminated.is_some()));
+    for second in 2..6 {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        renew(second).await;
+    }
+    let last = tokio::time::Instant::now();
+    phase(&client, "watched", "Running").await;
+    phase(&client, "watched", "Failed").await;
+    assert!(last.elapsed() <= Duration::from_secs(21), "{:?}", last.elapsed());
+    phase(&client, "free", "Running").await;
+    running.stop().await;
 }

@@ -271,3 +271,25 @@ async fn many_gangs_are_bound_with_an_event_each() {
     assert!(message.starts_with(&format!("Successfully assigned default/{pod} to n")), "{message}");
     agent.stop().await;
 }
+
+#[tokio::test]
+async fn of_two_decisions_at_once_with_room_for_one_the_second_is_refused() {
+    let bed = Bed::new(&["n1 8", "n2 8"]).await;
+    let agent = bed.start(options());
+    let gang = [("master", 1, 1), ("worker", 9, 1)];
+    tokio::join!(bed.ask("a", &gang, 60), bed.ask("b", &gang, 60));
+    let asked = bed.asked();
+    let answered = |found: Option<&fleet_api::Reservation>| {
+        found.and_then(|found| found.status.as_ref()).is_some_and(|status| status.phase.is_some())
+    };
+    let mut phases = Vec::new();
+    for name in ["a", "b"] {
+        let status = until(&asked, name, "answered", answered).await.unwrap().status.unwrap();
+        phases.push(format!("{:?} {}", status.phase.unwrap(), status.message.unwrap_or_default()));
+    }
+    phases.sort();
+    assert_eq!(phases[0].split(' ').next(), Some("Refused"), "{phases:?}");
+    assert_eq!(phases[1], "Reserved 10 places held");
+    assert_eq!(bed.copies().list(&ListParams::default()).await.unwrap().items.len(), 1);
+    agent.stop().await;
+}

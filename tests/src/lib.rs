@@ -13,6 +13,7 @@ pub mod jobs;
 pub mod kubectl;
 pub mod objects;
 pub mod process;
+pub mod proxy;
 pub mod random;
 pub mod servers;
 pub mod table;

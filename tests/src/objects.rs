@@ -64,8 +64,14 @@ pub const BINDING: Kind = namespaced("fleet.dev/v1alpha1", "ResourceBinding", "r
 pub const WORK: Kind = namespaced("fleet.dev/v1alpha1", "Work", "works");
 pub const RESERVATION: Kind = namespaced("fleet.dev/v1alpha1", "Reservation", "reservations");
 pub const CLUSTER: Kind = cluster_wide("fleet.dev/v1alpha1", "Cluster", "clusters");
+pub const LEASE: Kind = namespaced("coordination.k8s.io/v1", "Lease", "leases");
+pub const ROLE: Kind = namespaced("rbac.authorization.k8s.io/v1", "Role", "roles");
+pub const ROLE_BINDING: Kind = namespaced("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings");
+pub const CLUSTER_ROLE: Kind = cluster_wide("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles");
+pub const CLUSTER_ROLE_BINDING: Kind =
+    cluster_wide("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings");
 
-const KNOWN: [Kind; 28] = [
+const KNOWN: [Kind; 33] = [
     NAMESPACE,
     NODE,
     POD,
@@ -94,6 +100,11 @@ const KNOWN: [Kind; 28] = [
     WORK,
     RESERVATION,
     CLUSTER,
+    LEASE,
+    ROLE,
+    ROLE_BINDING,
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
 ];
 
 impl Kind {

@@ -120,6 +120,38 @@ pub fn ports_in_a_row(count: u16) -> anyhow::Result<u16> {
     places.step_by(usize::from(count)).find(free).context("no free ports in a row")
 }
 
+/// Any process that does not outlive the test.
+pub struct Daemon(std::process::Child);
+
+impl Daemon {
+    /// Starts a program that says nothing on stdout; its log goes where the test's does.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(program: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
+        let quiet = Stdio::null;
+        let started = Command::new(program).args(arguments).stdin(quiet()).stdout(quiet()).spawn();
+        Ok(Self(started.with_context(|| program.display().to_string())?))
+    }
+
+    /// SIGKILL: no chance to tidy up.
+    ///
+    /// # Errors
+    /// It cannot be waited for.
+    pub fn kill(mut self) -> anyhow::Result<()> {
+        self.0.kill()?;
+        self.0.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A running `fleet`. Killed when dropped.
 pub struct FleetProcess {
     child: Child,

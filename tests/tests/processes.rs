@@ -1,11 +1,7 @@
 //! Controller and agent as processes of their own, over TLS with kubeconfigs, as on real clusters: a queued
 //! job runs, both processes are killed with SIGKILL while it does, started again, and it ends once.
 
-use std::{
-    path::Path,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+use std::time::Duration;
 
 use fleet_api::crds::Side;
 use fleet_kubesim::hollow;
@@ -13,7 +9,7 @@ use fleet_tests::{
     ApiServers, Look,
     jobs::{Job, Queueing, gang_policy, quota_tree},
     objects::{self, BINDING, CLUSTER, POD, PYTORCH_JOB},
-    process::program,
+    process::{Daemon, program},
     servers::Door,
     wait_for,
 };
@@ -22,30 +18,6 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 const WITHIN: Duration = Duration::from_secs(60);
-
-/// A process that does not outlive the test.
-struct Running(Child);
-
-impl Running {
-    fn start(program: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
-        let quiet = || Stdio::null();
-        Ok(Self(Command::new(program).args(arguments).stdin(quiet()).stdout(quiet()).spawn()?))
-    }
-
-    /// SIGKILL: no chance to tidy up.
-    fn kill(mut self) -> anyhow::Result<()> {
-        self.0.kill()?;
-        self.0.wait()?;
-        Ok(())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 async fn state(hub: &Client, name: &str) -> anyhow::Result<String> {
     let job = objects::get(hub, PYTORCH_JOB, "default", name).await?;
@@ -76,11 +48,11 @@ async fn separate_processes_over_tls_outlive_a_kill() -> anyhow::Result<()> {
         Ok(path.display().to_string())
     };
     let (hub_file, east_file) = (kubeconfig(&hub)?, kubeconfig(&east)?);
-    let start_controller = || Running::start(&controller, &["--kubeconfig", &hub_file]);
+    let start_controller = || Daemon::start(&controller, &["--kubeconfig", &hub_file]);
     let start_agent = || {
         let flags = ["--cluster", "east", "--hub-kubeconfig", &hub_file, "--member-kubeconfig", &east_file];
         let parts = ["--controllers", "pytorchjob", "--scheduler-names", "default-scheduler"];
-        Running::start(&agent, &[&flags[..], &parts[..]].concat())
+        Daemon::start(&agent, &[&flags[..], &parts[..]].concat())
     };
     let stop = CancellationToken::new();
     let nodes = hollow::NodeSpec {

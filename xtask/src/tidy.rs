@@ -17,7 +17,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "fleet-controller",
         &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-api"],
     ),
-    ("member-agent", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-api"]),
+    ("fleet-watchdog", &[]),
+    (
+        "member-agent",
+        &[
+            "fleet-resources",
+            "fleet-policies",
+            "fleet-quota",
+            "fleet-placement",
+            "fleet-api",
+            "fleet-watchdog",
+        ],
+    ),
 ];
 
 /// What a pure room may use from outside: data and errors, nothing that reads a clock, rolls dice or does IO.
@@ -41,8 +52,17 @@ const IMPURE_WORDS: &[&str] = &[
 ];
 
 /// Manifest folder of each room.
-const FOLDERS: &[&str] =
-    &["resources", "policies", "quota", "placement", "api", "apiserver", "fleet-controller", "member-agent"];
+const FOLDERS: &[&str] = &[
+    "resources",
+    "policies",
+    "quota",
+    "placement",
+    "api",
+    "apiserver",
+    "fleet-controller",
+    "member-agent",
+    "watchdog",
+];
 
 pub fn check() -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace has a root")?;

@@ -6,11 +6,12 @@
 //! Running pod found at the start ends when its start time plus its run time has passed.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
 
+use fleet_watchdog::judge::Verdict;
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
 use kube::{
@@ -27,8 +28,9 @@ use super::{
     pod::{Phase, Pod, PodKey},
     status,
     timers::Timers,
+    watchdog::{Watchdog, is_watched},
 };
-use crate::run_plan::{RunPlan, RunTime, run_plan};
+use crate::run_plan::{Ending, RunPlan, RunTime, run_plan};
 
 /// First wait after a failed write or a broken watch; doubles up to [`LONGEST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(100);
@@ -43,6 +45,8 @@ enum Step {
     Resume,
     /// Write Succeeded or Failed.
     Finish,
+    /// Write Failed: its watchdog has stopped the containers.
+    Stop,
     Delete,
 }
 
@@ -75,6 +79,9 @@ struct Kubelets<'a> {
     timers: Timers<Due>,
     waiting: VecDeque<Due>,
     in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
+    /// Pods with a watchdog that have not ended, and what their watchdogs have come to.
+    watched: BTreeSet<PodKey>,
+    verdict: Verdict,
 }
 
 /// Runs until `shutdown` is cancelled.
@@ -88,17 +95,29 @@ pub async fn run(client: &Client, options: &Options, shutdown: &CancellationToke
         timers: Timers::default(),
         waiting: VecDeque::new(),
         in_flight: FuturesUnordered::new(),
+        watched: BTreeSet::new(),
+        verdict: Verdict::Waiting,
     };
+    let mut watchdog: Option<Watchdog> = None;
     let mut events = Box::pin(pod_events(client.clone()));
     let mut listed = Vec::new();
     loop {
         kubelets.fill();
         let next_due = kubelets.timers.next();
+        let dog = if kubelets.watched.is_empty() {
+            // The next pod's watchdog begins anew.
+            watchdog = None;
+            kubelets.verdict = Verdict::Waiting;
+            None
+        } else {
+            Some(watchdog.get_or_insert_with(|| Watchdog::new(client)))
+        };
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return,
             Some(done) = kubelets.in_flight.next() => kubelets.done(done),
             () = sleep_until(next_due) => kubelets.take_due(),
+            verdict = judged(dog) => kubelets.judged(verdict),
             Some(event) = events.next() => match event {
                 watcher::Event::Init => listed.clear(),
                 watcher::Event::InitApply(pod) => listed.push(pod),
@@ -113,6 +132,17 @@ pub async fn run(client: &Client, options: &Options, shutdown: &CancellationToke
 pub(crate) async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
+        None => futures::future::pending().await,
+    }
+}
+
+/// The next verdict of the watchdog, if there is one.
+async fn judged(watchdog: Option<&mut Watchdog>) -> Verdict {
+    match watchdog {
+        Some(watchdog) => {
+            watchdog.next().await;
+            watchdog.verdict()
+        }
         None => futures::future::pending().await,
     }
 }
@@ -136,8 +166,9 @@ fn pod_events(client: Client) -> impl Stream<Item = watcher::Event<Pod>> {
 
 impl Kubelets<'_> {
     fn replace(&mut self, listed: Vec<Pod>) {
-        let standing: std::collections::BTreeSet<PodKey> = listed.iter().map(Pod::key).collect();
+        let standing: BTreeSet<PodKey> = listed.iter().map(Pod::key).collect();
         self.pods.retain(|key, _| standing.contains(key));
+        self.watched.retain(|key| standing.contains(key));
         for pod in listed {
             self.apply(pod);
         }
@@ -147,6 +178,30 @@ impl Kubelets<'_> {
         let key = pod.key();
         if self.pods.get(&key).is_some_and(|entry| entry.pod.uid() == pod.uid()) {
             self.pods.remove(&key);
+            self.watched.remove(&key);
+        }
+    }
+
+    /// What the watchdogs have come to: pods begin when they are content and are stopped when the lease lapses.
+    fn judged(&mut self, verdict: Verdict) {
+        if std::mem::replace(&mut self.verdict, verdict) == verdict {
+            return;
+        }
+        let step = match verdict {
+            Verdict::Waiting => return,
+            Verdict::Content => (Phase::Pending, Step::Start),
+            Verdict::Lapsed => (Phase::Running, Step::Stop),
+        };
+        let (phase, step) = step;
+        let due = |key: &PodKey| {
+            self.pods.get(key).is_some_and(|entry| {
+                let began = matches!(entry.step, Some(Step::Start)) && step == Step::Start;
+                entry.pod.phase() == phase && entry.step != Some(Step::Delete) && !began
+            })
+        };
+        let keys: Vec<PodKey> = self.watched.iter().filter(|key| due(key)).cloned().collect();
+        for key in keys {
+            self.begin(key, step);
         }
     }
 
@@ -168,9 +223,23 @@ impl Kubelets<'_> {
         }
         entry.pod = pod;
         let deleting = entry.pod.metadata.deletion_timestamp.is_some();
+        let watched = is_watched(&entry.pod);
+        if watched && entry.pod.phase() != Phase::Finished {
+            self.watched.insert(key.clone());
+        } else {
+            self.watched.remove(&key);
+        }
         let step = match (deleting, entry.pod.phase(), entry.step) {
             (true, _, Some(Step::Delete)) => None,
             (true, ..) => Some(Step::Delete),
+            // Its containers begin when its watchdog is content.
+            (false, Phase::Pending, None) if watched && self.verdict != Verdict::Content => None,
+            // It began just before the lease lapsed.
+            (false, Phase::Running, step)
+                if watched && self.verdict == Verdict::Lapsed && step != Some(Step::Stop) =>
+            {
+                Some(Step::Stop)
+            }
             (false, Phase::Pending, None) => Some(Step::Start),
             (false, Phase::Running, None) => Some(Step::Resume),
             _ => None,
@@ -199,7 +268,13 @@ impl Kubelets<'_> {
             {
                 due.step = Step::Resume;
             }
-            let live = self.live(&due).is_some_and(|entry| entry.step != Some(Step::Delete));
+            let over = |entry: &Entry| match entry.step {
+                Some(Step::Delete) => true,
+                // What was stopped does not finish.
+                Some(Step::Stop) => due.step != Step::Stop,
+                _ => false,
+            };
+            let live = self.live(&due).is_some_and(|entry| !over(entry));
             if live || due.step == Step::Delete {
                 if let Some(entry) = self.pods.get_mut(&due.key) {
                     entry.step = Some(due.step);
@@ -312,6 +387,10 @@ impl Work {
                     None => self.learn(&key).await?,
                 };
                 let patch = status::finished(&self.pod, plan.ending, self.now);
+                self.write(&api, &key, &patch).await.map(|()| None)
+            }
+            Step::Stop => {
+                let patch = status::finished(&self.pod, Ending::Fails, self.now);
                 self.write(&api, &key, &patch).await.map(|()| None)
             }
             Step::Delete => {

@@ -11,6 +11,7 @@ mod owners;
 pub(crate) mod pod;
 pub(crate) mod status;
 pub(crate) mod timers;
+mod watchdog;
 
 pub(crate) use kubelet::sleep_until;
 pub(crate) use nodes::node;

@@ -33,6 +33,7 @@ pub struct PodSpec {
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Container {
     pub name: String,
     #[serde(default)]
@@ -41,6 +42,15 @@ pub struct Container {
     pub command: Vec<String>,
     #[serde(default)]
     pub args: Vec<String>,
+    /// `Always` makes an init container a sidecar.
+    #[serde(default)]
+    pub restart_policy: Option<String>,
+}
+
+impl Container {
+    pub fn is_sidecar(&self) -> bool {
+        self.restart_policy.as_deref() == Some("Always")
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]

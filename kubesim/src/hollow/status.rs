@@ -32,14 +32,7 @@ pub fn running(pod: &Pod, node_index: usize, at: Timestamp) -> Value {
         },
     });
     if !pod.spec.init_containers.is_empty() {
-        let completed = json!({"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now});
-        let statuses: Vec<Value> = pod
-            .spec
-            .init_containers
-            .iter()
-            .map(|container| container_status(pod, container, false, json!({"terminated": completed})))
-            .collect();
-        patch["status"]["initContainerStatuses"] = statuses.into();
+        patch["status"]["initContainerStatuses"] = init_statuses(pod, &now, &now, true).into();
     }
     patch
 }
@@ -52,7 +45,7 @@ pub fn finished(pod: &Pod, ending: Ending, at: Timestamp) -> Value {
         Ending::Fails => ("Failed", 1, "Error"),
     };
     let started = pod.status.start_time.clone().unwrap_or_else(|| now.clone());
-    json!({
+    let mut patch = json!({
         "metadata": {"uid": pod.uid()},
         "status": {
             "phase": phase,
@@ -65,7 +58,25 @@ pub fn finished(pod: &Pod, ending: Ending, at: Timestamp) -> Value {
                     "exitCode": exit_code, "reason": reason, "startedAt": started, "finishedAt": now}}))
             }).collect::<Vec<_>>(),
         },
-    })
+    });
+    // Sidecars end after the containers they served.
+    if pod.spec.init_containers.iter().any(Container::is_sidecar) {
+        patch["status"]["initContainerStatuses"] = init_statuses(pod, &started, &now, false).into();
+    }
+    patch
+}
+
+/// Init containers have completed; sidecars among them run as long as the pod does.
+fn init_statuses(pod: &Pod, started: &str, now: &str, running: bool) -> Vec<Value> {
+    let status = |container: &Container| {
+        if running && container.is_sidecar() {
+            return container_status(pod, container, true, json!({"running": {"startedAt": started}}));
+        }
+        let completed =
+            json!({"exitCode": 0, "reason": "Completed", "startedAt": started, "finishedAt": now});
+        container_status(pod, container, false, json!({"terminated": completed}))
+    };
+    pod.spec.init_containers.iter().map(status).collect()
 }
 
 /// The four conditions of a kubelet. What the store has with the same status keeps its time.

@@ -42,6 +42,11 @@ pub(super) fn is_fenced_level(live: &DynamicObject) -> bool {
     live.annotations().contains_key(FENCING_ANNOTATION)
 }
 
+/// Whether side containers stop the job's pods when the member's record lapses.
+fn is_watched(live: &DynamicObject) -> bool {
+    live.annotations().get(FENCING_ANNOTATION).is_some_and(|level| level == "Watchdog")
+}
+
 /// Where a kind says that it is to stand still; `None` where it cannot.
 pub(super) fn suspend_path(api_version: &str, kind: &str) -> Option<&'static [&'static str]> {
     match (api_version.split('/').next().unwrap_or_default(), kind) {
@@ -70,10 +75,14 @@ impl Works {
                 }
                 Standing::Returning(number) => {
                     // Whatever changes meanwhile ends the listing: a cut-off makes it worthless.
+                    let learning = async {
+                        self.learn().await;
+                        self.clear_stopped().await;
+                    };
                     tokio::select! {
                         biased;
                         _ = standing.changed() => continue,
-                        () = self.learn() => self.context.lease.learned(number),
+                        () = learning => self.context.lease.learned(number),
                     }
                 }
                 Standing::Good => {
@@ -101,6 +110,44 @@ impl Works {
             }
             backoff.wait().await;
         }
+    }
+
+    /// While this agent was away watchdogs may have stopped pods of jobs that never moved: they are made again.
+    async fn clear_stopped(self: &Arc<Self>) {
+        let mut backoff = Backoff::new(&self.name("clear"));
+        loop {
+            match self.try_clear_stopped().await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot delete pods that watchdogs have stopped; trying again")
+                }
+            }
+            backoff.wait().await;
+        }
+    }
+
+    /// Whether all pods were known.
+    async fn try_clear_stopped(self: &Arc<Self>) -> Result<bool, CallError> {
+        let (ids, is_synced) = {
+            let state = self.state();
+            (state.fenced(), state.pods_synced)
+        };
+        if !is_synced {
+            return Ok(false);
+        }
+        for id in ids {
+            let Known::Object(live) = self.state().object(&id) else { continue };
+            let kind = fleet_policies::WorkloadKind::of(&id.kind.api_version, &id.kind.kind);
+            if !is_watched(&live) || outcome(kind, &live.data["status"]).is_some() {
+                continue;
+            }
+            let pods = self.state().pods_of(&id, live.metadata.uid.as_deref());
+            for pod in pods.iter().filter(|pod| pod.is_failed() && !pod.is_deleting()) {
+                self.delete_pod(pod).await?;
+            }
+        }
+        Ok(true)
     }
 
     async fn list(&self) -> Result<Vec<Work>, CallError> {
@@ -165,8 +212,10 @@ impl Works {
         let pods: Vec<Arc<Pod>> = {
             let mut state = self.state();
             let mut pods = state.pods_of(id, live.metadata.uid.as_deref());
-            // One that is being deleted may have longer than there is time: it is asked once more, with less.
-            pods.retain(|pod| !pod.is_ended() && state.ask_to_stop(pod.uid()));
+            // One that is being deleted may have longer than there is time: it is asked once more, with less. A pod
+            // that a watchdog has stopped did not fail: it goes, too, and says nothing about the job.
+            let goes = |pod: &Pod| !pod.is_ended() || (pod.is_failed() && is_watched(live));
+            pods.retain(|pod| goes(pod) && state.ask_to_stop(pod.uid()));
             pods
         };
         let mut deletions = Vec::new();

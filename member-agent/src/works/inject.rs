@@ -5,15 +5,10 @@
 //! the member's lease being renewed. It asks for no resources, so that reserved places stay what they are.
 
 use fleet_policies::WorkloadKind;
+use fleet_watchdog::{CONTAINER, IN_POD_VARIABLE, STATE_FOLDER, TOKEN_FOLDER};
 use serde_json::{Value, json};
 
-/// Name of the side container and of its scratch volume.
-pub const CONTAINER: &str = "fleet-watchdog";
 const TOKEN_VOLUME: &str = "fleet-watchdog-token";
-/// Where the side container finds its token, and the certificate of the API server.
-const TOKEN_FOLDER: &str = "/var/run/secrets/fleet-watchdog";
-/// Where it notes that it is content.
-const STATE_FOLDER: &str = "/run/fleet-watchdog";
 const TOKEN_SECONDS: i64 = 3600;
 /// How long the job's containers wait for the first renewal: far longer than the agent takes between two.
 const START_PROBES: i64 = 300;
@@ -115,6 +110,7 @@ fn container(image: &str) -> Value {
         "name": CONTAINER,
         "image": image,
         "restartPolicy": "Always",
+        "env": [{"name": IN_POD_VARIABLE, "value": "true"}],
         "startupProbe": {
             "exec": {"command": ["/watchdog", "check"]}, "periodSeconds": 1, "failureThreshold": START_PROBES},
         // Signals to processes of other users need root and this one capability.

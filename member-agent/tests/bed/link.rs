@@ -2,26 +2,72 @@
 
 use std::{
     io,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
 };
 
 use axum::{Router, body::Body};
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use kube::Client;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tower::Service;
+
+/// When the process that makes a write dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Before the server has seen it.
+    Before,
+    /// After it was done, before its answer.
+    After,
+}
+
+/// Stops everything at one write. Renewals of leases and events do not count: their number is not that of a life.
+pub struct Fuse {
+    at: usize,
+    moment: Moment,
+    writes: AtomicUsize,
+    is_blown: AtomicBool,
+    told: Notify,
+}
+
+impl Fuse {
+    pub fn new(at: usize, moment: Moment) -> Self {
+        Self {
+            at,
+            moment,
+            writes: AtomicUsize::new(0),
+            is_blown: AtomicBool::new(false),
+            told: Notify::new(),
+        }
+    }
+
+    /// Waits until that write.
+    pub async fn blown(&self) {
+        while !self.is_blown.load(Ordering::SeqCst) {
+            self.told.notified().await;
+        }
+    }
+
+    fn blow(&self) {
+        self.is_blown.store(true, Ordering::SeqCst);
+        self.told.notify_one();
+    }
+}
 
 /// Clients of one server that are cut off and joined again together.
 #[derive(Clone)]
 pub struct Link {
     router: Router,
     cut: Arc<watch::Sender<bool>>,
+    fuse: watch::Receiver<Option<Arc<Fuse>>>,
 }
 
 impl Link {
-    pub fn new(router: Router) -> Self {
-        Self { router, cut: Arc::new(watch::channel(false).0) }
+    pub fn new(router: Router, fuse: watch::Receiver<Option<Arc<Fuse>>>) -> Self {
+        Self { router, cut: Arc::new(watch::channel(false).0), fuse }
     }
 
     pub fn client(&self) -> Client {
@@ -48,16 +94,35 @@ impl Service<http::Request<kube::client::Body>> for Link {
 
     fn call(&mut self, request: http::Request<kube::client::Body>) -> Self::Future {
         let (mut router, mut cut) = (self.router.clone(), self.cut.subscribe());
+        let path = request.uri().path();
+        let counts =
+            request.method() != http::Method::GET && !path.contains("/leases") && !path.contains("/events");
+        let fuse = self.fuse.borrow().clone().filter(|_| counts);
         async move {
             let gone = || io::Error::new(io::ErrorKind::ConnectionReset, "the connection is cut");
             if *cut.borrow() {
                 return Err(gone());
             }
+            let blows = match &fuse {
+                Some(fuse) => {
+                    let write = fuse.writes.fetch_add(1, Ordering::SeqCst) + 1;
+                    if write > fuse.at || (write == fuse.at && fuse.moment == Moment::Before) {
+                        fuse.blow();
+                        return std::future::pending().await;
+                    }
+                    write == fuse.at
+                }
+                None => false,
+            };
             let answered = tokio::select! {
                 biased;
                 _ = cut.wait_for(|cut| *cut) => return Err(gone()),
                 answered = router.call(request) => answered,
             };
+            if let Some(fuse) = fuse.filter(|_| blows) {
+                fuse.blow();
+                return std::future::pending().await;
+            }
             let (parts, body) = match answered {
                 Ok(response) => response.into_parts(),
                 Err(never) => match never {},

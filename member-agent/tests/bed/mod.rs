@@ -3,7 +3,7 @@
 
 mod link;
 
-use std::{collections::BTreeMap, fmt::Debug, time::Duration};
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use fleet_api::{
     Reservation, ReservationSpec,
@@ -23,10 +23,10 @@ use kube::{
 use member_agent::Options;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub use link::Link;
+pub use link::{Fuse, Link, Moment};
 
 /// Longest wait for a condition before a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -36,6 +36,8 @@ pub struct Bed {
     pub member: Client,
     /// Cuts the agent off the hub, and what its watches show with it.
     pub link: Link,
+    own: Link,
+    fuse: watch::Sender<Option<Arc<Fuse>>>,
     _servers: [ApiServer; 2],
 }
 
@@ -86,8 +88,10 @@ impl Bed {
     pub async fn new(nodes: &[&str]) -> Self {
         let (hub_server, hub) = server(Side::Hub).await;
         let (member_server, member) = server(Side::Member).await;
-        let link = Link::new(hub_server.router());
-        let bed = Self { hub, member, link, _servers: [hub_server, member_server] };
+        let (fuse, armed) = watch::channel(None);
+        let link = Link::new(hub_server.router(), armed.clone());
+        let own = Link::new(member_server.router(), armed);
+        let bed = Self { hub, member, link, own, fuse, _servers: [hub_server, member_server] };
         create::<Namespace>(&Api::all(bed.hub.clone()), json!({"metadata": {"name": "fleet-east"}})).await;
         for node in nodes {
             bed.add_node(node).await;
@@ -106,9 +110,20 @@ impl Bed {
         nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     }
 
+    /// The agent's writes, on the hub and in the member, stop at this one.
+    pub fn fuse(&self, at: usize, moment: Moment) -> Arc<Fuse> {
+        let fuse = Arc::new(Fuse::new(at, moment));
+        self.fuse.send_replace(Some(fuse.clone()));
+        fuse
+    }
+
+    pub fn disarm(&self) {
+        self.fuse.send_replace(None);
+    }
+
     pub fn start(&self, options: Options) -> Agent {
         let shutdown = CancellationToken::new();
-        let run = member_agent::run(self.link.client(), self.member.clone(), options, shutdown.clone());
+        let run = member_agent::run(self.link.client(), self.own.client(), options, shutdown.clone());
         Agent { task: tokio::spawn(run), _guard: shutdown.clone().drop_guard(), shutdown }
     }
 

@@ -1,0 +1,97 @@
+//! The hollow form of the watchdog container: one watch over the member's lease for all hollow pods that have the
+//! side container, judged by the same rules as the real one.
+//!
+//! A pod of a watched job begins once a renewal of the lease has been seen to happen, and is stopped when the lease
+//! lapses: then it has failed, as containers that are killed have.
+
+use std::time::Duration;
+
+use fleet_watchdog::{
+    ANSWER_TIMEOUT, CONTAINER, LEASE_NAME, LEASE_NAMESPACE, PERIOD,
+    judge::{Judge, Renewal, Verdict},
+};
+use futures::{FutureExt, future::BoxFuture};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client};
+use tokio::time::Instant;
+
+use super::pod::Pod;
+
+/// Whether a pod has the side container.
+pub fn is_watched(pod: &Pod) -> bool {
+    pod.spec.init_containers.iter().any(|container| container.name == CONTAINER)
+}
+
+pub struct Watchdog {
+    leases: Api<Lease>,
+    started: Instant,
+    judge: Judge,
+    ask_at: Instant,
+    asking: Option<BoxFuture<'static, (Duration, Option<Renewal>)>>,
+}
+
+impl Watchdog {
+    pub fn new(client: &Client) -> Self {
+        let now = Instant::now();
+        Self {
+            leases: Api::namespaced(client.clone(), LEASE_NAMESPACE),
+            started: now,
+            judge: Judge::new(Duration::ZERO),
+            ask_at: now,
+            asking: None,
+        }
+    }
+
+    pub fn verdict(&mut self) -> Verdict {
+        self.judge.verdict(self.started.elapsed())
+    }
+
+    /// Waits for the next answer, or for the moment at which the verdict may change by itself. Nothing is lost when
+    /// it is dropped.
+    pub async fn next(&mut self) {
+        let change = self.judge.next_change();
+        let change_at = self.started.checked_add(change).filter(|at| *at > Instant::now());
+        let asking = match &mut self.asking {
+            Some(asking) => asking,
+            None => {
+                let waiting = change_at.map_or(self.ask_at, |change| change.min(self.ask_at));
+                tokio::time::sleep_until(waiting).await;
+                if Instant::now() < self.ask_at {
+                    return;
+                }
+                self.ask_at = Instant::now() + PERIOD;
+                self.asking.insert(ask(self.leases.clone(), self.started.elapsed()))
+            }
+        };
+        let lapse = async {
+            match change_at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => futures::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            (asked, renewal) = asking => {
+                self.asking = None;
+                if let Some(renewal) = renewal {
+                    self.judge.read(asked, renewal);
+                }
+            }
+            () = lapse => {}
+        }
+    }
+}
+
+fn ask(leases: Api<Lease>, asked: Duration) -> BoxFuture<'static, (Duration, Option<Renewal>)> {
+    async move {
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, leases.get(LEASE_NAME)).await;
+        (asked, answer.ok().and_then(Result::ok).and_then(|lease| renewal(&lease)))
+    }
+    .boxed()
+}
+
+fn renewal(lease: &Lease) -> Option<Renewal> {
+    let spec = lease.spec.as_ref()?;
+    let seconds = u64::try_from(spec.lease_duration_seconds?).ok()?;
+    Some(Renewal { mark: spec.renew_time.as_ref()?.0.to_string(), duration: Duration::from_secs(seconds) })
+}

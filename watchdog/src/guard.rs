@@ -1,0 +1,79 @@
+//! The loop of the watchdog: asks, judges, notes that it is content, stops containers.
+
+use std::{
+    path::PathBuf,
+    sync::mpsc::{self, RecvTimeoutError},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    KILL_GRACE, PERIOD,
+    judge::{Judge, Renewal, Verdict},
+    lease::LeaseError,
+};
+
+/// How often the clock is looked at, and what the kubelet started anew is stopped again.
+const TICK: Duration = Duration::from_millis(200);
+
+/// How containers are stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    Terminate,
+    Kill,
+}
+
+/// File that stands while the watchdog is content.
+pub fn content_file() -> PathBuf {
+    PathBuf::from(crate::STATE_FOLDER).join("content")
+}
+
+/// Watches for ever, or until `goes_on` says no. `ask` blocks and runs on a thread of its own; `tell` hears each new
+/// verdict, `stop` sends a signal to the other containers.
+pub fn watch(
+    ask: impl Fn() -> Result<Renewal, LeaseError> + Send + 'static,
+    mut tell: impl FnMut(Verdict),
+    mut stop: impl FnMut(Signal),
+    mut goes_on: impl FnMut() -> bool,
+) {
+    let start = Instant::now();
+    let (sender, answers) = mpsc::sync_channel(1);
+    std::thread::spawn(move || {
+        loop {
+            let asked = start.elapsed();
+            let answer = ask();
+            if sender.send((asked, answer)).is_err() {
+                return;
+            }
+            std::thread::sleep(PERIOD);
+        }
+    });
+    let mut judge = Judge::new(Duration::ZERO);
+    let mut told = None;
+    let mut lapsed_at = None;
+    let mut terminated = false;
+    while goes_on() {
+        match answers.recv_timeout(TICK) {
+            Ok((asked, Ok(renewal))) => judge.read(asked, renewal),
+            Ok((_, Err(error))) => eprintln!("cannot read the lease: {error}"),
+            Err(RecvTimeoutError::Timeout) => {}
+            // The asking thread is gone: without answers the lease lapses.
+            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
+        }
+        let now = start.elapsed();
+        let verdict = judge.verdict(now);
+        if told.replace(verdict) != Some(verdict) {
+            tell(verdict);
+        }
+        if verdict != Verdict::Lapsed {
+            (lapsed_at, terminated) = (None, false);
+            continue;
+        }
+        let since = *lapsed_at.get_or_insert(now);
+        if now >= since + KILL_GRACE {
+            stop(Signal::Kill);
+        } else if !terminated {
+            terminated = true;
+            stop(Signal::Terminate);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Whether the lease holds, from what was read of it and when. Pure: moments are durations since any fixed moment of
+//! one monotonic clock.
+
+use std::time::Duration;
+
+/// How long a watchdog that has just started waits for a first renewal: longer than an agent takes between two.
+pub const FIRST_PATIENCE: Duration = Duration::from_secs(40);
+
+/// What one renewal of the lease says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    /// Tells two renewals apart: `spec.renewTime` as text. It is not read as a time.
+    pub mark: String,
+    /// For how long it holds.
+    pub duration: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// No renewal has been seen to happen yet.
+    Waiting,
+    /// The lease holds.
+    Content,
+    /// It lapsed: nothing may run.
+    Lapsed,
+}
+
+/// Counts from before the question whose answer first showed a renewal: the renewal happened after that, so the
+/// count ends no later than the renewal's own duration after it.
+#[derive(Clone, Debug)]
+pub struct Judge {
+    started: Duration,
+    seen: Option<Renewal>,
+    /// When the last question that was answered was asked.
+    asked: Duration,
+    content_until: Option<Duration>,
+    /// Since when it holds again after it lapsed, and for how long it has to before anything may run.
+    recovering: Option<(Duration, Duration)>,
+    verdict: Verdict,
+}
+
+impl Judge {
+    pub fn new(now: Duration) -> Self {
+        Self {
+            started: now,
+            seen: None,
+            asked: now,
+            content_until: None,
+            recovering: None,
+            verdict: Verdict::Waiting,
+        }
+    }
+
+    /// The answer to the question asked at `asked`.
+    pub fn read(&mut self, asked: Duration, renewal: Renewal) {
+        // How old the first one is cannot be known.
+        if self.seen.as_ref().is_some_and(|seen| seen.mark != renewal.mark) {
+            let until = self.asked + renewal.duration;
+            let before =
+                self.content_until.replace(self.content_until.map_or(until, |known| known.max(until)));
+            if self.verdict == Verdict::Lapsed && before.is_none_or(|before| before <= asked) {
+                self.recovering = Some((asked, renewal.duration));
+            }
+        }
+        self.seen = Some(renewal);
+        self.asked = asked;
+    }
+
+    /// The verdict at `now`, which must not lie before what was read. Lapsed stays so until the lease has held for a
+    /// whole duration: whoever was to delete pods has had the time.
+    pub fn verdict(&mut self, now: Duration) -> Verdict {
+        let holds = self.content_until.is_some_and(|until| now < until);
+        self.verdict = match (self.verdict, holds) {
+            (Verdict::Waiting, false)
+                if self.content_until.is_none() && now < self.started + FIRST_PATIENCE =>
+            {
+                Verdict::Waiting
+            }
+            (_, false) => {
+                self.recovering = None;
+                Verdict::Lapsed
+            }
+            (Verdict::Lapsed, true) => match self.recovering {
+                Some((since, wait)) if now >= since + wait => Verdict::Content,
+                Some(_) => Verdict::Lapsed,
+                None => {
+                    let wait = self.seen.as_ref().map_or(FIRST_PATIENCE, |seen| seen.duration);
+                    self.recovering = Some((now, wait));
+                    Verdict::Lapsed
+                }
+            },
+            (_, true) => Verdict::Content,
+        };
+        self.verdict
+    }
+
+    /// When the verdict may change by itself.
+    pub fn next_change(&self) -> Duration {
+        match (self.verdict, self.content_until, self.recovering) {
+            (Verdict::Waiting, None, _) => self.started + FIRST_PATIENCE,
+            (Verdict::Content | Verdict::Waiting, Some(until), _) => until,
+            (_, _, Some((since, wait))) => since + wait,
+            _ => Duration::MAX,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn renewal(mark: &str, seconds: u64) -> Renewal {
+        Renewal { mark: mark.to_owned(), duration: s(seconds) }
+    }
+
+    #[test]
+    fn only_a_renewal_that_was_seen_to_happen_counts() {
+        let mut judge = Judge::new(s(0));
+        judge.read(s(1), renewal("a", 30));
+        assert_eq!(judge.verdict(s(2)), Verdict::Waiting, "its age is not known");
+        judge.read(s(3), renewal("a", 30));
+        judge.read(s(5), renewal("b", 30));
+        assert_eq!(judge.verdict(s(5)), Verdict::Content);
+        // Renewed after the question of second 3: it may have been then.
+        assert_eq!(judge.next_change(), s(33));
+        assert_eq!(judge.verdict(s(32)), Verdict::Content);
+        assert_eq!(judge.verdict(s(33)), Verdict::Lapsed);
+    }
+
+    #[test]
+    fn without_any_renewal_it_lapses_after_its_patience() {
+        let mut judge = Judge::new(s(100));
+        assert_eq!(judge.verdict(s(100) + FIRST_PATIENCE - s(1)), Verdict::Waiting);
+        assert_eq!(judge.next_change(), s(100) + FIRST_PATIENCE);
+        assert_eq!(judge.verdict(s(100) + FIRST_PATIENCE), Verdict::Lapsed);
+    }
+
+    #[test]
+    fn a_shorter_renewal_does_not_shorten_one_that_holds() {
+        let mut judge = Judge::new(s(0));
+        for (at, mark, seconds) in [(1, "a", 30), (2, "b", 30), (3, "c", 1)] {
+            judge.read(s(at), renewal(mark, seconds));
+        }
+        assert_eq!(judge.verdict(s(30)), Verdict::Content);
+        assert_eq!(judge.verdict(s(31)), Verdict::Lapsed);
+    }
+
+    #[test]
+    fn lapsed_ends_after_a_whole_duration() {
+        let mut judge = Judge::new(s(0));
+        judge.read(s(1), renewal("a", 10));
+        judge.read(s(2), renewal("b", 10));
+        assert_eq!(judge.verdict(s(20)), Verdict::Lapsed);
+        judge.read(s(21), renewal("b", 10));
+        judge.read(s(22), renewal("c", 10));
+        assert_eq!(judge.verdict(s(22)), Verdict::Lapsed);
+        judge.read(s(28), renewal("d", 10));
+        assert_eq!((judge.verdict(s(31)), judge.next_change()), (Verdict::Lapsed, s(32)));
+        judge.read(s(31), renewal("e", 10));
+        assert_eq!(judge.verdict(s(32)), Verdict::Content);
+        // Silence while it recovers begins the count anew.
+        assert_eq!(judge.verdict(s(60)), Verdict::Lapsed);
+        judge.read(s(61), renewal("f", 10));
+        judge.read(s(62), renewal("g", 10));
+        assert_eq!(judge.verdict(s(63)), Verdict::Lapsed);
+    }
+}
