@@ -29,7 +29,7 @@ async fn agent_of(hub: &Plane, cluster: &str) -> anyhow::Result<Client> {
         Api::namespaced(hub.client.clone(), &namespace);
     let asked: TokenRequest = serde_json::from_value(json!({"spec": {"audiences": []}}))?;
     let granted = accounts.create_token_request("member-agent", &PostParams::default(), &asked).await?;
-    let token = granted.status.map(|status| status.token).unwrap_or_default();
+    let token = granted.status.and_then(|status| status.token).unwrap_or_default();
     let address = hub.address.as_ref().ok_or_else(|| anyhow::anyhow!("the hub does not listen"))?;
     client_of(&address.kubeconfig.replace(&address.token, &token)).await
 }
