@@ -1,4 +1,4 @@
-//! Controller and agents as processes of their own, over TLS through proxies: for a while processes are killed with
+//! Two controllers and three agents as processes of their own, over TLS through proxies: for a while processes are killed with
 //! SIGKILL and connections cut or silenced at random; then comes a quiet phase in which every job must end, and the
 //! checker judges everything that happened.
 //!
@@ -84,9 +84,12 @@ impl Fleet {
             stop: CancellationToken::new(),
             folder: tempfile::tempdir()?,
         };
-        let hub_file = fleet.line("controller", None).await?;
-        let arguments = vec!["--kubeconfig".to_string(), hub_file];
-        fleet.part("controller", "fleet-controller", arguments)?;
+        // One leads, the other takes over.
+        for name in ["controller-a", "controller-b"] {
+            let hub_file = fleet.line(name, None).await?;
+            let arguments = ["--kubeconfig", &hub_file, "--identity", name, "--leader-lease", "5"];
+            fleet.part(name, "fleet-controller", arguments.map(str::to_string).to_vec())?;
+        }
         for name in MEMBERS {
             fleet.nodes(name)?;
             let hub_file = fleet.line(&format!("{name}-hub"), None).await?;

@@ -31,7 +31,10 @@ async fn agent_of(hub: &Plane, cluster: &str) -> anyhow::Result<Client> {
     let granted = accounts.create_token_request("member-agent", &PostParams::default(), &asked).await?;
     let token = granted.status.and_then(|status| status.token).unwrap_or_default();
     let address = hub.address.as_ref().ok_or_else(|| anyhow::anyhow!("the hub does not listen"))?;
-    client_of(&address.kubeconfig.replace(&address.token, &token)).await
+    let mut kubeconfig: Value = yaml::read(&address.kubeconfig)?;
+    // In the place of the administrator's credential, whatever it is.
+    kubeconfig["users"][0]["user"] = json!({"token": token});
+    client_of(&kubeconfig.to_string()).await
 }
 
 fn work(namespace: &str) -> Value {

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Virtual time.
 const WITHIN: Duration = Duration::from_secs(300);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
 
 struct Agent {
     task: tokio::task::JoinHandle<anyhow::Result<()>>,
@@ -46,6 +47,8 @@ impl Agent {
 
 async fn phases(member: &Plane, wanted: &[&str]) -> anyhow::Result<()> {
     wait_for(&format!("pods to be {wanted:?}"), WITHIN, async || {
+        // Nobody waits for virtual time, but each look costs real time.
+        tokio::time::sleep(BETWEEN_LOOKS).await;
         let pods = objects::list(&member.client, POD).await?;
         let mut found: Vec<&str> = pods.iter().filter_map(|pod| pod["status"]["phase"].as_str()).collect();
         found.sort_unstable();
