@@ -1,10 +1,14 @@
 //! What a member can do on the hub with its agent's real credential: its own work, and nothing else.
 
-use fleet_api::{crds::Side, names, yaml};
+use fleet_api::{
+    crds::{Side, definitions},
+    names, yaml,
+};
+use fleet_apiserver::{Access, ApiServer, Config, ServeOptions, Server};
 use fleet_tests::{
     ApiServers, Look, objects,
     objects::{CLUSTER, Kind, LEASE, POLICY, PYTORCH_JOB, RESERVATION, SECRET, WORK},
-    servers::{Door, Plane, client_of},
+    servers::{Door, client_of, install_crypto},
     wait_for,
 };
 use k8s_openapi::api::authentication::v1::TokenRequest;
@@ -19,8 +23,31 @@ use tokio_util::sync::CancellationToken;
 const WITHIN: Duration = Duration::from_secs(30);
 const ACCESS: &str = include_str!("../../charts/member-agent/hub-access.yaml");
 
+/// A hub that asks who may do what.
+struct Hub {
+    server: ApiServer,
+    served: Server,
+    client: Client,
+}
+
+impl Hub {
+    async fn start() -> anyhow::Result<Self> {
+        install_crypto();
+        let config = Config { crds: definitions(Side::Hub), access: Access::Rbac, ..Config::default() };
+        let server = ApiServer::open(config).await?;
+        let client = Client::new(server.router(), "default");
+        let served = server.serve(ServeOptions::default()).await?;
+        Ok(Self { server, served, client })
+    }
+
+    async fn stop(self) {
+        self.served.shutdown().await;
+        self.server.shutdown().await;
+    }
+}
+
 /// A client with the token of that cluster's agent, over the network.
-async fn agent_of(hub: &Plane, cluster: &str) -> anyhow::Result<Client> {
+async fn agent_of(hub: &Hub, cluster: &str) -> anyhow::Result<Client> {
     for object in yaml::read_all::<Value>(&ACCESS.replace("CLUSTER", cluster))? {
         objects::apply(&hub.client, &object).await?;
     }
@@ -30,8 +57,7 @@ async fn agent_of(hub: &Plane, cluster: &str) -> anyhow::Result<Client> {
     let asked: TokenRequest = serde_json::from_value(json!({"spec": {"audiences": []}}))?;
     let granted = accounts.create_token_request("member-agent", &PostParams::default(), &asked).await?;
     let token = granted.status.and_then(|status| status.token).unwrap_or_default();
-    let address = hub.address.as_ref().ok_or_else(|| anyhow::anyhow!("the hub does not listen"))?;
-    let mut kubeconfig: Value = yaml::read(&address.kubeconfig)?;
+    let mut kubeconfig: Value = yaml::read(&hub.served.kubeconfig("hub"))?;
     // In the place of the administrator's credential, whatever it is.
     kubeconfig["users"][0]["user"] = json!({"token": token});
     client_of(&kubeconfig.to_string()).await
@@ -58,7 +84,7 @@ fn refused<T: std::fmt::Debug>(what: &str, answer: Result<T, kube::Error>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_writes_in_its_own_namespace_only() -> anyhow::Result<()> {
-    let hub = ApiServers::from_env()?.start("hub", Side::Hub, Door::Listening).await?;
+    let hub = Hub::start().await?;
     let east = agent_of(&hub, "east").await?;
     agent_of(&hub, "west").await?;
     for namespace in ["fleet-east", "fleet-west"] {
@@ -110,9 +136,8 @@ async fn a_member_writes_in_its_own_namespace_only() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_rights_are_all_that_an_agent_needs() -> anyhow::Result<()> {
-    let servers = ApiServers::from_env()?;
-    let hub = servers.start("hub", Side::Hub, Door::Listening).await?;
-    let member = servers.start("east", Side::Member, Door::InProcess).await?;
+    let hub = Hub::start().await?;
+    let member = ApiServers::Embedded.start("east", Side::Member, Door::InProcess).await?;
     let east = agent_of(&hub, "east").await?;
     let stop = CancellationToken::new();
     let agent =
