@@ -141,7 +141,8 @@ fn validation(schema: &Value, mixed: bool, at: &str, causes: &mut Vec<Cause>) {
     }
     let kind = tree::text(schema, &["type"]);
     // The one exception spells out what an integer or a string is.
-    if !kind.is_empty() && !(mixed && matches!(kind, "integer" | "string")) {
+    let spelled_out = mixed && matches!(kind, "integer" | "string");
+    if !kind.is_empty() && !spelled_out {
         causes.push(Cause::forbidden(format!("{at}.type"), "must be empty to be structural"));
     }
     for (name, child) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
