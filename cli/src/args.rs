@@ -63,6 +63,8 @@ pub enum Command {
     Completion(CompletionArgs),
     /// Make this program a kubectl plugin: `kubectl fleet` and `kubectl amc`
     Plugins(PluginsArgs),
+    /// Run scenario files, or replay a trace of jobs, on a virtual clock
+    Simulate(SimulateArgs),
     /// Measure a fleet in this process
     Bench(BenchArgs),
     /// Print the version
@@ -356,6 +358,54 @@ pub struct BenchArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum JsonFormat {
     Json,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct SimulateArgs {
+    /// Scenario files; examples/scenarios has some
+    #[arg(required_unless_present = "trace", conflicts_with = "trace", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Print the log as JSON lines instead of a story
+    #[arg(short, long, value_enum)]
+    pub output: Option<LogFormat>,
+    /// Seed instead of the file's
+    #[arg(long, value_name = "N", conflicts_with = "trace")]
+    pub seed: Option<u64>,
+    /// Mode instead of the file's: planners only, or every process over embedded API servers
+    #[arg(long, value_enum, conflicts_with = "trace")]
+    pub mode: Option<ModeName>,
+    /// Replay this table of jobs (csv, also gzip): submit_s, duration_s, gpus, instances, vc and more
+    #[arg(long, value_name = "FILE", requires = "fleet")]
+    pub trace: Option<PathBuf>,
+    /// Clusters to replay a trace on: the `clusters` of a scenario file
+    #[arg(long, value_name = "FILE", requires = "trace")]
+    pub fleet: Option<PathBuf>,
+    /// Order of a trace's queue: first in first out; by priority; shortest job first; fair between virtual
+    /// clusters [default: priority]
+    #[arg(long, value_enum, requires = "trace")]
+    pub policy: Option<OrderName>,
+    /// Keep each job of a trace on the cluster that it names
+    #[arg(long, requires = "trace")]
+    pub pin_clusters: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    Jsonl,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ModeName {
+    Fast,
+    Whole,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OrderName {
+    Fifo,
+    Priority,
+    Sjf,
+    Fair,
 }
 
 /// The command as a person calls it: `fleet`, or `kubectl NAME` for a plugin.

@@ -29,6 +29,7 @@ mod progress;
 mod queue;
 mod reference;
 mod server;
+mod simulate;
 mod table;
 mod up;
 
@@ -96,6 +97,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::ApiServer(args) => return apiserver::run(args).await,
         Command::Demo(args) => return demo::run(args).await,
         Command::Bench(args) => return bench::run(args).await,
+        // The simulation has a clock of its own; this one's tasks go on beside it.
+        Command::Simulate(args) => return tokio::task::block_in_place(|| simulate::run(&args)),
         Command::Get(args) => get::run(&connect.hub().await?, &args).await?,
         Command::Describe(args) => describe::run(&connect.hub().await?, &args).await?,
         Command::Explain(args) => explain::run(&connect.hub().await?, &args).await?,

@@ -113,6 +113,56 @@ fn definitions_and_completions_are_printed() {
     assert_eq!(run(&["crds"]).status.code(), Some(2));
 }
 
+fn scenario(name: &str) -> String {
+    format!("{}/../examples/scenarios/{name}.yaml", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_scenario_is_told_and_repeats() {
+    let output = run(&["simulate", &scenario("cluster-failover")]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(text.contains("FENCED") && text.contains("SUCCEEDED on west, attempt 2"), "{text}");
+    let lines = |seed: &str| run(&["simulate", &scenario("reclaim"), "-o", "jsonl", "--seed", seed]).stdout;
+    assert_eq!(lines("1"), lines("1"));
+    let last = String::from_utf8(lines("1")).expect("utf-8").lines().last().map(str::to_string);
+    assert!(last.is_some_and(|line| line.starts_with(r#"{"summary":{"#)));
+}
+
+#[test]
+fn a_bad_scenario_has_status_2_and_one_line() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("bad.yaml").to_string_lossy().to_string();
+    std::fs::write(&file, "clusters:\n  - name: east\n    nodepools: []\n").expect("written");
+    for (arguments, says) in [
+        (vec!["simulate", &file], "bad.yaml:2: clusters[0].nodePools: found nothing; allowed: a list"),
+        (vec!["simulate", "/nowhere.yaml"], "/nowhere.yaml:1: the file: found No such file"),
+        (vec!["simulate", "--trace", "/nowhere.csv", "--fleet", &file], "clusters[0].nodePools"),
+    ] {
+        let output = run(&arguments);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(says) && text.lines().count() == 1, "{says} in {text}");
+        assert!(output.stdout.is_empty());
+    }
+    assert_eq!(run(&["simulate"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_trace_is_replayed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name).to_string_lossy().to_string();
+    let (trace, fleet) = (path("jobs.csv"), path("fleet.yaml"));
+    std::fs::write(&trace, "submit_s,duration_s,gpus\n0,10,8\n1,5,16\n").expect("written");
+    let pool = "{name: n, count: 2, allocatable: {cpu: 64, nvidia.com/gpu: 8}}";
+    std::fs::write(&fleet, format!("clusters: [{{name: a, nodePools: [{pool}]}}]\n")).expect("written");
+    let output = run(&["simulate", "--trace", &trace, "--fleet", &fleet, "--policy", "fair"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("2 jobs: 2 succeeded"));
+    let told = stderr(&output);
+    assert!(told.contains("no column job_id") && told.contains("jobs/s"), "{told}");
+}
+
 #[test]
 fn the_demo_tells_the_whole_story() {
     let output = run(&["demo", "--runtime", "1s"]);

@@ -3,11 +3,13 @@
 //! Inputs: Kubernetes clients (any conformant server) and small plain specs. Deliberately absent:
 //! scheduling, job controllers and quota; those are the production rooms, which this one only starts.
 
+pub mod fast;
 pub mod hollow;
 pub mod local_fleet;
 pub mod run_plan;
 pub mod scenario;
 pub mod stages;
+pub mod traces;
 pub mod whole;
 
 pub use local_fleet::{FleetSpec, Listen, LocalFleet, MemberSpec, StartError};

@@ -32,6 +32,7 @@ type Free = Vec<i64>;
 struct NodeState {
     template: usize,
     free: Free,
+    name: Option<String>,
 }
 
 /// Nodes, equal ones together.
@@ -49,6 +50,8 @@ pub struct GroupedNodes {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     taken: Vec<(usize, Resources, i64)>,
+    /// Pods of each component, node by node as in `taken`; empty where only sums are known.
+    pods: Vec<Vec<i64>>,
 }
 
 impl Places {
@@ -88,7 +91,7 @@ impl GroupedNodes {
             let known = node_names.get(at).map_or(&[][..], Vec::as_slice);
             for n in 0..usize::try_from(shape.count).unwrap_or(0) {
                 let node = grouped.nodes.len();
-                grouped.nodes.push(NodeState { template, free: free.clone() });
+                grouped.nodes.push(NodeState { template, free: free.clone(), name: known.get(n).cloned() });
                 grouped.groups.entry((template, free.clone())).or_default().insert(node);
                 if let Some(name) = known.get(n) {
                     grouped.by_name.insert(name.clone(), node);
@@ -143,6 +146,7 @@ impl GroupedNodes {
                 pods += count;
             }
             places.taken.push((*node, requests, pods));
+            places.pods.push(taken);
         }
         Ok(places)
     }
@@ -159,7 +163,22 @@ impl GroupedNodes {
             }
         }
         let taken = sums.into_iter().map(|(node, (requests, pods))| (node, requests, pods)).collect();
-        Some(Places { taken })
+        Some(Places { taken, pods: Vec::new() })
+    }
+
+    /// The node of each pod, by component and in the order of names: of places that were found here, on nodes
+    /// whose names are known.
+    pub fn node_names(&self, gang: &Gang, places: &Places) -> BTreeMap<String, Vec<String>> {
+        let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for ((node, ..), counts) in places.taken.iter().zip(&places.pods) {
+            let Some(name) = self.nodes.get(*node).and_then(|node| node.name.as_ref()) else { continue };
+            for (component, count) in gang.components.iter().zip(counts).filter(|(_, count)| **count > 0) {
+                let list = names.entry(component.name.clone()).or_default();
+                list.extend((0..*count).map(|_| name.to_string()));
+            }
+        }
+        names.values_mut().for_each(|list| list.sort_unstable());
+        names
     }
 
     /// Takes places found before.

@@ -57,7 +57,11 @@ fn text(what: &What) -> Option<String> {
     };
     let text = match what {
         What::Submitted { kind, gpus, components, priority } => {
-            let gpus = if *gpus > 0 { format!(", {gpus} GPUs") } else { String::new() };
+            let gpus = match gpus {
+                0 => String::new(),
+                1 => ", 1 GPU".to_string(),
+                _ => format!(", {gpus} GPUs"),
+            };
             let priority = if *priority == 0 { String::new() } else { format!(", priority {priority}") };
             format!("submitted: {kind}, {}{gpus}{priority}", pods(components))
         }
@@ -154,11 +158,11 @@ pub(super) fn summary(out: &mut dyn io::Write, found: &Summary) -> io::Result<()
         clock(found.wait_p99_s),
         clock(found.jct_mean_s),
     )?;
-    writeln!(
-        out,
-        "GPU hours {} used, {} lost   preemptions {}   evictions {}",
-        found.gpu_hours_used, found.gpu_hours_lost, found.preemptions, found.evictions,
-    )?;
+    let gpu_hours = match found.gpu_hours_used {
+        0.0 => String::new(),
+        used => format!("GPU hours {used} used, {} lost   ", found.gpu_hours_lost),
+    };
+    writeln!(out, "{gpu_hours}preemptions {}   evictions {}", found.preemptions, found.evictions)?;
     for broken in &found.violations {
         let objects = broken.objects.join(", ");
         writeln!(

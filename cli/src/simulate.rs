@@ -1,0 +1,170 @@
+//! `fleet simulate`: scenario files and traces on a virtual clock.
+//!
+//! Standard output is the log and the same for the same file and seed; what depends on this machine (jobs a second)
+//! goes to standard error. A broken invariant makes the exit status 1, a bad file 2.
+
+use std::{
+    fs,
+    io::{self, BufWriter, Write},
+    path::Path,
+    process::ExitCode,
+    time::Instant,
+};
+
+use fleet_kubesim::{
+    Scenario, fast,
+    scenario::{
+        Mode,
+        log::{JsonLines, Log, People, Summary, SummaryOnly},
+    },
+    traces::{Order, ReplayOptions, Trace},
+    whole,
+};
+
+use crate::args::{LogFormat, ModeName, OrderName, SimulateArgs};
+
+/// Exit status of a file that cannot be used.
+const BAD_FILE: u8 = 2;
+
+/// Why a simulation came to no end.
+enum Trouble {
+    /// The user's file: one line, status 2.
+    File(String),
+    Other(anyhow::Error),
+}
+
+impl From<fast::RunError> for Trouble {
+    fn from(error: fast::RunError) -> Self {
+        match error {
+            fast::RunError::Scenario(error) => Self::File(error.to_string()),
+            other => Self::Other(other.into()),
+        }
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+pub fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
+    let outcome = match &args.trace {
+        Some(trace) => replay(trace, args),
+        None => args.files.iter().try_fold(true, |kept, file| Ok(scenario(file, args)? && kept)),
+    };
+    match outcome {
+        Ok(true) => Ok(ExitCode::SUCCESS),
+        Ok(false) => Ok(ExitCode::FAILURE),
+        Err(Trouble::File(line)) => {
+            eprintln!("error: {line}");
+            Ok(ExitCode::from(BAD_FILE))
+        }
+        // A reader that has seen enough, such as head.
+        Err(Trouble::Other(error)) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+        Err(Trouble::Other(error)) => Err(error),
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let of_io = |cause: &(dyn std::error::Error + 'static)| {
+        let io = cause.downcast_ref::<io::Error>();
+        io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    };
+    error.chain().any(of_io)
+        || matches!(error.downcast_ref(), Some(fast::RunError::Log(error)) if error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Whether every invariant held.
+fn scenario(path: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
+    let name = path.display().to_string();
+    let text = fs::read_to_string(path).map_err(|error| unreadable(&name, &error))?;
+    let mut scenario = Scenario::read(&name, &text).map_err(|error| Trouble::File(error.to_string()))?;
+    scenario.seed = args.seed.unwrap_or(scenario.seed);
+    scenario.mode = match args.mode {
+        None => scenario.mode,
+        Some(ModeName::Fast) => Mode::Fast,
+        Some(ModeName::Whole) => Mode::Whole,
+    };
+    let out = BufWriter::new(io::stdout());
+    let mut log: Box<dyn Log + Send> = match args.output {
+        Some(LogFormat::Jsonl) => Box::new(JsonLines { out }),
+        None => Box::new(People::new(out, &title(&scenario))?),
+    };
+    let summary = simulate(&scenario, log.as_mut())?;
+    Ok(summary.violations.is_empty())
+}
+
+fn simulate(scenario: &Scenario, log: &mut (dyn Log + Send)) -> Result<Summary, Trouble> {
+    match scenario.mode {
+        Mode::Fast => Ok(fast::run(scenario, log)?),
+        // It has a runtime of its own, which must not begin on a thread of this one.
+        Mode::Whole => std::thread::scope(|scope| {
+            let run = scope.spawn(|| whole::run(scenario, log));
+            run.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the simulation broke off")))
+        })
+        .map_err(Trouble::Other),
+    }
+}
+
+/// A file that cannot be read has the same five parts as one that is wrong inside.
+fn unreadable(name: &str, error: &io::Error) -> Trouble {
+    Trouble::File(format!("{name}:1: the file: found {error}; allowed: a file that can be read"))
+}
+
+fn title(scenario: &Scenario) -> String {
+    let nodes: usize = scenario.clusters.iter().flat_map(|c| &c.node_pools).map(|pool| pool.count).sum();
+    let names: Vec<&str> = scenario.clusters.iter().map(|cluster| cluster.name.as_str()).collect();
+    let shown = match names.as_slice() {
+        [first, second, third, rest @ ..] if !rest.is_empty() => {
+            format!("{first}, {second}, {third} and {} more", rest.len())
+        }
+        names => names.join(", "),
+    };
+    let nodes = if nodes == 1 { "1 node".to_string() } else { format!("{nodes} nodes") };
+    format!("{}: {nodes} in {shown}", scenario.file)
+}
+
+fn replay(path: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
+    let read = |path: &Path| {
+        let name = path.display().to_string();
+        fs::read(path).map_err(|error| unreadable(&name, &error)).map(|bytes| (name, bytes))
+    };
+    // Required beside --trace.
+    let Some(fleet) = &args.fleet else { return Ok(true) };
+    let (fleet_name, fleet) = read(fleet)?;
+    let clusters = Scenario::read_clusters(&fleet_name, &String::from_utf8_lossy(&fleet))
+        .map_err(|error| Trouble::File(error.to_string()))?;
+    let order = match args.policy {
+        None => Order::default(),
+        Some(OrderName::Fifo) => Order::Fifo,
+        Some(OrderName::Priority) => Order::Priority,
+        Some(OrderName::Sjf) => Order::Sjf,
+        Some(OrderName::Fair) => Order::Fair,
+    };
+    let options = ReplayOptions { order, pin_clusters: args.pin_clusters };
+    let started = Instant::now();
+    let (name, bytes) = read(path)?;
+    let trace =
+        Trace::read(&name, &bytes, &clusters, options).map_err(|error| Trouble::File(error.to_string()))?;
+    for notice in &trace.notices {
+        eprintln!("note: {notice}");
+    }
+    let out = BufWriter::new(io::stdout().lock());
+    let mut log: Box<dyn Log> = match args.output {
+        Some(LogFormat::Jsonl) => Box::new(JsonLines { out }),
+        None => Box::new(SummaryOnly { out }),
+    };
+    let read_s = started.elapsed().as_secs_f64();
+    let (summary, stats) = fast::run_trace(&clusters, &trace, log.as_mut())?;
+    let took_s = started.elapsed().as_secs_f64();
+    drop(log);
+    io::stdout().flush()?;
+    eprintln!(
+        "{} jobs in {took_s:.2} s ({read_s:.2} s of them to read the trace): {:.0} jobs/s, {} plans",
+        trace.len(),
+        trace.len() as f64 / took_s.max(1e-9),
+        stats.plans,
+    );
+    Ok(summary.violations.is_empty())
+}

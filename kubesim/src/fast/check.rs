@@ -1,0 +1,96 @@
+//! The invariants of the design, checked after each step on what the simulation itself knows: beside the planner's
+//! books, so that an error there shows.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use fleet_quota::{MAX_JOBS, NodeId, QuotaTree};
+use fleet_resources::{Resources, quantity};
+
+use crate::scenario::log::Violation;
+
+/// What each node of the quota tree uses, counted from the jobs that hold quota.
+#[derive(Default)]
+pub(super) struct Checker {
+    tree: Option<Arc<QuotaTree>>,
+    used: BTreeMap<NodeId, Resources>,
+    /// By job number: leaf and request.
+    holding: BTreeMap<usize, (NodeId, Resources)>,
+    seen: BTreeSet<(u8, String)>,
+    found: Vec<Violation>,
+}
+
+impl Checker {
+    /// A new tree: jobs are counted again where it puts them.
+    pub fn set_tree(&mut self, tree: Option<Arc<QuotaTree>>, leaf_of: impl Fn(usize) -> Option<NodeId>) {
+        self.tree = tree;
+        self.used.clear();
+        let holding = std::mem::take(&mut self.holding);
+        for (job, (_, request)) in holding {
+            if let Some(leaf) = leaf_of(job) {
+                self.count(leaf, &request, 1);
+                self.holding.insert(job, (leaf, request));
+            }
+        }
+    }
+
+    /// A job takes quota: on no node of its path more than max may be used then.
+    pub fn take(&mut self, job: usize, name: &str, leaf: NodeId, request: &Resources, at_ms: i64) {
+        let Some(tree) = self.tree.clone() else { return };
+        let mut request = request.clone();
+        request.set(MAX_JOBS, 1);
+        if self.holding.contains_key(&job) {
+            self.broken(3, at_ms, vec![name.to_string()], "a job takes quota twice".to_string());
+            return;
+        }
+        self.count(leaf, &request, 1);
+        for node in tree.path_to_root(leaf) {
+            let used = self.used.get(&node).cloned().unwrap_or_default();
+            for (resource, _) in request.iter() {
+                let amount = used.get(resource.as_str());
+                if let Some(max) = tree.max(node, resource.as_str()).filter(|max| amount > *max) {
+                    let text = |amount| quantity::format(resource.as_str(), amount);
+                    let path = tree.node(node).path.clone();
+                    let what = format!("{path} uses {} {resource}, max {}", text(amount), text(max));
+                    self.broken(3, at_ms, vec![path, name.to_string()], what);
+                }
+            }
+        }
+        self.holding.insert(job, (leaf, request));
+    }
+
+    pub fn give_back(&mut self, job: usize) {
+        if let Some((leaf, request)) = self.holding.remove(&job) {
+            self.count(leaf, &request, -1);
+        }
+    }
+
+    /// Whether the job holds quota.
+    pub fn holds(&self, job: usize) -> bool {
+        self.holding.contains_key(&job)
+    }
+
+    pub fn holders(&self) -> impl Iterator<Item = usize> {
+        self.holding.keys().copied()
+    }
+
+    fn count(&mut self, leaf: NodeId, request: &Resources, sign: i64) {
+        let Some(tree) = self.tree.clone() else { return };
+        for node in tree.path_to_root(leaf) {
+            self.used.entry(node).or_default().add(&request.scaled(sign));
+        }
+    }
+
+    /// Each broken invariant is told once for the same objects.
+    pub fn broken(&mut self, invariant: u8, at_ms: i64, objects: Vec<String>, what: String) {
+        if self.seen.insert((invariant, objects.join(" "))) {
+            self.found.push(Violation { invariant, t: at_ms as f64 / 1000.0, objects, what });
+        }
+    }
+
+    pub fn take_found(&mut self) -> Vec<Violation> {
+        std::mem::take(&mut self.found)
+    }
+}
