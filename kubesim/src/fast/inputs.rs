@@ -215,7 +215,8 @@ impl Sim<'_> {
         let Some(job) = self.alive.get(id).copied() else { return };
         let Some(waiting) = self.planner.waiting(id) else { return };
         let (reason, message) = (waiting.reason, waiting.message.clone());
-        if self.jobs[job].told == Some(reason) {
+        // Queuing is what Queued has said already.
+        if self.jobs[job].told == Some(reason) || reason == Reason::Queuing {
             return;
         }
         self.jobs[job].told = Some(reason);
