@@ -12,6 +12,7 @@ pub mod crds;
 pub mod jobs;
 pub mod mutation;
 pub mod names;
+pub mod ordered;
 pub mod patch;
 pub mod policy;
 pub mod queue;

@@ -7,6 +7,7 @@
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
+use fleet_api::ordered;
 use futures::StreamExt;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -16,7 +17,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tower::{Layer, Service, ServiceExt};
 
 /// What becomes of one request.
@@ -76,11 +77,11 @@ pub struct LinkState {
 
 /// The way between one client and one server. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Link(Arc<watch::Sender<LinkState>>);
+pub struct Link(Arc<ordered::Sender<LinkState>>);
 
 impl Default for Link {
     fn default() -> Self {
-        Link(Arc::new(watch::Sender::new(LinkState::default())))
+        Link(Arc::new(ordered::Sender::new(LinkState::default())))
     }
 }
 

@@ -5,10 +5,10 @@
 //! wakes its lanes alone, and a lane hands out its own few events without a walk over the log.
 
 use crate::table::{Event, EventKind};
+use fleet_api::ordered;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use tokio::sync::watch;
 
 /// Events a lane keeps; whoever is further behind reads the log instead.
 const LANE_EVENTS: usize = 64;
@@ -25,7 +25,7 @@ pub enum Concern {
 }
 
 struct Lane {
-    wake: watch::Sender<u64>,
+    wake: ordered::Sender<u64>,
     kept: Mutex<Kept>,
 }
 
@@ -37,7 +37,7 @@ struct Kept {
 
 /// The wake-ups of one table.
 pub struct Feed {
-    all: watch::Sender<u64>,
+    all: ordered::Sender<u64>,
     lanes: RwLock<HashMap<Concern, Arc<Lane>>>,
     /// Lanes of nodes, so that tables without them look for no node.
     nodes: AtomicUsize,
@@ -46,7 +46,7 @@ pub struct Feed {
 impl Feed {
     /// A feed nobody listens to.
     pub fn new(floor: u64) -> Feed {
-        Feed { all: watch::Sender::new(floor), lanes: RwLock::default(), nodes: AtomicUsize::new(0) }
+        Feed { all: ordered::Sender::new(floor), lanes: RwLock::default(), nodes: AtomicUsize::new(0) }
     }
 
     /// Called once per event, in commit order, when it may be seen.
@@ -102,7 +102,7 @@ impl Feed {
             }
             let floor = seen();
             let kept = Mutex::new(Kept { events: VecDeque::new(), floor });
-            Arc::new(Lane { wake: watch::Sender::new(floor), kept })
+            Arc::new(Lane { wake: ordered::Sender::new(floor), kept })
         });
         Listener { wake: lane.wake.subscribe(), lane: Some((concern, lane.clone())) }
     }
@@ -129,14 +129,14 @@ impl Feed {
 
 /// One who is woken.
 pub struct Listener {
-    wake: watch::Receiver<u64>,
+    wake: ordered::Receiver<u64>,
     lane: Option<(Concern, Arc<Lane>)>,
 }
 
 impl Listener {
     /// Takes note of what was published so far, so that only later events wake.
     pub fn settle(&mut self) {
-        self.wake.borrow_and_update();
+        self.wake.settle();
     }
 
     /// Waits for another event; false when the table is gone.

@@ -5,10 +5,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fleet_api::names;
+use fleet_api::{names, ordered};
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
 use kube::{Api, api::PostParams};
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 
 use crate::{
     clock::Backoff,
@@ -58,7 +58,7 @@ pub(crate) struct Holder {
     context: Arc<Context>,
     leases: Api<Lease>,
     identity: String,
-    state: Arc<watch::Sender<LeaseState>>,
+    state: Arc<ordered::Sender<LeaseState>>,
     /// The Lease as last read or written.
     lease: Option<Lease>,
 }

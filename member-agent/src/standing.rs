@@ -8,7 +8,8 @@
 
 use std::sync::Arc;
 
-use tokio::{sync::watch, time::Instant};
+use fleet_api::ordered;
+use tokio::time::Instant;
 
 use crate::{context::Context, lease::LeaseState, record};
 
@@ -31,26 +32,26 @@ pub enum Standing {
 /// What the parts of an agent see of its lease and standing.
 #[derive(Clone, Debug)]
 pub struct LeaseClock {
-    state: Arc<watch::Sender<LeaseState>>,
-    standing: Arc<watch::Sender<Standing>>,
+    state: Arc<ordered::Sender<LeaseState>>,
+    standing: Arc<ordered::Sender<Standing>>,
     /// The last return whose epochs have been learned.
-    learned: Arc<watch::Sender<u64>>,
+    learned: Arc<ordered::Sender<u64>>,
 }
 
 impl LeaseClock {
     pub(crate) fn new() -> Self {
         Self {
-            state: Arc::new(watch::channel(LeaseState::default()).0),
-            standing: Arc::new(watch::channel(Standing::Starting).0),
-            learned: Arc::new(watch::channel(0).0),
+            state: Arc::new(ordered::Sender::new(LeaseState::default())),
+            standing: Arc::new(ordered::Sender::new(Standing::Starting)),
+            learned: Arc::new(ordered::Sender::new(0)),
         }
     }
 
-    pub(crate) fn sender(&self) -> Arc<watch::Sender<LeaseState>> {
+    pub(crate) fn sender(&self) -> Arc<ordered::Sender<LeaseState>> {
         self.state.clone()
     }
 
-    pub(crate) fn state(&self) -> watch::Receiver<LeaseState> {
+    pub(crate) fn state(&self) -> ordered::Receiver<LeaseState> {
         self.state.subscribe()
     }
 
@@ -64,7 +65,7 @@ impl LeaseClock {
     }
 
     /// Follows the standing.
-    pub(crate) fn watch(&self) -> watch::Receiver<Standing> {
+    pub(crate) fn watch(&self) -> ordered::Receiver<Standing> {
         self.standing.subscribe()
     }
 

@@ -16,7 +16,7 @@ mod sim;
 mod weather;
 
 pub use observe::{Found, Line};
-pub use plan::{Event, Plan, Process, Rates, Server, Way, What};
+pub use plan::{EXPECT_LABEL, Event, Plan, Process, Rates, Server, Way, What};
 pub use run::{Outcome, run_plan};
 pub use scenario_run::run;
 pub use shrink::shrink;
