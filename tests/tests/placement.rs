@@ -106,7 +106,10 @@ async fn an_override_changes_the_copy_and_not_the_original() -> anyhow::Result<(
 #[tokio::test]
 async fn the_more_urgent_job_goes_first() -> anyhow::Result<()> {
     let fleet = FleetSpec::of("east 1x8").start().await?;
-    fleet.apply(&quota_tree(json!({"kube-queue/max-jobs": 1}))).await?;
+    // Urgent jobs wait their turn here: nobody is evicted for them.
+    let mut tree = quota_tree(json!({"kube-queue/max-jobs": 1}));
+    tree["spec"]["root"]["children"][0]["attributes"] = json!({"fleet.dev/preempt-within": "Never"});
+    fleet.apply(&tree).await?;
     for (name, value) in [("low", 10), ("high", 1000)] {
         fleet
             .apply(&json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
