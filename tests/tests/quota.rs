@@ -229,7 +229,7 @@ async fn in_its_own_queue_a_job_takes_from_lower_priorities_alone() -> anyhow::R
 
 #[tokio::test]
 async fn a_job_that_belongs_nowhere_says_so() -> anyhow::Result<()> {
-    let fleet = FleetSpec::of("east 1x1").start().await?;
+    let fleet = FleetSpec::of("east 1x4").start().await?;
     fleet.apply(&tree(json!({"name": "root", "children": [leaf("a", "a", 1, 4)]}))).await?;
     namespaces(&fleet, &["default"]).await?;
     let labelled = Job::pytorch("astray").label("quota.scheduling.alibabacloud.com/name", "none");
