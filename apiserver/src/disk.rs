@@ -229,6 +229,9 @@ fn compact(db: &mut Database, path: &Path, found: &Found) {
     }
 }
 
+/// An object's table, its key, and what it was; `None`: it was not there.
+type Amend = (Arc<Table>, Box<str>, Option<Arc<Obj>>);
+
 struct Committer {
     open: Opener,
     path: PathBuf,
@@ -239,7 +242,7 @@ struct Committer {
     /// Notes that are not on disk yet.
     notes: BTreeMap<String, String>,
     /// States to write back after a refusal, oldest last: the disk may have kept what memory took back.
-    amends: Vec<(Arc<Table>, Box<str>, Option<Arc<Obj>>)>,
+    amends: Vec<Amend>,
 }
 
 impl Committer {

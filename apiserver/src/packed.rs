@@ -81,7 +81,7 @@ struct Packer<'a> {
 impl Packer<'_> {
     fn root(&mut self, value: &Value) {
         let Value::Object(map) = value else {
-            self.value(value, 1);
+            self.value(value);
             return;
         };
         self.out.push(OBJECT);
@@ -91,7 +91,7 @@ impl Packer<'_> {
             match value {
                 Value::Object(meta) if key == "metadata" => self.metadata(meta),
                 _ => {
-                    self.value(value, 1);
+                    self.value(value);
                 }
             }
         }
@@ -106,14 +106,14 @@ impl Packer<'_> {
             match value {
                 Value::String(s) if key == "namespace" && s == self.namespace => self.out.push(NAMESPACE),
                 _ => {
-                    self.value(value, 2);
+                    self.value(value);
                 }
             }
         }
     }
 
     /// Writes a value; true when other objects may well have the same.
-    fn value(&mut self, value: &Value, depth: usize) -> bool {
+    fn value(&mut self, value: &Value) -> bool {
         let start = self.out.len();
         let common = match value {
             Value::Null => {
@@ -135,7 +135,7 @@ impl Packer<'_> {
                 let mut common = true;
                 for (key, value) in map {
                     common &= self.key(key);
-                    common &= self.value(value, depth + 1);
+                    common &= self.value(value);
                 }
                 common
             }
@@ -144,7 +144,7 @@ impl Packer<'_> {
                 self.varint(list.len() as u64);
                 let mut common = true;
                 for value in list {
-                    common &= self.value(value, depth + 1);
+                    common &= self.value(value);
                 }
                 common
             }

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use fleet_placement::devices::{Demand, DeviceNode, DeviceTask, Measure, WHOLE, least_fragments};
+use fleet_placement::devices::{Demand, DeviceNode, DeviceTask, Growth, Measure, WHOLE, least_fragments};
 
 const SEEDS: u64 = 10;
 /// Name and published share of GPUs handed out, in tenths of a percent.
@@ -77,7 +77,7 @@ fn nodes(file: &str) -> Vec<DeviceNode> {
     .collect()
 }
 
-type Growth = HashMap<(DeviceNode, DeviceTask), Option<(i64, Vec<usize>)>>;
+type Known = HashMap<(DeviceNode, DeviceTask), Option<Growth>>;
 
 /// Chooses a node and devices.
 fn choose(
@@ -85,7 +85,7 @@ fn choose(
     free: &[DeviceNode],
     task: &DeviceTask,
     demand: &Demand,
-    known: &mut Growth,
+    known: &mut Known,
     random: &mut Random,
 ) -> Option<(usize, Vec<usize>)> {
     let fitting = || (0..free.len()).filter(|at| free[*at].fits(task));
@@ -140,7 +140,7 @@ fn main() {
     println!("{:<10} {:>10} {:>10} {:>12} {:>10}", "way", "GPUs, %", "published", "least..most", "s a run");
     for (way, published) in WAYS {
         let measure = if way == "Filled" { Measure::Filled } else { Measure::Next };
-        let (demand, mut known) = (Demand::of(measure, with_devices()), Growth::new());
+        let (demand, mut known) = (Demand::of(measure, with_devices()), Known::new());
         let mut shares = Vec::new();
         let start = std::time::Instant::now();
         for seed in 1..=SEEDS {

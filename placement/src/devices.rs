@@ -8,7 +8,7 @@ mod fragments;
 #[cfg(test)]
 mod tests;
 
-pub use fragments::{Demand, Measure, least_fragments};
+pub use fragments::{Demand, Growth, Measure, least_fragments};
 
 /// One whole device.
 pub const WHOLE: i64 = 1000;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Snapshot, Violation, broken, facts::JOB_KINDS};
 
-fn text<'a>(value: &'a Value) -> &'a str {
+fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 

@@ -212,7 +212,7 @@ impl Plan {
         let random = &mut Random::branch(seed, "plan");
         let names: Vec<String> = ["east", "west", "north"]
             .into_iter()
-            .take(random.from_to(2, 3) as usize)
+            .take(random.between(2, 3) as usize)
             .map(str::to_string)
             .collect();
         let clusters = names.iter().map(|name| cluster(random, name)).collect::<Vec<_>>();
@@ -242,7 +242,7 @@ impl Plan {
     }
 
     fn add_jobs(&mut self, random: &mut Random, names: &[String], failover: bool) {
-        for index in 0..random.from_to(4, 10) {
+        for index in 0..random.between(4, 10) {
             let at = random.time(0, STORM_S * 700);
             let mut job = job(random, &format!("j{index}"), &self.clusters, failover);
             let stranger = random.per_mille(60);
@@ -291,7 +291,7 @@ impl Plan {
                 self.add(to, What::Weather { process: process.clone(), rates: Rates::default() });
             }
         }
-        for _ in 0..random.from_to(0, 12) {
+        for _ in 0..random.between(0, 12) {
             let process = match random.below(10) {
                 0..=4 => Process::Controller,
                 _ => random.one_of(&processes).clone(),
@@ -305,7 +305,7 @@ impl Plan {
             };
             self.add(random.time(0, STORM_S * 1000), what);
         }
-        for _ in 0..random.from_to(0, 3) {
+        for _ in 0..random.between(0, 3) {
             let cluster = random.one_of(names).clone();
             let from = random.time(0, STORM_S * 900);
             let longest = if random.per_mille(500) { 150_000 } else { 20_000 };
@@ -351,7 +351,7 @@ fn cluster(random: &mut Random, name: &str) -> ClusterSpec {
     let gpus = *random.one_of(&[2_u64, 4, 8]);
     let pool = NodePool {
         name: format!("{name}-a"),
-        count: random.from_to(1, 3) as usize,
+        count: random.between(1, 3) as usize,
         allocatable: [("cpu", 32), ("nvidia.com/gpu", gpus), ("pods", 110)]
             .into_iter()
             .map(|(name, amount)| (name.to_string(), amount.to_string()))
@@ -403,10 +403,10 @@ fn policy(random: &mut Random, failover: bool) -> Value {
 fn tree(random: &mut Random) -> Value {
     let mut max = json!({});
     if random.per_mille(500) {
-        max["kube-queue/max-jobs"] = random.from_to(1, 4).into();
+        max["kube-queue/max-jobs"] = random.between(1, 4).into();
     }
     if random.per_mille(500) {
-        max["nvidia.com/gpu"] = random.from_to(8, 16).into();
+        max["nvidia.com/gpu"] = random.between(8, 16).into();
     }
     json!({
         "apiVersion": "scheduling.sigs.k8s.io/v1beta1",
@@ -446,14 +446,14 @@ fn fits(cluster: &ClusterSpec, pods: u64, gpus: u64) -> bool {
 
 fn job(random: &mut Random, name: &str, clusters: &[ClusterSpec], failover: bool) -> Value {
     let namespace = *random.one_of(&["team-a", "team-a", "team-b"]);
-    let workers = random.from_to(1, 3);
+    let workers = random.between(1, 3);
     // A node has 2 GPUs or more and a cluster one node or more; some jobs exceed every cluster.
-    let gpus = if random.per_mille(60) { 64 } else { random.from_to(0, 2) };
+    let gpus = if random.per_mille(60) { 64 } else { random.between(0, 2) };
     let fails = random.below(10);
     let batch = random.per_mille(250);
     let pods = if batch { workers } else { workers + 1 };
     let at: Vec<&ClusterSpec> = clusters.iter().filter(|cluster| fits(cluster, pods, gpus)).collect();
-    let mut annotations = json!({"sim.fleet.dev/runtime": format!("{}ms", random.from_to(200, 90_000))});
+    let mut annotations = json!({"sim.fleet.dev/runtime": format!("{}ms", random.between(200, 90_000))});
     let expect = match fails {
         _ if at.is_empty() => "Waits",
         0 => {

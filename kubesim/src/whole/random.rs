@@ -31,7 +31,7 @@ impl Random {
     }
 
     /// From `from` to `to`, both included.
-    pub fn from_to(&mut self, from: u64, to: u64) -> u64 {
+    pub fn between(&mut self, from: u64, to: u64) -> u64 {
         from + self.below(to - from + 1)
     }
 
@@ -46,6 +46,6 @@ impl Random {
     }
 
     pub fn time(&mut self, from_ms: u64, to_ms: u64) -> Duration {
-        Duration::from_millis(self.from_to(from_ms, to_ms))
+        Duration::from_millis(self.between(from_ms, to_ms))
     }
 }

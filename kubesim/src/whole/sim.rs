@@ -313,7 +313,7 @@ fn clock(drift_ppm: i32) -> anyhow::Result<Clock> {
 fn drift(seed: u64, process: &Process, bound_ppm: i32) -> i32 {
     let mut random = Random::branch(seed, &format!("drift {process}"));
     let span = u64::try_from(bound_ppm).unwrap_or(0) * 2;
-    i32::try_from(random.from_to(0, span)).unwrap_or(0) - bound_ppm
+    i32::try_from(random.between(0, span)).unwrap_or(0) - bound_ppm
 }
 
 /// What a process with this drift takes for so much time.

@@ -18,6 +18,9 @@ pub enum Measure {
     Filled,
 }
 
+/// By how much a task makes fragments grow on a node, and the devices on which it grows least.
+pub type Growth = (i64, Vec<usize>);
+
 /// The kinds of tasks that come, and how often.
 #[derive(Clone, Debug)]
 pub struct Demand {
@@ -63,7 +66,7 @@ impl Demand {
 
     /// The devices of this node on which the task makes fragments grow least, and by how much (negative:
     /// they shrink). `None` when it does not fit.
-    pub fn growth(&self, node: &DeviceNode, task: &DeviceTask) -> Option<(i64, Vec<usize>)> {
+    pub fn growth(&self, node: &DeviceNode, task: &DeviceTask) -> Option<Growth> {
         if !node.fits(task) {
             return None;
         }
@@ -77,7 +80,7 @@ impl Demand {
             let devices = node.tightest(task)?;
             return Some((grown(&devices), devices));
         }
-        let mut best: Option<(i64, Vec<usize>)> = None;
+        let mut best: Option<Growth> = None;
         for device in 0..node.devices.len() {
             // Devices that are equally free are one choice.
             let free = node.devices[device];
@@ -105,15 +108,12 @@ fn fillable(node: &DeviceNode, task: &DeviceTask) -> i64 {
 pub fn least_fragments(
     nodes: &[DeviceNode],
     task: &DeviceTask,
-    growth: &mut dyn FnMut(&DeviceNode, &DeviceTask) -> Option<(i64, Vec<usize>)>,
+    growth: &mut dyn FnMut(&DeviceNode, &DeviceTask) -> Option<Growth>,
 ) -> Option<(usize, Vec<usize>)> {
-    let mut best: Option<((i64, i64, i64), usize, Vec<usize>)> = None;
-    for (position, node) in nodes.iter().enumerate() {
-        let Some((grown, devices)) = growth(node, task) else { continue };
-        let rank = (grown, node.free(), node.cpu);
-        if best.as_ref().is_none_or(|(known, ..)| rank < *known) {
-            best = Some((rank, position, devices));
-        }
-    }
+    let fitting = nodes.iter().enumerate().filter_map(|(position, node)| {
+        let (grown, devices) = growth(node, task)?;
+        Some(((grown, node.free(), node.cpu), position, devices))
+    });
+    let best = fitting.min_by(|a, b| a.0.cmp(&b.0));
     best.map(|(_, position, devices)| (position, devices))
 }

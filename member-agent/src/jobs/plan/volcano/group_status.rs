@@ -68,9 +68,7 @@ pub(super) fn plan(view: &View<'_>, group: &Object, doomed: &[String]) -> Option
     let phase = if scheduled >= min && scheduled > 0 {
         let ended = succeeded + failed == tasks.len() as i64;
         if ended { "Completed" } else { "Running" }
-    } else if running > 0 && waiting && before == "Running" {
-        "Unknown"
-    } else if before == "Unknown" && running > 0 && waiting {
+    } else if running > 0 && waiting && matches!(before.as_str(), "Running" | "Unknown") {
         "Unknown"
     } else {
         admitted(view, &before, ready)
