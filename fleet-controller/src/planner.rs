@@ -238,10 +238,16 @@ impl Planner {
                 (Stand::Holds(old), _) => Some(old.cluster.clone()),
                 _ => None,
             };
+            // One that goes on waiting keeps what is under way for it: a taking, a claim.
+            let waits = |job: &Job| job.stand == Stand::Waits && job.queued && job.blocked.is_none();
+            let stays = waits(&entry.job) && waits(&job);
             if let Some(cluster) = left {
                 self.give_back(&cluster, &id);
             }
-            self.unqueue(&id);
+            match stays {
+                true => self.leave_class(&id),
+                false => self.unqueue(&id),
+            }
             if let Some(entry) = self.jobs.get_mut(&id) {
                 entry.job = job;
             }
@@ -250,6 +256,11 @@ impl Planner {
             self.jobs.insert(id.clone(), entry);
         }
         self.find_leaf(&id);
+        if self.jobs.get(&id).is_some_and(|entry| entry.leaf.is_err())
+            && let Some(quota) = self.quota.as_mut()
+        {
+            quota.remove(&id);
+        }
         self.settle(&id, now_ms);
         self.moved = true;
     }
@@ -326,9 +337,14 @@ impl Planner {
         if let Some(quota) = self.quota.as_mut() {
             quota.remove(id);
         }
-        let Some(entry) = self.jobs.get_mut(id) else { return };
-        self.direct.remove(&direct_order(&entry.job));
-        if let Some(class) = entry.class.take() {
+        if let Some(entry) = self.jobs.get(id) {
+            self.direct.remove(&direct_order(&entry.job));
+        }
+        self.leave_class(id);
+    }
+
+    fn leave_class(&mut self, id: &JobId) {
+        if let Some(class) = self.jobs.get_mut(id).and_then(|entry| entry.class.take()) {
             self.verdicts.leave(id, class);
         }
     }
@@ -424,7 +440,11 @@ impl Planner {
     /// Decides on everything that waits.
     pub fn plan(&mut self, now_ms: i64) -> Plan {
         self.moved = false;
-        let mut plan = Plan::default();
+        let (changed, due) = self.rooms.give_up_leaving(now_ms);
+        for cluster in changed {
+            self.note(&cluster, Change::Grown);
+        }
+        let mut plan = Plan { wake_ms: due, ..Plan::default() };
         // Jobs without a queue come first, and count in the tree before its own are asked.
         let direct: Vec<JobId> = self.direct.iter().map(|(_, _, id)| id.clone()).collect();
         let mut oracle = self.oracle(now_ms);

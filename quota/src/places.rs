@@ -56,6 +56,13 @@ pub trait Places {
     /// nothing.
     fn fits_without(&mut self, jobs: &[&WaitingJob], cluster: &ClusterName, gone: &[JobId]) -> bool;
 
+    /// As [`fits_without`](Self::fits_without), once the places of jobs that have ended can be taken as well:
+    /// there may be a while between the two. Nobody is taken from, nor is a taking given up, for what comes
+    /// by itself.
+    fn will_fit_without(&mut self, jobs: &[&WaitingJob], cluster: &ClusterName, gone: &[JobId]) -> bool {
+        self.fits_without(jobs, cluster, gone)
+    }
+
     /// Where an admitted job holds its places.
     fn cluster_of(&self, job: &JobId) -> Option<ClusterName>;
 

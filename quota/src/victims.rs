@@ -285,7 +285,7 @@ impl Search<'_> {
     fn fits_in(&mut self, goal: &Goal, gone: &[JobId]) -> bool {
         let mut jobs = goal.takers.clone();
         jobs.push(self.taker);
-        self.places.fits_without(&jobs, &goal.cluster, gone)
+        self.places.will_fit_without(&jobs, &goal.cluster, gone)
     }
 
     fn own_in_order(&mut self) -> Vec<AdmittedJob> {

@@ -94,6 +94,12 @@ impl Oracle<'_> {
             }
         }
     }
+
+    fn fits(&mut self, jobs: &[&WaitingJob], cluster: &ClusterName, gone: &[JobId], settled: bool) -> bool {
+        let shapes = jobs.iter().map(|job| Some(self.jobs.get(&job.id)?.job.shape.clone()));
+        let Some(shapes) = shapes.collect::<Option<Vec<_>>>() else { return false };
+        self.rooms.fits_without(cluster.as_str(), &shapes, gone, settled)
+    }
 }
 
 impl Places for Oracle<'_> {
@@ -115,9 +121,11 @@ impl Places for Oracle<'_> {
     }
 
     fn fits_without(&mut self, jobs: &[&WaitingJob], cluster: &ClusterName, gone: &[JobId]) -> bool {
-        let shapes = jobs.iter().map(|job| Some(self.jobs.get(&job.id)?.job.shape.clone()));
-        let Some(shapes) = shapes.collect::<Option<Vec<_>>>() else { return false };
-        self.rooms.fits_without(cluster.as_str(), &shapes, gone)
+        self.fits(jobs, cluster, gone, false)
+    }
+
+    fn will_fit_without(&mut self, jobs: &[&WaitingJob], cluster: &ClusterName, gone: &[JobId]) -> bool {
+        self.fits(jobs, cluster, gone, true)
     }
 
     fn cluster_of(&self, job: &JobId) -> Option<ClusterName> {

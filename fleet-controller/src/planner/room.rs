@@ -51,6 +51,20 @@ enum Taken {
     ByReport,
 }
 
+/// Reports after the end of a job that may not show its places free yet: one may have been on its way.
+const REPORTS_BEHIND: u8 = 2;
+/// How long reports are waited for before places that do not show count as taken by somebody else.
+const REPORT_PATIENCE_MS: i64 = 5_000;
+
+/// Places of a job that has ended, which the report counted when it did.
+#[derive(Clone, Debug)]
+struct Leaving {
+    hold: Hold,
+    reports_left: u8,
+    /// Set by the first plan after the end.
+    until_ms: Option<i64>,
+}
+
 /// One member's room.
 #[derive(Clone, Debug)]
 pub struct Room {
@@ -62,6 +76,7 @@ pub struct Room {
     nodes: GroupedNodes,
     sequence: i64,
     holds: BTreeMap<JobId, Hold>,
+    leaving: BTreeMap<JobId, Leaving>,
     /// Shapes that did not fit, and why; room that is taken since changes nothing of that.
     refused: BTreeMap<u64, String>,
     /// Shapes, and whether they fit if nothing ran here.
@@ -78,6 +93,7 @@ impl Room {
             serves: member.serves,
             sequence: member.sequence,
             holds: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             refused: BTreeMap::new(),
             when_empty: BTreeMap::new(),
             facts: member.facts,
@@ -142,6 +158,7 @@ impl Room {
     fn hold(&mut self, id: &JobId, shape: &Arc<JobShape>, held: &Held) -> Change {
         let by_planner = self.counts_itself(held.counted);
         let mut change = Change::None;
+        self.leaving.remove(id);
         if let Some(known) = self.holds.get_mut(id) {
             if matches!(known.taken, Taken::ByReport) != by_planner {
                 known.counted = held.counted;
@@ -176,7 +193,12 @@ impl Room {
     fn give_back(&mut self, id: &JobId) -> Change {
         let Some(hold) = self.holds.remove(id) else { return Change::None };
         match &hold.taken {
-            Taken::Nothing | Taken::ByReport => return Change::None,
+            Taken::Nothing => return Change::None,
+            Taken::ByReport => {
+                let leaving = Leaving { hold, reports_left: REPORTS_BEHIND, until_ms: None };
+                self.leaving.insert(id.clone(), leaving);
+                return Change::None;
+            }
             Taken::Sum => {}
             Taken::Places(places) => self.nodes.give_back(places),
         }
@@ -186,12 +208,14 @@ impl Room {
     }
 
     /// Whether the gangs fit together once the places of `gone` are free. Where a report counts places and
-    /// does not say on which nodes, sums are compared.
-    fn fits_without(&mut self, shapes: &[Arc<JobShape>], gone: &[JobId]) -> bool {
+    /// does not say on which nodes, sums are compared. With `settled` the places of jobs that have ended
+    /// count as free though no report shows them free yet.
+    fn fits_without(&mut self, shapes: &[Arc<JobShape>], gone: &[JobId], settled: bool) -> bool {
         let mut freed = self.free.clone();
         let mut places = Vec::new();
         let mut unknown = false;
-        for hold in gone.iter().filter_map(|id| self.holds.get(id)) {
+        let leaving = self.leaving.values().filter(|_| settled).map(|leaving| &leaving.hold);
+        for hold in gone.iter().filter_map(|id| self.holds.get(id)).chain(leaving) {
             match &hold.taken {
                 Taken::Nothing => continue,
                 Taken::Sum => {}
@@ -274,10 +298,16 @@ impl Rooms {
             known.facts == room.facts && known.serves == room.serves && known.reserves == room.reserves
         });
         if let Some(known) = known {
+            let newer = room.sequence > known.sequence;
             for (id, hold) in known.holds {
                 let held = Held { nodes: hold.nodes, ..Held::here(name, hold.counted) };
                 room.hold(&id, &hold.shape, &held);
             }
+            room.leaving = known.leaving;
+            room.leaving.retain(|_, leaving| {
+                leaving.reports_left -= u8::from(newer);
+                leaving.reports_left > 0
+            });
         }
         self.facts_version += u64::from(!same);
         self.known.insert(name.to_string(), room);
@@ -295,8 +325,35 @@ impl Rooms {
         self.known.get_mut(&held.cluster).map_or(Change::None, |room| room.hold(id, shape, held))
     }
 
-    pub fn fits_without(&mut self, cluster: &str, shapes: &[Arc<JobShape>], gone: &[JobId]) -> bool {
-        self.known.get_mut(cluster).is_some_and(|room| room.fits_without(shapes, gone))
+    /// See [`Room::fits_without`].
+    pub fn fits_without(
+        &mut self,
+        cluster: &str,
+        shapes: &[Arc<JobShape>],
+        gone: &[JobId],
+        settled: bool,
+    ) -> bool {
+        self.known.get_mut(cluster).is_some_and(|room| room.fits_without(shapes, gone, settled))
+    }
+
+    /// Gives up places of ended jobs that no report has shown free for too long. Returns where, and when the
+    /// next are due.
+    pub fn give_up_leaving(&mut self, now_ms: i64) -> (Vec<String>, Option<i64>) {
+        let (mut changed, mut due) = (Vec::new(), None);
+        for (name, room) in &mut self.known {
+            let before = room.leaving.len();
+            room.leaving.retain(|_, leaving| {
+                let until = *leaving.until_ms.get_or_insert(now_ms + REPORT_PATIENCE_MS);
+                if until > now_ms {
+                    due = super::earliest(due, Some(until));
+                }
+                until > now_ms
+            });
+            if room.leaving.len() < before {
+                changed.push(name.clone());
+            }
+        }
+        (changed, due)
     }
 
     /// The jobs that hold places in a cluster.

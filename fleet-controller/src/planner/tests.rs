@@ -56,13 +56,21 @@ fn job(name: &str, replicas: i64, cores: i64) -> Job {
 impl Fleet {
     /// One leaf for the namespace `team`, of `max` cores.
     fn new(max: i64) -> Self {
-        let leaf = NodeSpec {
-            name: "team".to_string(),
-            namespaces: vec!["team".to_string()],
-            max: [("cpu".to_string(), max.to_string())].into(),
+        Self::of(&[("team", 0, max)])
+    }
+
+    /// Leaves, each for the namespace of its name: name, min and max cores.
+    fn of(leaves: &[(&str, i64, i64)]) -> Self {
+        let cores = |cores: i64| [("cpu".to_string(), cores.to_string())].into();
+        let leaf = |(name, min, max): &(&str, i64, i64)| NodeSpec {
+            name: name.to_string(),
+            namespaces: vec![name.to_string()],
+            min: cores(*min),
+            max: cores(*max),
             ..NodeSpec::default()
         };
-        let root = NodeSpec { name: "root".to_string(), children: vec![leaf], ..NodeSpec::default() };
+        let children = leaves.iter().map(leaf).collect();
+        let root = NodeSpec { name: "root".to_string(), children, ..NodeSpec::default() };
         let tree = QuotaTree::build(&root).expect("the tree above is valid").0;
         let mut planner = Planner::new(Settings::default());
         planner.set_tree(Some(Arc::new(tree)), 0);
@@ -202,4 +210,57 @@ fn every_job_of_a_class_is_told_and_told_again_when_the_reason_changes() {
     for name in ["b", "c"] {
         assert_eq!(fleet.reason(name), Some(Reason::NoClusterFit));
     }
+}
+
+#[test]
+fn a_taker_waits_for_the_report_that_shows_the_places_free_and_takes_no_second_victim() {
+    let mut fleet = Fleet::of(&[("team", 4, 8), ("other", 4, 8)]);
+    let runs = Stand::Holds(Held::here("east", Counted::ByReports));
+    let ending = Stand::Holds(Held { ending: true, ..Held::here("east", Counted::ByReports) });
+    let victim = |name: &str, stand: &Stand| Job {
+        id: JobId::new(&format!("other/{name}")),
+        stand: stand.clone(),
+        ..job(name, 1, 4)
+    };
+    fleet.planner.set_cluster("east", member("east", 2, 4, 1, 0));
+    fleet.submit(victim("one", &runs));
+    fleet.submit(victim("two", &runs));
+    fleet.submit(job("taker", 1, 4));
+    assert_eq!(fleet.plan(), ["taker x one (Reclaim)"]);
+    fleet.submit(victim("one", &ending));
+    assert!(fleet.plan().is_empty());
+    // What the hub says of the taker changes while it waits: nothing of what is under way for it does.
+    fleet.submit(Job { avoided: ["west".to_string()].into(), ..job("taker", 1, 4) });
+    assert!(fleet.plan().is_empty());
+    fleet.submit(victim("one", &Stand::Waits));
+    assert!(fleet.plan().is_empty(), "the place is free, and no report shows it yet");
+    // A report that was on its way.
+    fleet.planner.set_cluster("east", member("east", 2, 4, 2, 0));
+    assert!(fleet.plan().is_empty());
+    let mut report = member("east", 1, 4, 3, 4);
+    report.shapes.push(NodeShape { free: Resources::new(), ..report.shapes[0].clone() });
+    fleet.planner.set_cluster("east", report);
+    assert_eq!(fleet.plan(), ["taker -> east"]);
+}
+
+#[test]
+fn places_that_no_report_shows_free_are_not_waited_for_without_end() {
+    let mut fleet = Fleet::of(&[("team", 4, 8), ("other", 4, 8)]);
+    fleet.planner.set_cluster("east", member("east", 2, 4, 1, 0));
+    let other = |name: &str| Job {
+        id: JobId::new(&format!("other/{name}")),
+        stand: Stand::Holds(Held::here("east", Counted::ByReports)),
+        ..job(name, 1, 4)
+    };
+    for name in ["one", "two"] {
+        fleet.submit(other(name));
+    }
+    // Somebody who is no job of the fleet has taken the place of the first.
+    fleet.planner.remove_job(&JobId::new("other/one"));
+    fleet.submit(Job { id: JobId::new("other/three"), ..other("three") });
+    fleet.submit(job("taker", 1, 4));
+    assert!(fleet.plan().is_empty());
+    let wake = fleet.planner.plan(0).wake_ms.expect("it looks again");
+    fleet.now_ms = wake;
+    assert_eq!(fleet.plan().len(), 1, "one victim after all");
 }

@@ -40,8 +40,8 @@ impl Planner {
         }
     }
 
-    /// A taking is over when its victims have ended, whether the taker can
-    /// start or not.
+    /// A taking is over when its victims have ended and their places are free,
+    /// whether the taker can start or not.
     fn start_taker(&mut self, id: &JobId, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
         let version = self.version;
         let Some(taking) = self.holds.takings.get_mut(id) else { return };
@@ -60,6 +60,9 @@ impl Planner {
             };
             if let Ok(cluster) = found {
                 self.start(id, cluster, now_ms, plan);
+                return;
+            }
+            if over && places.will_fit_without(&[&job], &cluster, &[]) {
                 return;
             }
         }
