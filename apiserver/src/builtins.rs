@@ -191,7 +191,7 @@ fn build(k: &Kind) -> Resource {
             _ => &[],
         },
         create_only: has('p'),
-        schema: Schema::builtin(&definition(k.group, k.version, k.kind)),
+        schema: Arc::new(Schema::builtin(&definition(k.group, k.version, k.kind))),
         table: if events { "/events".into() } else { format!("{}/{}", k.group, k.plural) },
         // Events are stored once, in the core form, and served by both groups.
         stored_as: if events { "v1".into() } else { api_version },

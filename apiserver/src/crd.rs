@@ -6,11 +6,9 @@
 use crate::error::{ApiError, ApiResult, Cause};
 use crate::jsonpath::JsonPath;
 use crate::registry::{Column, Entry, Registry, Resource, ScalePaths};
-use crate::rules::{self, Rules};
-use crate::schema::Schema;
 use crate::server::Core;
 use crate::store::{Range, Refused, Write};
-use crate::{builtins, delete, structural, tree};
+use crate::{builtins, compiled, delete, tree};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -63,10 +61,7 @@ pub fn admit(old: Option<&Value>, crd: &mut Value, core: &Core) -> ApiResult<()>
         }
         if let Some(openapi) = tree::at(v, &["schema", "openAPIV3Schema"]) {
             let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
-            structural::check(openapi, &field, &mut causes);
-            causes.extend(
-                rules::problems(openapi).into_iter().map(|why| Cause::new("FieldValueInvalid", &field, why)),
-            );
+            causes.extend(compiled::check(openapi, &field));
         }
         for (j, c) in tree::list(v, &["additionalPrinterColumns"]).iter().enumerate() {
             if JsonPath::new(tree::text(c, &["jsonPath"])).is_none() {
@@ -148,6 +143,7 @@ pub fn resources(crd: &Value, crd_revision: u64) -> Vec<Resource> {
             let openapi = tree::at(v, &["schema", "openAPIV3Schema"]).unwrap_or(&Value::Null);
             let version = tree::text(v, &["name"]).to_string();
             let kind = text(&["spec", "names", "kind"]);
+            let compiled = compiled::compiled(openapi);
             Resource {
                 list_kind: text(&["spec", "names", "listKind"]),
                 plural: text(&["spec", "names", "plural"]),
@@ -161,8 +157,8 @@ pub fn resources(crd: &Value, crd_revision: u64) -> Vec<Resource> {
                     status: path(v, "statusReplicasPath"),
                     selector: path(v, "labelSelectorPath"),
                 }),
-                schema: Schema::compile_root(openapi),
-                rules: Rules::compile(openapi),
+                schema: compiled.schema.clone(),
+                rules: compiled.rules.clone(),
                 table: format!("{group}/{}", text(&["spec", "names", "plural"])),
                 stored_as: stored_as.clone(),
                 custom: true,

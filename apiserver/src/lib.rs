@@ -18,6 +18,7 @@ mod auth;
 mod body;
 mod budgets;
 mod builtins;
+mod compiled;
 mod convert;
 mod crd;
 mod decode;

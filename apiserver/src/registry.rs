@@ -68,9 +68,9 @@ pub struct Resource {
     /// Only POST, nothing is stored.
     pub create_only: bool,
     /// Schema of the objects.
-    pub schema: Schema,
+    pub schema: Arc<Schema>,
     /// Validation rules of the schema, where it has any.
-    pub rules: Option<crate::rules::Rules>,
+    pub rules: Option<Arc<crate::rules::Rules>>,
     /// Name of the table.
     pub table: String,
     /// apiVersion of stored objects.
