@@ -29,10 +29,7 @@ pub struct Compiled {
 static KEPT: Mutex<BTreeMap<[u8; 32], Arc<Compiled>>> = Mutex::new(BTreeMap::new());
 
 fn compile(openapi: &Value) -> Compiled {
-    Compiled {
-        schema: Arc::new(Schema::compile_root(openapi)),
-        rules: Rules::compile(openapi).map(Arc::new),
-    }
+    Compiled { schema: Arc::new(Schema::compile_root(openapi)), rules: Rules::compile(openapi).map(Arc::new) }
 }
 
 /// The compiled form of a schema that was found sound when its definition was admitted.
@@ -49,9 +46,8 @@ pub fn check(openapi: &Value, field: &str) -> Vec<Cause> {
     }
     let mut causes = Vec::new();
     structural::check(openapi, field, &mut causes);
-    causes.extend(
-        rules::problems(openapi).into_iter().map(|why| Cause::new("FieldValueInvalid", field, why)),
-    );
+    causes
+        .extend(rules::problems(openapi).into_iter().map(|why| Cause::new("FieldValueInvalid", field, why)));
     if causes.is_empty() {
         let compiled = Arc::new(compile(openapi));
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
