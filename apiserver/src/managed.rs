@@ -350,7 +350,7 @@ fn prune(schema: Option<&Schema>, value: &mut Value, last: &Set, now: &Set, othe
         } else if let Some(text) = element.strip_prefix("v:")
             && let (true, Value::Array(list)) = (whole, &mut *value)
         {
-            list.retain(|v| *v != text);
+            list.retain(|v| v.to_string() != text);
         }
     }
 }

@@ -3,10 +3,14 @@
 //! `APISERVER_URL` (with `APISERVER_TOKEN` of an administrator, and `APISERVER_CA`, a PEM file) points the suite at
 //! another server; the same checks then show what a real one does.
 
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
 use fleet_apiserver::{Access, ApiServer, Config, ServeOptions, Server};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, USER_AGENT};
-use reqwest::{Certificate, Client, Identity, Method, Response};
+use reqwest::{Certificate, Client, ClientBuilder, Identity, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,6 +94,10 @@ impl Answer {
 }
 
 fn client(ca: Option<&str>, identity: Option<Identity>) -> Client {
+    builder(ca, identity).build().expect("a client")
+}
+
+fn builder(ca: Option<&str>, identity: Option<Identity>) -> ClientBuilder {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder().no_proxy().timeout(Duration::from_secs(60));
     if let Some(ca) = ca {
@@ -98,7 +106,7 @@ fn client(ca: Option<&str>, identity: Option<Identity>) -> Client {
     if let Some(identity) = identity {
         builder = builder.identity(identity);
     }
-    builder.build().expect("a client")
+    builder
 }
 
 pub fn random(prefix: &str) -> String {
@@ -114,14 +122,7 @@ impl Api {
                 let ca = std::env::var("APISERVER_CA").ok().filter(|p| !p.is_empty());
                 let ca = ca.map(|path| std::fs::read_to_string(path).expect("APISERVER_CA is a file"));
                 let token = std::env::var("APISERVER_TOKEN").ok().filter(|t| !t.is_empty());
-                Api {
-                    http: client(ca.as_deref(), None),
-                    base: url.trim_end_matches('/').to_string(),
-                    token,
-                    ca,
-                    own: None,
-                    ns: String::new(),
-                }
+                Api::at(&url, token, ca)
             }
             _ => Api::serve(Config { access: Access::Rbac, ..Config::default() }).await,
         };
@@ -129,6 +130,18 @@ impl Api {
         let made = api.post("/api/v1/namespaces", json!({"metadata": {"name": api.ns}})).await;
         assert_eq!(made.code, 201, "{}", made.text);
         api
+    }
+
+    /// A server elsewhere, by an administrator's token and a PEM file's text.
+    pub fn at(url: &str, token: Option<String>, ca: Option<String>) -> Api {
+        Api {
+            http: client(ca.as_deref(), None),
+            base: url.trim_end_matches('/').to_string(),
+            token,
+            ca,
+            own: None,
+            ns: "default".into(),
+        }
     }
 
     /// An embedded server with these settings.
@@ -162,6 +175,39 @@ impl Api {
         Api { http: client(self.ca.as_deref(), Some(identity)), token: None, ..self.clone() }
     }
 
+    /// Host and port of the server.
+    pub fn host(&self) -> String {
+        let rest = self.base.trim_start_matches("https://");
+        if rest.contains(':') { rest.to_string() } else { format!("{rest}:443") }
+    }
+
+    /// The same server through a relay on this machine, by connections of its own.
+    pub fn through(&self, relay: SocketAddr) -> Api {
+        let host = self.host();
+        let name = host.split(':').next().unwrap_or_default();
+        // The certificate is checked against the server's own name; an address stands for this machine.
+        let name = if name.parse::<std::net::IpAddr>().is_ok() { "127.0.0.1" } else { name };
+        let http = builder(self.ca.as_deref(), None).resolve(name, relay).build().expect("a client");
+        Api { http, base: format!("https://{name}:{}", relay.port()), ..self.clone() }
+    }
+
+    /// Settings of the kube client, through a relay when there is one.
+    pub fn kube(&self, relay: Option<SocketAddr>) -> kube::Config {
+        let url = relay.map_or_else(|| self.base.clone(), |r| format!("https://{r}"));
+        let mut config = kube::Config::new(url.parse().expect("a URL"));
+        let host = self.host();
+        let name = host.split(':').next().unwrap_or_default();
+        if relay.is_some() && name.parse::<std::net::IpAddr>().is_err() {
+            config.tls_server_name = Some(name.to_string());
+        }
+        config.root_cert = self.ca.as_ref().map(|pem| {
+            let blocks = x509_parser::pem::Pem::iter_from_buffer(pem.as_bytes());
+            blocks.map(|block| block.expect("a PEM certificate").contents).collect()
+        });
+        config.auth_info.token = self.token.clone().map(Into::into);
+        config
+    }
+
     /// Path of a core collection in the test's namespace.
     pub fn core(&self, plural: &str) -> String {
         format!("/api/v1/namespaces/{}/{plural}", self.ns)
@@ -172,17 +218,48 @@ impl Api {
         format!("/apis/{group_version}/namespaces/{}/{plural}", self.ns)
     }
 
-    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Response {
+    fn request(&self, method: &str, path: &str) -> RequestBuilder {
         let method: Method = method.parse().expect("a method");
-        let mut request = self.http.request(method, format!("{}{path}", self.base)).body(body);
-        request = request.header(USER_AGENT, "conformance/1");
-        if let Some(token) = &self.token {
-            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        let request = self.http.request(method, format!("{}{path}", self.base));
+        let request = request.header(USER_AGENT, "conformance/1");
+        match &self.token {
+            Some(token) => request.header(AUTHORIZATION, format!("Bearer {token}")),
+            None => request,
         }
+    }
+
+    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Response {
+        let mut request = self.request(method, path).body(body);
         for (key, value) in headers {
             request = request.header(*key, *value);
         }
         request.send().await.unwrap_or_else(|e| panic!("{path}: {e:?}"))
+    }
+
+    /// A GET that may be cut off: its body, when it came whole and well.
+    pub async fn try_get(&self, path: &str) -> Option<Value> {
+        let response = self.request("GET", path).send().await.ok()?;
+        if !response.status().is_success() {
+            return None;
+        }
+        serde_json::from_slice(&response.bytes().await.ok()?).ok()
+    }
+
+    /// A request that may stay without an answer.
+    pub async fn attempt(&self, method: &str, path: &str, media: &str, body: Value) -> Option<Answer> {
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let response = self.request(method, path).header(CONTENT_TYPE, media).body(body).send().await.ok()?;
+        let (code, headers) = (response.status().as_u16(), response.headers().clone());
+        let bytes = response.bytes().await.ok()?;
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Some(Answer { code, headers, text: String::from_utf8_lossy(&bytes).into_owned(), body })
+    }
+
+    /// A watch that may be cut off.
+    pub async fn try_watch(&self, path: &str) -> Option<Watch> {
+        let response = self.request("GET", path).send().await.ok()?;
+        assert!(response.status().is_success(), "{path}: {}", response.status());
+        Some(Watch { response, rest: Vec::new() })
     }
 
     pub async fn raw(
@@ -306,6 +383,17 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// The next event; None when the connection has ended, also in the middle of one.
+    pub async fn try_next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|b| *b == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                return Some(serde_json::from_slice(&line).expect("an event is one line of JSON"));
+            }
+            self.rest.extend_from_slice(&self.response.chunk().await.ok()??);
+        }
+    }
+
     /// The next event; None at the end.
     pub async fn next(&mut self) -> Option<Value> {
         loop {
