@@ -5,6 +5,7 @@
 //! `disruptedPods` of pods that were never deleted; an eviction deletes its pod at once.
 
 use crate::error::{ApiError, ApiResult, Cause};
+use crate::packed::Node;
 use crate::selectors::Labels;
 use crate::server::Core;
 use crate::store::{Event, Obj, Range, Refused, Store, Table, Write};
@@ -90,7 +91,7 @@ async fn refresh(core: &Core, namespace: &str) {
     let Ok(Some(pods)) = core.store.page(&core.budgets.pods, range).await else { return };
     for budget in budgets.items {
         let status = judge(core, namespace, &budget, &pods.items);
-        if budget.value().get("status") == Some(&status) {
+        if budget.at(&["status"]).as_ref() == Some(&status) {
             continue;
         }
         let mut value = budget.full();
@@ -103,20 +104,23 @@ async fn refresh(core: &Core, namespace: &str) {
     }
 }
 
-fn covers(budget: &Value, pod: &Value) -> bool {
-    // No selector selects nothing, an empty one everything.
-    let selector = tree::at(budget, &["spec", "selector"]).filter(|s| !s.is_null());
-    selector.is_some_and(|s| Labels::from_object(s).matches(pod))
+/// The labels a budget selects by; none select nothing, empty ones everything.
+fn selector(budget: &Obj) -> Option<Labels> {
+    budget.at(&["spec", "selector"]).filter(|s| !s.is_null()).map(|s| Labels::from_object(&s))
 }
 
-fn is_ready(pod: &Value) -> bool {
-    tree::list(pod, &["status", "conditions"])
-        .iter()
-        .any(|c| tree::text(c, &["type"]) == "Ready" && tree::text(c, &["status"]) == "True")
+fn covers(budget: &Obj, pod: &Obj) -> bool {
+    selector(budget).is_some_and(|s| s.matches(&pod.node()))
 }
 
-fn is_finished(pod: &Value) -> bool {
-    matches!(tree::text(pod, &["status", "phase"]), "Succeeded" | "Failed")
+fn is_ready(pod: &Obj) -> bool {
+    let conditions = pod.node().at(&["status", "conditions"]).map(Node::items).unwrap_or_default();
+    let says = |c: &Node<'_>, key: &str, text: &str| c.get(key).and_then(Node::text).as_deref() == Some(text);
+    conditions.iter().any(|c| says(c, "type", "Ready") && says(c, "status", "True"))
+}
+
+fn is_finished(pod: &Obj) -> bool {
+    matches!(pod.text(&["status", "phase"]).as_str(), "Succeeded" | "Failed")
 }
 
 /// Pods that the controllers of these pods want together; a pod without one counts for itself.
@@ -162,14 +166,14 @@ fn scaled(value: &Value, whole: i64) -> i64 {
 
 /// The status of a budget, given the pods of its namespace.
 fn judge(core: &Core, namespace: &str, budget: &Obj, pods: &[Arc<Obj>]) -> Value {
-    let given = budget.value();
-    let mine: Vec<&Arc<Obj>> =
-        pods.iter().filter(|p| covers(&given, &p.value()) && !is_finished(&p.value())).collect();
-    let healthy = mine.iter().filter(|p| is_ready(&p.value()) && !p.has(&["metadata", "deletionTimestamp"]));
+    let selector = selector(budget);
+    let selects = |p: &Obj| selector.as_ref().is_some_and(|s| s.matches(&p.node()));
+    let mine: Vec<&Arc<Obj>> = pods.iter().filter(|p| selects(p) && !is_finished(p)).collect();
+    let healthy = mine.iter().filter(|p| is_ready(p) && !p.deleting());
     let healthy = i64::try_from(healthy.count()).unwrap_or(i64::MAX);
     let count = i64::try_from(mine.len()).unwrap_or(i64::MAX);
-    let spec = |key: &str| tree::at(&given, &["spec", key]).filter(|v| !v.is_null());
-    let (expected, desired) = match (spec("maxUnavailable"), spec("minAvailable")) {
+    let spec = |key: &str| budget.at(&["spec", key]).filter(|v| !v.is_null());
+    let (expected, desired) = match (spec("maxUnavailable").as_ref(), spec("minAvailable").as_ref()) {
         (Some(most), _) => {
             let expected = wanted(core, namespace, &mine);
             (expected, (expected - scaled(most, expected)).max(0))
@@ -214,18 +218,14 @@ pub async fn take(core: &Core, namespace: &str, pod: &Obj, dry_run: bool) -> Api
         let prefix = format!("{namespace}/");
         let range = Range { prefix: &prefix, ..Range::default() };
         let page = core.store.page(&core.budgets.budgets, range).await?;
-        let mut mine = page
-            .map(|p| p.items)
-            .unwrap_or_default()
-            .into_iter()
-            .filter(|b| covers(&b.value(), &pod.value()));
+        let mut mine = page.map(|p| p.items).unwrap_or_default().into_iter().filter(|b| covers(b, pod));
         let Some(budget) = mine.next() else { return Ok(()) };
         if mine.next().is_some() {
             let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
             return Err(ApiError::internal("InternalError", message));
         }
         let status = |key: &str| budget.number(&["status", key]);
-        if !is_ready(&pod.value()) {
+        if !is_ready(pod) {
             let always = budget.text(&["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow";
             let sound = status("currentHealthy") >= status("desiredHealthy") && status("desiredHealthy") > 0;
             if always || sound {

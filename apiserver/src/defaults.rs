@@ -1,6 +1,6 @@
 //! Defaults of built-in kinds, and the few checks that typed clients rely on.
 //!
-//! Inputs: a decoded object. Absent on purpose: allocation of cluster IPs from a range, quota, and the long tail of
+//! Inputs: a decoded object. Absent on purpose: addresses of services (`services`), quota, and the long tail of
 //! per-kind validation.
 
 use crate::admission;
@@ -192,10 +192,6 @@ fn service(spec: &mut Obj) {
     default_to(spec, "internalTrafficPolicy", "Cluster");
     default_to(spec, "ipFamilies", json!(["IPv4"]));
     default_to(spec, "ipFamilyPolicy", "SingleStack");
-    // Nothing routes to these addresses, so every service shows as headless unless it names its own.
-    default_to(spec, "clusterIP", "None");
-    let ip = spec.get("clusterIP").cloned().unwrap_or_default();
-    default_to(spec, "clusterIPs", json!([ip]));
 }
 
 fn items<'a>(map: &'a mut Obj, key: &str) -> impl Iterator<Item = &'a mut Obj> {
@@ -347,6 +343,7 @@ pub fn check(resource: &Resource, old: Option<&Value>, value: &Value, causes: &m
         ("", "pods") => {
             check_containers(value, &["spec"], causes);
             if let Some(old) = old
+                && old.get("spec") != value.get("spec")
                 && frozen(old) != frozen(value)
             {
                 let why = "pod updates may not change fields other than `spec.containers[*].image`, \

@@ -54,6 +54,7 @@ mod schema;
 mod selectors;
 mod serve;
 mod server;
+mod services;
 mod settle;
 mod store;
 mod structural;
@@ -248,6 +249,7 @@ impl ApiServer {
             clock: config.clock,
             ids: config.ids,
             auth,
+            addresses: services::Addresses::default(),
             in_flight: Arc::new(tokio::sync::Semaphore::new(server::MAX_IN_FLIGHT)),
             closing: CancellationToken::new(),
             namespaces,

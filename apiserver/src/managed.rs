@@ -62,6 +62,17 @@ fn give(new: &mut Value, mut entries: Vec<Value>) {
     }
 }
 
+/// What `f` makes of an object without its managedFields, which are there again afterwards.
+pub fn without<T>(object: &mut Value, f: impl FnOnce(&Value) -> T) -> T {
+    let entries =
+        object.get_mut("metadata").and_then(Value::as_object_mut).and_then(|m| m.remove("managedFields"));
+    let out = f(object);
+    if let Some(entries) = entries {
+        tree::meta(object).insert("managedFields".into(), entries);
+    }
+    out
+}
+
 /// Decides which managedFields a written object starts from: the client's when it sent some, else the live ones.
 /// A single empty entry resets them.
 pub fn inherit(old: &Value, new: &mut Value) {

@@ -1,7 +1,11 @@
 //! OpenAPI v3 and v2: what kubectl needs to validate and to explain.
 //!
-//! Inputs: the registry and the schemas. Absent on purpose: descriptions of built-in kinds, and the protobuf form
-//! of v2.
+//! Inputs: the registry and the schemas. Absent on purpose: descriptions of built-in kinds.
+
+mod protobuf;
+mod v2;
+
+pub use v2::swagger;
 
 use crate::error::ApiResult;
 use crate::http_io;
@@ -50,85 +54,6 @@ pub fn document(core: &Core, path: &str, headers: &HeaderMap) -> Option<Response
     h.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
     h.insert(header::EXPIRES, HeaderValue::from_static("Fri, 01 Jan 2100 00:00:00 GMT"));
     Some(response)
-}
-
-/// OpenAPI v2 of everything served, as JSON.
-pub fn swagger(core: &Core, headers: &HeaderMap) -> ApiResult<Response<Body>> {
-    // The real server also has a protobuf form; clients that want nothing else do without the document.
-    http_io::negotiate(headers)?;
-    let registry = core.registry.load();
-    let (mut definitions, mut paths) = (Map::new(), Map::new());
-    for api_version in registry.api_versions() {
-        let mut document = build(core, &registry, &api_version);
-        let schemas = document.get_mut("components").and_then(|c| c.get_mut("schemas")).map(Value::take);
-        if let Some(Value::Object(schemas)) = schemas {
-            definitions.extend(schemas.into_iter().map(|(name, schema)| (name, older(schema))));
-        }
-        if let Some(Value::Object(found)) = document.get_mut("paths").map(Value::take) {
-            paths.extend(found.into_iter().map(|(path, item)| (path, older_item(item))));
-        }
-    }
-    let document = json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": core.git_version},
-        "paths": paths, "definitions": definitions});
-    Ok(etagged(document.to_string().into_bytes(), headers))
-}
-
-/// A schema in the words of v2: references have another place, and only one can stand alone.
-fn older(node: Value) -> Value {
-    match node {
-        Value::Object(map) => {
-            let one = map.get("allOf").and_then(Value::as_array).filter(|l| l.len() == 1 && map.len() == 1);
-            if let Some(reference) = one.and_then(|l| l.first()) {
-                return older(reference.clone());
-            }
-            let mut out = Map::new();
-            for (key, value) in map {
-                match (key.as_str(), value) {
-                    ("$ref", Value::String(target)) => {
-                        out.insert(key, target.replace("#/components/schemas/", "#/definitions/").into());
-                    }
-                    // v2 knows neither; what they guard stays open.
-                    ("oneOf" | "anyOf" | "not" | "nullable", _) => {}
-                    (_, value) => {
-                        out.insert(key, older(value));
-                    }
-                }
-            }
-            Value::Object(out)
-        }
-        Value::Array(list) => Value::Array(list.into_iter().map(older).collect()),
-        other => other,
-    }
-}
-
-/// The operations of a path: parameters carry their type themselves, and the body is one of them.
-fn older_item(item: Value) -> Value {
-    let Value::Object(operations) = item else { return item };
-    let rewrite =
-        |(method, mut operation): (String, Value)| {
-            let content = |v: &Value| v.pointer("/content/application~1json/schema").cloned().map(older);
-            let body = operation.get("requestBody").and_then(content);
-            let answer = operation.pointer("/responses/200").and_then(content);
-            let map = crate::tree::object(&mut operation);
-            map.remove("requestBody");
-            let mut parameters: Vec<Value> = Vec::new();
-            if let Some(Value::Array(known)) = map.remove("parameters") {
-                parameters.extend(known.iter().map(
-                    |p| json!({"name": p["name"], "in": p["in"], "type": "string", "uniqueItems": true}),
-                ));
-            }
-            if let Some(schema) = body {
-                parameters.push(json!({"name": "body", "in": "body", "required": true, "schema": schema}));
-            }
-            map.insert("parameters".into(), Value::Array(parameters));
-            let mut ok = json!({"description": "OK"});
-            if let Some(schema) = answer {
-                ok["schema"] = schema;
-            }
-            map.insert("responses".into(), json!({"200": ok}));
-            (method, operation)
-        };
-    Value::Object(operations.into_iter().map(rewrite).collect())
 }
 
 /// The schema of a custom resource as its CRD gives it.

@@ -37,6 +37,8 @@ pub struct Core {
     pub admission: Admission,
     /// What is known to have changed about disruption budgets.
     pub budgets: Budgets,
+    /// Addresses given to services that are being written.
+    pub addresses: crate::services::Addresses,
     /// Turns of requests from the network.
     pub in_flight: Arc<Semaphore>,
     /// Set when the server goes down.

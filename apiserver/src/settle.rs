@@ -8,7 +8,7 @@ use crate::registry::Resource;
 use crate::server::Call;
 use crate::store::Obj;
 use crate::validate::{self, NameRule};
-use crate::{crd, defaults, rbac, tree};
+use crate::{crd, defaults, rbac, services, tree};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -75,6 +75,19 @@ impl Outcome {
 const SERVER_FIELDS: [&str; 6] =
     ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
 
+/// Puts the fields of an object back to what they were, all but some. Equal ones are not copied.
+fn restore(new: &mut Value, live: &Value, kept: &[&str]) {
+    let map = tree::object(new);
+    let empty = Map::new();
+    let live = live.as_object().unwrap_or(&empty);
+    map.retain(|key, _| kept.contains(&key.as_str()) || live.contains_key(key));
+    for (key, value) in live.iter().filter(|(key, _)| !kept.contains(&key.as_str())) {
+        if map.get(key) != Some(value) {
+            map.insert(key.clone(), value.clone());
+        }
+    }
+}
+
 /// What the client may change of an object: the part of the endpoint, with everything the server owns kept.
 pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bool) -> ApiResult<Value> {
     let r = call.resource();
@@ -109,22 +122,17 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
     let old_part = |key: &str| live.get(key).cloned();
     match call.subresource.as_str() {
         "status" => {
-            let status = tree::object(&mut new).remove("status");
-            if r.custom {
-                let entries = tree::meta(&mut new).remove("managedFields");
-                new = live.clone();
-                tree::put(tree::meta(&mut new), "managedFields", entries);
-            } else {
-                let meta = tree::object(&mut new).remove("metadata");
-                new = live.clone();
-                tree::put(tree::object(&mut new), "metadata", meta);
-                tree::put(
-                    tree::meta(&mut new),
-                    "ownerReferences",
-                    old_meta.and_then(|m| m.get("ownerReferences")).cloned(),
-                );
+            // Only the status is the client's, and of a built-in kind most of the metadata.
+            let entries = r.custom.then(|| tree::meta(&mut new).remove("managedFields"));
+            restore(&mut new, live, if r.custom { &["status"] } else { &["status", "metadata"] });
+            let meta = tree::meta(&mut new);
+            match entries {
+                Some(entries) => tree::put(meta, "managedFields", entries),
+                None => {
+                    let owners = old_meta.and_then(|m| m.get("ownerReferences")).cloned();
+                    tree::put(meta, "ownerReferences", owners);
+                }
             }
-            tree::put(tree::object(&mut new), "status", status);
         }
         "finalize" => {
             let finalizers = tree::at(&new, &["spec", "finalizers"]).cloned().unwrap_or_else(|| json!([]));
@@ -143,6 +151,9 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
     if !r.custom {
         defaults::apply(r, &mut new);
     }
+    if r.is("", "services") && call.subresource.is_empty() {
+        services::settle(&call.core, Some(live), &mut new)?;
+    }
     Ok(new)
 }
 
@@ -150,14 +161,14 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
 pub fn finish(
     call: &Call,
     old: &Arc<Obj>,
-    live: &Value,
+    live: &mut Value,
     mut new: Value,
     applied: bool,
 ) -> ApiResult<Outcome> {
     let r = call.resource();
     let name = call.name.as_str();
     if r.is("apiextensions.k8s.io", "customresourcedefinitions") && call.subresource.is_empty() {
-        crd::admit(Some(live), &mut new, &call.core)?;
+        crd::admit(Some(&*live), &mut new, &call.core)?;
     }
     if r.custom || r.generation {
         let same = |key: &String| matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind");
@@ -188,8 +199,9 @@ pub fn finish(
             now: &now,
             has_status: r.status,
         };
-        managed::track_update(&r.schema, Some(&old.value()), &mut new, &w);
+        managed::without(live, |bare| managed::track_update(&r.schema, Some(bare), &mut new, &w));
     }
+    let live = &*live;
     if new == *live {
         return Ok(Outcome::Same(old.clone()));
     }

@@ -13,7 +13,8 @@ use crate::server::{Call, Core};
 use crate::settle::{Outcome, check_object, compose, finish, keeps_status_on_create};
 use crate::store::{Obj, Refused, Write};
 use crate::{
-    Ids, accounts, convert, crd, decode, defaults, namespaces, patch as patches, rbac, read, scale, tree,
+    Ids, accounts, convert, crd, decode, defaults, namespaces, patch as patches, rbac, read, scale, services,
+    tree,
 };
 use axum::body::Body;
 use http::{Response, StatusCode};
@@ -167,6 +168,9 @@ async fn create_object(call: &mut Call, mut value: Value, applied: bool) -> ApiR
         tree::meta(&mut value).insert("name".into(), generated(&call.core.ids, &base).into());
     }
     complete_new(r, &mut value);
+    if r.is("", "services") {
+        services::settle(&call.core, None, &mut value)?;
+    }
     mutate(call, Operation::Create, None, &mut value).await?;
     let is_crd = r.is("apiextensions.k8s.io", "customresourcedefinitions");
     if is_crd {
@@ -233,18 +237,18 @@ async fn create_object(call: &mut Call, mut value: Value, applied: bool) -> ApiR
 async fn change(
     call: &mut Call,
     old: &Arc<Obj>,
-    live: &Value,
+    mut live: Value,
     new: Value,
     applied: bool,
 ) -> ApiResult<Option<Response<Body>>> {
-    let mut new = compose(call, old, live, new, applied)?;
+    let mut new = compose(call, old, &live, new, applied)?;
     let name = call.name.clone();
     // A webhook that is interested in scaling sees the Scale, and may refuse it only.
     if call.subresource != "scale" {
-        mutate(call, Operation::Update, Some(live), &mut new).await?;
+        mutate(call, Operation::Update, Some(&live), &mut new).await?;
     }
-    let outcome = finish(call, old, live, new, applied)?;
-    admission::validate(call, Operation::Update, &name, Some(live), Some(outcome.value(live))).await?;
+    let outcome = finish(call, old, &mut live, new, applied)?;
+    admission::validate(call, Operation::Update, &name, Some(&live), Some(outcome.value(&live))).await?;
     store(call, old, outcome).await
 }
 
@@ -336,7 +340,7 @@ pub async fn update(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         }
         let live = old.full();
         let new = if scaling { scale::set(call.resource(), &live, &sent)? } else { sent.clone() };
-        if let Some(response) = change(call, &old, &live, new, false).await? {
+        if let Some(response) = change(call, &old, live, new, false).await? {
             return Ok(response);
         }
         if !version.is_empty() {
@@ -375,14 +379,14 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     }
     for _ in 0..PATCH_ATTEMPTS {
         let old = read::current(call).await?;
-        let live = old.full();
+        let mut live = old.full();
         let scaling = call.subresource == "scale";
         let json_patch = kind == "application/json-patch+json";
         let mut new = match (scaling, json_patch) {
-            (true, _) => scale::of(call.resource(), &old.value())?,
+            (true, _) => scale::of(call.resource(), &live)?,
             // Only a JSON patch can test or change single entries of managedFields.
             (false, true) => live.clone(),
-            (false, false) => old.value(),
+            (false, false) => managed::without(&mut live, |bare| bare.clone()),
         };
         convert::to_served(call.resource(), &mut new);
         match kind.as_str() {
@@ -402,7 +406,7 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
             call.warnings.clear();
             normalize(call, &mut new, &duplicates)?;
         }
-        if let Some(response) = change(call, &old, &live, new, false).await? {
+        if let Some(response) = change(call, &old, live, new, false).await? {
             return Ok(response);
         }
     }
@@ -500,7 +504,7 @@ async fn apply_patch(call: &mut Call, mut config: Value) -> ApiResult<Response<B
         if r.custom {
             decode::defaults(&r.schema, &mut new);
         }
-        if let Some(response) = change(call, &old, &live, new, true).await? {
+        if let Some(response) = change(call, &old, live, new, true).await? {
             return Ok(response);
         }
     }

@@ -2,7 +2,8 @@
 
 use fleet_apiserver::{Access, ApiServer, Config, ServeOptions};
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Pod};
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Pod, ServiceAccount};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -182,4 +183,89 @@ async fn old_events_go_on_the_tokio_clock() {
     assert!(events.get_opt("e").await.unwrap().is_some());
     tokio::time::sleep(Duration::from_secs(1200)).await;
     assert!(events.get_opt("e").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_moves_no_revision_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let time = Arc::new(std::sync::atomic::AtomicI64::new(1_800_000_000));
+    let now = time.clone();
+    let clock = fleet_apiserver::Clock(Arc::new(move || {
+        jiff::Timestamp::from_second(now.load(Ordering::SeqCst)).unwrap()
+    }));
+    let config = || Config {
+        data_dir: Some(dir.path().into()),
+        clock: clock.clone(),
+        access: Access::Rbac,
+        ..Config::default()
+    };
+    let mut api = ApiServer::open(config()).await.unwrap();
+    let mut newest = 0;
+    // A day back, before 1970, ten years on, to the end of the calendar, and home; with a restart after each jump.
+    for (i, to) in
+        [1_799_913_600, -86_400, 2_115_000_000, 253_402_000_000, 1_800_000_100].into_iter().enumerate()
+    {
+        let maps: Api<ConfigMap> = Api::default_namespaced(Client::new(api.router(), "default"));
+        let list = maps.list(&ListParams::default()).await.unwrap();
+        let at = list.metadata.resource_version.unwrap();
+        let mut events = maps.watch(&WatchParams::default(), &at).await.unwrap().boxed();
+        time.store(to, Ordering::SeqCst);
+        let made = maps.create(&PostParams::default(), &config_map(&format!("jump{i}"), "1")).await.unwrap();
+        let stamp = made.metadata.creation_timestamp.unwrap().0;
+        assert_eq!(stamp.as_second(), to);
+        let version: u64 = made.metadata.resource_version.as_ref().unwrap().parse().unwrap();
+        assert!(version > newest && version > at.parse().unwrap(), "{version} after {newest}");
+        newest = version;
+        match events.try_next().await.unwrap() {
+            Some(WatchEvent::Added(seen)) => {
+                assert_eq!(seen.metadata.resource_version, made.metadata.resource_version)
+            }
+            other => panic!("{other:?}"),
+        }
+        drop(events);
+        api.shutdown().await;
+        api = ApiServer::open(config()).await.unwrap();
+        let maps: Api<ConfigMap> = Api::default_namespaced(Client::new(api.router(), "default"));
+        let list = maps.list(&ListParams::default()).await.unwrap();
+        assert_eq!(list.items.len(), i + 2, "nothing is lost");
+        assert!(list.metadata.resource_version.unwrap().parse::<u64>().unwrap() >= newest);
+        let found = maps.get(&format!("jump{i}")).await.unwrap();
+        assert_eq!(found.metadata.creation_timestamp.unwrap().0, stamp);
+    }
+    api.shutdown().await;
+}
+
+#[tokio::test]
+async fn tokens_follow_the_clock() {
+    let time = Arc::new(std::sync::atomic::AtomicI64::new(1_800_000_000));
+    let now = time.clone();
+    let clock = fleet_apiserver::Clock(Arc::new(move || {
+        jiff::Timestamp::from_second(now.load(Ordering::SeqCst)).unwrap()
+    }));
+    let api = ApiServer::open(Config { clock, access: Access::Rbac, ..Config::default() }).await.unwrap();
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(Client::new(api.router(), "default"));
+    let asked =
+        accounts.create_token_request("default", &PostParams::default(), &TokenRequest::default()).await;
+    let token = asked.unwrap().status.unwrap().token.unwrap_or_default();
+    let code = async |token: &str| {
+        let request =
+            http::Request::builder().uri("/version").header("authorization", format!("Bearer {token}"));
+        let request = request.body(axum::body::Body::empty()).unwrap();
+        tower::ServiceExt::oneshot(api.router(), request).await.unwrap().status().as_u16()
+    };
+    for (to, expect) in [(0, 200), (-86_400, 401), (600, 200), (10 * 365 * 86_400, 401), (1, 200)] {
+        time.store(1_800_000_000 + to, Ordering::SeqCst);
+        assert_eq!(code(&token).await, expect, "{to} seconds after it was made");
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_written_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    // A file in its place is refused to everybody, root too.
+    let path = dir.path().join("data");
+    std::fs::write(&path, b"a file").unwrap();
+    let config = Config { data_dir: Some(path.clone()), ..Config::default() };
+    let text = ApiServer::open(config).await.err().unwrap().to_string();
+    assert!(text.contains(&path.display().to_string()), "{text}");
 }

@@ -195,6 +195,7 @@ fn custom(k: &Kubectl) {
     k.with("apply --server-side -f -", &queue(3), "serverside-applied");
     k.ok("get q", "WEIGHT");
     k.ok("get queue q1 -o yaml", "weight: 3");
+    k.ok("explain pod.spec.containers --output=plaintext-openapiv2", "imagePullPolicy");
     k.ok("explain queue.spec", "Share of the queue.");
     k.ok("explain queues --recursive", "weight");
     k.ok("explain pod.spec.containers.ports", "containerPort");

@@ -425,3 +425,56 @@ async fn evictions_honour_budgets() {
     api.post(&format!("{pods}/none/eviction"), evict("none")).await.fails(404, "NotFound");
     api.done().await;
 }
+
+#[tokio::test]
+async fn services_get_addresses_and_keep_them() {
+    let api = Api::new().await;
+    let path = api.core("services");
+    let service = |name: &str, spec: Value| {
+        let mut body = json!({"metadata": {"name": name}, "spec": spec});
+        if body["spec"]["ports"].is_null() {
+            body["spec"]["ports"] = json!([{"port": 80}]);
+        }
+        body
+    };
+    let one = api.post(&path, service("one", json!({}))).await.expect(201).body;
+    let ip = one["spec"]["clusterIP"].as_str().unwrap().to_string();
+    assert!(ip.parse::<std::net::Ipv4Addr>().is_ok(), "{ip}");
+    assert_eq!(one["spec"]["clusterIPs"], json!([ip]));
+    assert_eq!((&one["spec"]["ipFamilies"], &one["spec"]["type"]), (&json!(["IPv4"]), &json!("ClusterIP")));
+    let two = api.post(&path, service("two", json!({}))).await.expect(201).body;
+    assert_ne!(two["spec"]["clusterIP"], one["spec"]["clusterIP"]);
+    let taken = api.post(&path, service("three", json!({"clusterIP": ip}))).await.fails(422, "Invalid");
+    assert!(taken.message().contains("provided IP is already allocated"), "{}", taken.text);
+    api.post(&path, service("three", json!({"clusterIP": "192.0.2.1"}))).await.fails(422, "Invalid");
+    let headless = api.post(&path, service("headless", json!({"clusterIP": "None"}))).await.expect(201).body;
+    assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
+
+    // A write that does not name the address keeps it; one that changes it is refused.
+    let item = format!("{path}/one");
+    let put = service("one", json!({"selector": {"app": "x"}}));
+    assert_eq!(api.put(&item, put).await.expect(200).body["spec"]["clusterIP"], json!(ip));
+    let other = json!({"spec": {"clusterIP": "10.96.250.250", "clusterIPs": ["10.96.250.250"]}});
+    api.patch(&item, "merge", other).await.fails(422, "Invalid");
+
+    // Node ports come with the type and go with it.
+    let open = api.patch(&item, "merge", json!({"spec": {"type": "NodePort"}})).await.expect(200).body;
+    let port = open["spec"]["ports"][0]["nodePort"].as_u64().unwrap();
+    assert!((30_000..=32_767).contains(&port), "{port}");
+    let again = api.patch(&item, "merge", json!({"metadata": {"labels": {"a": "b"}}})).await.expect(200).body;
+    assert_eq!(again["spec"]["ports"][0]["nodePort"], port);
+    let same = json!({"type": "NodePort", "ports": [{"port": 81, "nodePort": port}]});
+    let refused = api.post(&path, service("four", same)).await.fails(422, "Invalid");
+    assert!(refused.message().contains("provided port is already allocated"), "{}", refused.text);
+    let closed = api.patch(&item, "merge", json!({"spec": {"type": "ClusterIP"}})).await.expect(200).body;
+    assert!(closed["spec"]["ports"][0].get("nodePort").is_none(), "{closed}");
+    let name = api
+        .post(&path, service("out", json!({"type": "ExternalName", "externalName": "x.example.com"})))
+        .await;
+    assert!(name.expect(201).body["spec"].get("clusterIP").is_none());
+
+    // What is deleted can be had again.
+    api.delete(&item, Value::Null).await.expect(200);
+    api.post(&path, service("three", json!({"clusterIP": ip}))).await.expect(201);
+    api.done().await;
+}
