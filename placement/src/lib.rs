@@ -26,3 +26,4 @@ pub use shape::{
     NodeShape, ShapePlacement, expand, first_fit_counts, fits_shapes_empty, fits_sum, free_sum,
     place_on_shapes, summarize, summarize_named,
 };
+pub use solver::pack;

@@ -72,6 +72,27 @@ pub(crate) struct Group {
 /// each of a number of nodes.
 pub(crate) type NodeCounts = Vec<(usize, Vec<i64>)>;
 
+/// Places `wanted` pods of each kind, all or none, on nodes given as plain vectors: `requests` says per kind what one
+/// pod takes and `nodes` per node which kinds it admits and what is free, in one order of resources. Returns per
+/// filling the node and how many of each kind it takes; a node may come more than once only with different fillings.
+pub fn pack(
+    requests: &[Vec<i64>],
+    wanted: &[i64],
+    nodes: &[(Vec<bool>, Vec<i64>)],
+) -> Option<Vec<(usize, Vec<i64>)>> {
+    let mut problem = Problem {
+        names: Vec::new(),
+        requests: requests.to_vec(),
+        classes: Vec::new(),
+        index: BTreeMap::new(),
+    };
+    for (node, (admitted, free)) in nodes.iter().enumerate() {
+        problem.offer_vector(node, 1, admitted.clone(), free.clone(), 0);
+    }
+    problem.seal();
+    problem.solve(wanted)
+}
+
 impl Problem {
     pub fn new(gang: &Gang) -> Self {
         let mut names: Vec<ResourceName> = gang

@@ -12,6 +12,7 @@ mod plan;
 mod planner;
 mod queues;
 mod share;
+pub mod shares;
 mod spec;
 #[cfg(test)]
 mod tests;

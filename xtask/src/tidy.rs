@@ -11,6 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-policies", &["fleet-resources"]),
     ("fleet-quota", &["fleet-resources"]),
     ("fleet-placement", &["fleet-resources"]),
+    ("fleet-scheduler", &["fleet-resources", "fleet-quota", "fleet-placement"]),
     ("fleet-api", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement"]),
     ("fleet-apiserver", &["fleet-api"]),
     (
@@ -25,6 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-policies",
             "fleet-quota",
             "fleet-placement",
+            "fleet-scheduler",
             "fleet-api",
             "fleet-watchdog",
         ],
@@ -32,7 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// What a pure room may use from outside: data and errors, nothing that reads a clock, rolls dice or does IO.
-const PURE: &[&str] = &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement"];
+const PURE: &[&str] = &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-scheduler"];
 const PURE_MAY_USE: &[&str] = &["serde", "serde_json", "thiserror"];
 
 /// Words that have no place in the sources of a pure room.
@@ -57,6 +59,7 @@ const FOLDERS: &[&str] = &[
     "policies",
     "quota",
     "placement",
+    "scheduler",
     "api",
     "apiserver",
     "fleet-controller",

@@ -1,0 +1,118 @@
+//! Why a group waits, in one sentence.
+
+use std::sync::Arc;
+
+use fleet_placement::ComponentRefusal;
+use fleet_resources::Shortage;
+
+use super::allocate::Stopped;
+use crate::cluster::Cluster;
+use crate::group::GroupId;
+use crate::index::{Fit, Misfit, sentence};
+use crate::pod::{ClassId, PodId};
+
+impl Cluster {
+    pub(crate) fn explain(&self, id: GroupId, stopped: &Stopped) -> Arc<str> {
+        match stopped {
+            Stopped::Queue(why) => why.as_str().into(),
+            Stopped::Pod(pod) => self.explain_pod(id, *pod),
+        }
+    }
+
+    fn explain_pod(&self, id: GroupId, pod: PodId) -> Arc<str> {
+        let (misfits, fitting) = self.misfits(pod);
+        let nodes = misfits.values().sum::<i64>() + fitting;
+        let plain = misfits.keys().all(|misfit| {
+            matches!(
+                misfit,
+                Misfit::NotReady
+                    | Misfit::Unschedulable
+                    | Misfit::NodeAffinity
+                    | Misfit::Taint
+                    | Misfit::PodCount
+                    | Misfit::Resources(_)
+            )
+        });
+        if !plain {
+            return sentence(&self.dimensions, &misfits, nodes);
+        }
+        let group = self.group(id);
+        let wanted: Vec<(ClassId, i64)> =
+            group.pending_by_class.iter().map(|(class, count)| (*class, i64::from(*count))).collect();
+        let mut refusals: Vec<String> = Vec::new();
+        for (class, pending) in &wanted {
+            let need = if group.need() > 0 { group.need().min(*pending) } else { 1 };
+            let refusal = self.refusal_of(id, *class, need);
+            if refusal.fit < refusal.wanted {
+                refusals.push(refusal.to_string());
+            }
+        }
+        if refusals.is_empty() {
+            return "each component fits alone, but not all together".into();
+        }
+        refusals.join("; ").into()
+    }
+
+    fn refusal_of(&self, id: GroupId, class: ClassId, wanted: i64) -> ComponentRefusal {
+        let group = self.group(id);
+        let role = group
+            .pending
+            .iter()
+            .find(|order| self.pod(order.3).class == class)
+            .map(|order| group.roles[usize::from(self.pod(order.3).role)].name.to_string())
+            .filter(|name| !name.is_empty());
+        let spec = self.class(class);
+        let mut refusal = ComponentRefusal {
+            name: role.unwrap_or_else(|| "pod".to_owned()),
+            fit: 0,
+            wanted,
+            nodes: 0,
+            admitted: 0,
+            lacking: 0,
+            short: Vec::new(),
+        };
+        // What most of the nodes that cannot take one lack, the first of equals.
+        let mut lacks: Vec<(Vec<Shortage>, i64)> = Vec::new();
+        let mut all = Vec::new();
+        for (node, state) in self.nodes.iter() {
+            refusal.nodes += 1;
+            let claimed = state.claimed_by.is_some_and(|group| group != id);
+            if claimed || self.admits(spec, state).is_err() {
+                continue;
+            }
+            refusal.admitted += 1;
+            let cells = self.nodes.cells(node);
+            let pods = cells[crate::amounts::PODS].free().max(0);
+            let times = spec.request.iter().map(|(d, n)| cells[usize::from(*d)].free().max(0) / n).min();
+            let times = times.unwrap_or(pods).min(pods);
+            refusal.fit = refusal.fit.saturating_add(times).min(wanted);
+            // Where each could take one, those that fit are placed first: then all lack.
+            let left =
+                |place: usize, amount: i64| cells[place].free().saturating_sub(times.saturating_mul(amount));
+            let short: Vec<Shortage> = spec
+                .request
+                .iter()
+                .map(|(place, amount)| (usize::from(*place), *amount))
+                .filter(|(place, amount)| left(*place, *amount) < *amount)
+                .map(|(place, amount)| {
+                    let parts = self.dimensions.parts(place);
+                    Shortage {
+                        name: self.dimensions.name(place).clone(),
+                        requested: amount / parts,
+                        available: left(place, amount) / parts,
+                    }
+                })
+                .collect();
+            let list = if self.fits(spec, node, Fit::Now).is_err() { &mut lacks } else { &mut all };
+            match list.iter_mut().find(|(known, _)| *known == short) {
+                Some((_, count)) => *count += 1,
+                None => list.push((short, 1)),
+            }
+        }
+        let lacking = if lacks.is_empty() { all } else { lacks };
+        refusal.lacking = lacking.iter().map(|(_, count)| count).sum();
+        let most = lacking.into_iter().rev().max_by_key(|(_, count)| *count);
+        refusal.short = most.map(|(short, _)| short).unwrap_or_default();
+        refusal
+    }
+}

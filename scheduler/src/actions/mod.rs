@@ -1,0 +1,10 @@
+//! The steps of a cycle.
+
+mod allocate;
+mod backfill;
+mod claims;
+mod enqueue;
+mod explain;
+mod preempt;
+mod promises;
+mod victims;

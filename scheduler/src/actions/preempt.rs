@@ -1,0 +1,378 @@
+//! Preempt and reclaim: places for a starving group at the cost of others, of its own queue or of queues that hold
+//! more than they deserve.
+//!
+//! One statement per group. Pods beyond their gangs' minima are looked at first, then whole gangs; what turns out
+//! not to be needed stays. The group is promised its places, and is bound when all of them are free.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cluster::Cluster;
+use crate::config::{Action, PluginName};
+use crate::cycle::{Eviction, Limits, Outcome};
+use crate::group::{GroupId, Phase};
+use crate::index::Fit;
+use crate::node::NodeId;
+use crate::order::{JobKey, QueueKey};
+use crate::pod::{ClassId, PodId, Status};
+use crate::queue::QueueId;
+
+/// Gangs that are taken whole for one group at most.
+const MAX_WHOLE_GANGS: usize = 32;
+/// Searches that may find nothing before the rest waits for the next cycle, a class of groups each.
+const MAX_TRIED: usize = 256;
+
+/// What a place costs others: the highest priority among those who leave, how many leave, and then the worse node.
+type Cost = (i64, usize, std::cmp::Reverse<i64>);
+
+struct Offer {
+    cost: Cost,
+    victims: Vec<PodId>,
+}
+
+impl Cluster {
+    pub(crate) fn take(&mut self, action: Action, limits: &Limits, outcome: &mut Outcome) {
+        let tiers =
+            if action == Action::Preempt { &self.policy.preemptable } else { &self.policy.reclaimable };
+        if tiers.is_empty() || self.policy.starving.is_empty() {
+            return;
+        }
+        let mut takers: Vec<(QueueKey, JobKey, GroupId)> = Vec::new();
+        for id in self.queue_ids() {
+            let queue = self.queue(id);
+            if queue.closed_because().is_some() || (action == Action::Reclaim && self.is_overused(id)) {
+                continue;
+            }
+            let key = self.queue_key(id);
+            for waiting in
+                queue.waiting.values().filter(|waiting| !waiting.is_untakeable(action, self.stand()))
+            {
+                // Equal groups are refused alike: the first answers for all.
+                takers
+                    .extend(waiting.groups.iter().take(limits.takes).map(|(job, group)| (key, *job, *group)));
+            }
+        }
+        takers.sort_unstable();
+        let (mut taken, mut tried) = (0, 0);
+        let mut hopeless: BTreeSet<(QueueId, std::sync::Arc<crate::group::Shape>)> = BTreeSet::new();
+        for (_, _, id) in takers {
+            if taken >= limits.takes || tried >= MAX_TRIED {
+                outcome.more |= taken > 0;
+                return;
+            }
+            if !self.may_take(id) {
+                continue;
+            }
+            let queue = self.group(id).queue;
+            let crate::group::Waits::Inside(shape, _) = &self.group(id).waits else { continue };
+            let shape = shape.clone();
+            if hopeless.contains(&(queue, shape.clone())) {
+                continue;
+            }
+            tried += 1;
+            match self.take_places(id, action) {
+                Some(victims) => {
+                    taken += 1;
+                    self.promised.insert(id);
+                    self.group_mut(id).takes = victims.iter().copied().collect();
+                    let evictions = victims.into_iter().map(|pod| Eviction { pod, taker: Some(id), action });
+                    outcome.evicted.extend(evictions);
+                    self.refresh_group(id);
+                }
+                None => {
+                    let stand = self.stand();
+                    if let Some(waiting) = self.queue_mut(queue).waiting.get_mut(&shape) {
+                        waiting.set_untakeable(action, stand);
+                    }
+                    hopeless.insert((queue, shape));
+                }
+            }
+        }
+    }
+
+    fn may_take(&self, id: GroupId) -> bool {
+        let group = self.group(id);
+        let hard = group.input.topology.is_some_and(|topology| topology.hard);
+        let starving = self.policy.starving.iter().all(|plugin| match plugin {
+            PluginName::Gang => group.is_starving(),
+            _ => group.ready() + group.count(Status::Pipelined) < group.pods.len() as i64,
+        });
+        group.phase != Phase::Pending && group.is_waiting() && group.validity().is_ok() && !hard && starving
+    }
+
+    /// Promises places to the group's minimum, evicting others. Returns who leaves; `None` leaves all as it was.
+    fn take_places(&mut self, id: GroupId, action: Action) -> Option<Vec<PodId>> {
+        self.begin();
+        let mut found = self.promise_all(id, action, true);
+        if !found && self.policy.whole_gangs {
+            self.rollback(0);
+            found = self.take_whole_gangs(id, action);
+        }
+        if !found {
+            self.rollback(0);
+            self.commit();
+            return None;
+        }
+        self.spare_the_unneeded(id);
+        let moved = self.commit();
+        let leaves = |pod: &PodId| self.pod(*pod).group != id && self.pod(*pod).status == Status::Releasing;
+        Some(moved.into_iter().filter(leaves).collect())
+    }
+
+    /// Promises a place to one pod after the other until the group has its minimum. With `evict`, pods that their
+    /// gangs can spare leave for it.
+    fn promise_all(&mut self, id: GroupId, action: Action, evict: bool) -> bool {
+        let pods: Vec<PodId> = self.group(id).pending.iter().map(|order| order.3).collect();
+        let mut offers: BTreeMap<ClassId, BTreeSet<(Cost, NodeId)>> = BTreeMap::new();
+        let mut failed: BTreeSet<ClassId> = BTreeSet::new();
+        for pod in pods {
+            if self.group(id).is_pipelined() && !self.policy.starving.contains(&PluginName::Priority)
+                || self.group(id).is_pipelined() && self.group(id).min() > 0
+            {
+                return true;
+            }
+            let class = self.pod(pod).class;
+            if self.pod(pod).never_preempts && evict && !self.fits_somewhere(pod) {
+                continue;
+            }
+            if failed.contains(&class) {
+                continue;
+            }
+            if !offers.contains_key(&class) {
+                let all: Vec<NodeId> = self.nodes.iter().map(|(node, _)| node).collect();
+                let first: BTreeSet<(Cost, NodeId)> = all
+                    .into_iter()
+                    .filter_map(|node| Some((self.offer(pod, node, action, evict)?.cost, node)))
+                    .collect();
+                offers.insert(class, first);
+            }
+            let mut placed = false;
+            while let Some((cost, node)) = offers.get_mut(&class).and_then(BTreeSet::pop_first) {
+                let Some(offer) = self.offer(pod, node, action, evict) else { continue };
+                // What was promised since may have made the place dearer.
+                let next = offers.get(&class).and_then(|offers| offers.first()).map(|(cost, _)| *cost);
+                if offer.cost > cost && next.is_some_and(|next| next < offer.cost) {
+                    offers.entry(class).or_default().insert((offer.cost, node));
+                    continue;
+                }
+                for victim in &offer.victims {
+                    let at = self.pod(*victim).node;
+                    self.set_place(*victim, Status::Releasing, at);
+                }
+                self.set_place(pod, Status::Pipelined, Some(node));
+                offers.entry(class).or_default().insert((offer.cost, node));
+                placed = true;
+                break;
+            }
+            if !placed {
+                failed.insert(class);
+            }
+        }
+        self.group(id).is_pipelined() && self.group(id).count(Status::Pipelined) > 0
+    }
+
+    fn fits_somewhere(&self, pod: PodId) -> bool {
+        let class = self.class(self.pod(pod).class);
+        self.nodes.iter().any(|(node, state)| {
+            self.admits(class, state).is_ok() && self.fits(class, node, Fit::Future).is_ok()
+        })
+    }
+
+    /// Who would have to leave the node for the pod; `None` when nobody's leaving helps.
+    fn offer(&mut self, pod: PodId, node: NodeId, action: Action, evict: bool) -> Option<Offer> {
+        let class = self.pod(pod).class;
+        let group = self.pod(pod).group;
+        if self.admits(self.class(class), self.nodes.get(node)).is_err() {
+            return None;
+        }
+        let score = std::cmp::Reverse(self.score(self.class(class), node));
+        if self.holds(pod, node) {
+            return Some(Offer { cost: (i64::MIN, 0, score), victims: Vec::new() });
+        }
+        if !evict || self.pod(pod).never_preempts {
+            return None;
+        }
+        let standing = self.nodes.get(node).pods.iter().copied();
+        let candidates: Vec<PodId> =
+            standing.filter(|victim| self.is_candidate(group, *victim, action)).collect();
+        if candidates.is_empty() {
+            return None;
+        }
+        let allowed = self.allowed_victims(pod, &candidates, action, false);
+        let point = self.mark_point();
+        let mut victims: Vec<PodId> = Vec::new();
+        let mut fits = false;
+        for victim in allowed {
+            self.set_place(victim, Status::Releasing, Some(node));
+            victims.push(victim);
+            if self.holds(pod, node) {
+                fits = true;
+                break;
+            }
+        }
+        if fits {
+            // Whoever left before the one that mattered may stay.
+            let mut at = victims.len();
+            while at > 0 {
+                at -= 1;
+                let victim = victims[at];
+                let was = self.status_before(victim, point);
+                self.set_place(victim, was, Some(node));
+                if self.holds(pod, node) {
+                    victims.remove(at);
+                } else {
+                    self.set_place(victim, Status::Releasing, Some(node));
+                }
+            }
+        }
+        self.rollback(point);
+        if !fits {
+            return None;
+        }
+        let highest = victims.iter().map(|victim| self.group(self.pod(*victim).group).input.priority).max();
+        Some(Offer { cost: (highest.unwrap_or(i64::MIN), victims.len(), score), victims })
+    }
+
+    /// Room for the pod once everything on its way out is gone, in its queue too.
+    fn holds(&self, pod: PodId, node: NodeId) -> bool {
+        let class = self.class(self.pod(pod).class);
+        let queue = self.group(self.pod(pod).group).queue;
+        self.fits(class, node, Fit::Future).is_ok()
+            && self.queue_admits(queue, &class.request).is_ok()
+            && self.agrees(pod, node, &self.spread_room(class), Fit::Future).is_ok()
+    }
+
+    /// Gangs that cannot spare a pod leave as a whole, the most dispensable first, until the group has its places.
+    fn take_whole_gangs(&mut self, id: GroupId, action: Action) -> bool {
+        let Some(pod) = self.group(id).pending.first().map(|order| order.3) else { return false };
+        let mut gangs: BTreeMap<GroupId, Vec<PodId>> = BTreeMap::new();
+        for (node, state) in self.nodes.iter() {
+            let _ = node;
+            for victim in &state.pods {
+                if self.pod(*victim).group != id
+                    && matches!(self.pod(*victim).status, Status::Running | Status::Bound | Status::Binding)
+                {
+                    gangs.entry(self.pod(*victim).group).or_default().push(*victim);
+                }
+            }
+        }
+        gangs.retain(|_, pods| pods.iter().all(|victim| self.is_candidate(id, *victim, action)));
+        // All of a gang must be allowed to leave, or none of it does.
+        let mut order: Vec<(crate::order::VictimKey, GroupId)> = Vec::new();
+        for (gang, pods) in &gangs {
+            let mut allowed = self.allowed_victims(pod, pods, action, true);
+            allowed.sort_unstable();
+            let enough =
+                if action == Action::Reclaim { !allowed.is_empty() } else { allowed.len() == pods.len() };
+            let critical = pods.iter().any(|pod| self.pod(*pod).critical);
+            if enough
+                && !critical
+                && let Some(first) = pods.iter().map(|pod| self.victim_key(*pod)).max()
+            {
+                order.push((first, *gang));
+            }
+        }
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        let mut evicted: Vec<GroupId> = Vec::new();
+        for (_, gang) in order.into_iter().take(MAX_WHOLE_GANGS) {
+            // Its queue may have come down to what it deserves by now.
+            if action == Action::Reclaim && self.allowed_victims(pod, &gangs[&gang], action, true).is_empty()
+            {
+                continue;
+            }
+            self.evict_all(&gangs[&gang]);
+            evicted.push(gang);
+            let point = self.mark_point();
+            if self.promise_all(id, action, true) {
+                return self.keep_needed_gangs(id, action, &gangs, evicted);
+            }
+            self.rollback(point);
+        }
+        false
+    }
+
+    fn evict_all(&mut self, pods: &[PodId]) {
+        for pod in pods {
+            let node = self.pod(*pod).node;
+            self.set_place(*pod, Status::Releasing, node);
+        }
+    }
+
+    /// Leaves out each gang without which the group has its places as well.
+    fn keep_needed_gangs(
+        &mut self,
+        id: GroupId,
+        action: Action,
+        gangs: &BTreeMap<GroupId, Vec<PodId>>,
+        evicted: Vec<GroupId>,
+    ) -> bool {
+        let mut needed = evicted;
+        let mut at = 0;
+        while at < needed.len() {
+            let mut fewer = needed.clone();
+            fewer.remove(at);
+            self.rollback(0);
+            fewer.iter().for_each(|gang| self.evict_all(&gangs[gang]));
+            if !fewer.is_empty() && self.promise_all(id, action, true) {
+                needed = fewer;
+            } else {
+                at += 1;
+            }
+        }
+        self.rollback(0);
+        needed.iter().for_each(|gang| self.evict_all(&gangs[gang]));
+        self.promise_all(id, action, true)
+    }
+
+    /// Pods on their way out for this group whose room it does not need stay: a whole gang or a spare pod of one.
+    fn spare_the_unneeded(&mut self, id: GroupId) {
+        let mut leaving: BTreeMap<GroupId, Vec<PodId>> = BTreeMap::new();
+        for pod in self.moved() {
+            let known = self.pod(pod);
+            if known.group != id && known.status == Status::Releasing {
+                leaving.entry(known.group).or_default().push(pod);
+            }
+        }
+        let queue = self.group(id).queue;
+        for (gang, pods) in leaving {
+            let whole = self.group(gang).ready() < self.group(gang).min();
+            let parts: Vec<Vec<PodId>> =
+                if whole { vec![pods] } else { pods.into_iter().map(|pod| vec![pod]).collect() };
+            for part in parts {
+                let nodes: Vec<Option<NodeId>> = part.iter().map(|pod| self.pod(*pod).node).collect();
+                for (pod, node) in part.iter().zip(&nodes) {
+                    let was = self.status_before(*pod, 0);
+                    self.set_place(*pod, was, *node);
+                }
+                let crowded = nodes.iter().flatten().any(|node| {
+                    self.nodes.cells(*node).iter().any(|cell| cell.future_idle() < 0 && cell.pipelined > 0)
+                });
+                let apart = || {
+                    let promised =
+                        self.group(id).pods.iter().filter(|pod| self.pod(**pod).status == Status::Pipelined);
+                    promised.copied().collect::<Vec<PodId>>().into_iter().any(|pod| {
+                        let Some(node) = self.pod(pod).node else { return true };
+                        let terms = !self.pod(pod).matches.is_empty()
+                            || self.class(self.pod(pod).class).has_pod_terms();
+                        terms && nodes.contains(&Some(node))
+                    })
+                };
+                if crowded || self.over_limit(queue) || apart() {
+                    for (pod, node) in part.iter().zip(&nodes) {
+                        self.set_place(*pod, Status::Releasing, *node);
+                    }
+                }
+            }
+        }
+    }
+
+    fn over_limit(&self, queue: QueueId) -> bool {
+        self.policy.allocatable
+            && self.lineage(queue).into_iter().any(|queue| {
+                (1..self.dimensions.len()).any(|d| {
+                    let most =
+                        if self.policy.capacity { self.may_have(queue, d) } else { self.deserves(queue, d) };
+                    crate::amounts::get(&self.queue(queue).allocated, d) > most
+                })
+            })
+    }
+}

@@ -1,0 +1,80 @@
+//! Promises: places that a group has been given while their former pods leave.
+//!
+//! A promise is kept when the room is there, for the whole group at once; it is dropped when it cannot be kept any
+//! more (the node went, the victims stayed, the group changed).
+
+use crate::cluster::Cluster;
+use crate::cycle::Outcome;
+use crate::group::GroupId;
+use crate::node::NodeId;
+use crate::pod::{PodId, Status};
+
+impl Cluster {
+    pub(crate) fn settle_promises(&mut self, outcome: &mut Outcome) {
+        let groups: Vec<GroupId> = self.promised.iter().copied().collect();
+        for id in groups {
+            if self.try_group(id).is_none_or(|group| group.count(Status::Pipelined) == 0) {
+                self.promised.remove(&id);
+                continue;
+            }
+            let promised: Vec<(PodId, NodeId)> = self
+                .group(id)
+                .pods
+                .iter()
+                .filter(|pod| self.pod(**pod).status == Status::Pipelined)
+                .filter_map(|pod| Some((*pod, self.pod(*pod).node?)))
+                .collect();
+            let holds = |node: &NodeId| {
+                let state = self.nodes.get(*node);
+                state.known
+                    && state.ready
+                    && !state.unschedulable
+                    && self
+                        .nodes
+                        .cells(*node)
+                        .iter()
+                        .all(|cell| cell.pipelined == 0 || cell.future_idle() >= 0)
+            };
+            if !promised.iter().all(|(_, node)| holds(node)) || !self.group(id).is_pipelined() {
+                promised.iter().for_each(|(pod, _)| self.set_place(*pod, Status::Pending, None));
+                self.promised.remove(&id);
+                self.freed();
+                self.refresh_group(id);
+                continue;
+            }
+            self.begin();
+            let free = promised.iter().all(|(pod, node)| {
+                let request = self.request_of(*pod);
+                let terms =
+                    self.class(self.pod(*pod).class).extras().is_some() || !self.pod(*pod).matches.is_empty();
+                let leaving = terms
+                    && self
+                        .nodes
+                        .get(*node)
+                        .pods
+                        .iter()
+                        .any(|pod| self.pod(*pod).status == Status::Releasing);
+                let enough = !leaving
+                    && self.nodes.cell(*node, crate::amounts::PODS).idle() >= 1
+                    && request
+                        .iter()
+                        .all(|(place, amount)| self.nodes.cell(*node, usize::from(*place)).idle() >= *amount);
+                if enough {
+                    self.set_place(*pod, Status::Binding, Some(*node));
+                }
+                enough
+            });
+            if !free {
+                self.rollback(0);
+            }
+            self.commit();
+            if free {
+                self.promised.remove(&id);
+                self.group_mut(id).takes.clear();
+                self.group_mut(id).why = None;
+                outcome.bind(id, promised);
+                self.refresh_group(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A cycle: the configured actions over what is known now, and what came of it.
+
+use std::collections::BTreeSet;
+
+use crate::cluster::Cluster;
+use crate::config::Action;
+use crate::group::GroupId;
+use crate::node::NodeId;
+use crate::pod::PodId;
+
+/// Bounds of one cycle, so that events are heard between two.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Groups, or single pods of started groups, that are tried.
+    pub turns: usize,
+    /// Searches for victims.
+    pub takes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { turns: 8_192, takes: 16 }
+    }
+}
+
+/// One pod that must leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Eviction {
+    pub pod: PodId,
+    /// For whom; `None`: for nobody (its node's time is over).
+    pub taker: Option<GroupId>,
+    pub action: Action,
+}
+
+/// What a cycle decided; every decision is counted already.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Pods to bind, a group at a time.
+    pub bound: Vec<(GroupId, Vec<(PodId, NodeId)>)>,
+    pub evicted: Vec<Eviction>,
+    /// The bounds were reached: there is more to do at once.
+    pub more: bool,
+}
+
+impl Outcome {
+    pub(crate) fn bind(&mut self, group: GroupId, pods: Vec<(PodId, NodeId)>) {
+        match self.bound.last_mut() {
+            Some((last, known)) if *last == group => known.extend(pods),
+            _ if pods.is_empty() => {}
+            _ => self.bound.push((group, pods)),
+        }
+    }
+}
+
+impl Cluster {
+    /// Runs the actions in their order at `now` (seconds since the epoch).
+    pub fn cycle(&mut self, now: i64, limits: &Limits) -> Outcome {
+        let mut outcome = Outcome::default();
+        let minute = now.rem_euclid(86_400) / 60;
+        if self.policy.revocable_zones.is_some() && self.minute != minute {
+            self.freed();
+        }
+        self.minute = minute;
+        self.refresh();
+        self.refresh_shares();
+        self.settle_promises(&mut outcome);
+        if !self.policy.has(Action::Enqueue) {
+            self.admit_all();
+        }
+        for action in self.policy.actions.clone() {
+            self.refresh();
+            self.refresh_shares();
+            match action {
+                Action::Enqueue => self.enqueue(now),
+                Action::Allocate => self.allocate(limits, &mut outcome),
+                Action::Backfill => self.backfill(&mut outcome),
+                Action::Preempt | Action::Reclaim => {
+                    self.take(action, limits, &mut outcome);
+                    self.settle_promises(&mut outcome);
+                }
+                Action::Shuffle => self.shuffle(&mut outcome),
+            }
+        }
+        self.refresh();
+        self.claim_for_the_bypassed();
+        outcome
+    }
+
+    /// Without the action enqueue every group is let in as it comes.
+    fn admit_all(&mut self) {
+        for queue in self.queue_ids() {
+            if self.queue(queue).closed_because().is_some() {
+                continue;
+            }
+            let groups: BTreeSet<GroupId> = self.queue(queue).pending.iter().map(|(_, id)| *id).collect();
+            for id in groups {
+                self.set_phase(id, crate::group::Phase::Inqueue);
+                self.refresh_group(id);
+            }
+        }
+    }
+}

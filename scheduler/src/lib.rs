@@ -1,0 +1,36 @@
+//! The scheduler of one cluster, pure: which groups are let into queues, which pods go to which nodes, who has to
+//! leave for whom.
+//!
+//! [`Cluster`] is told of nodes, pods, groups and queues as they change; [`Cluster::cycle`] runs the configured
+//! actions and says what to bind and whom to evict. It costs by what changed: classes of equal pods share indexes
+//! of nodes that follow a log, sums move with pods, a search undoes itself. Deliberately absent: clocks, clients,
+//! IO, and any choice that depends on hash order.
+
+mod actions;
+pub mod amounts;
+mod cluster;
+pub mod config;
+mod cycle;
+pub mod group;
+mod index;
+pub mod node;
+mod order;
+pub mod pod;
+pub mod queue;
+mod score;
+mod shares;
+mod shuffle;
+mod terms;
+pub mod topology;
+
+#[cfg(test)]
+mod tests;
+
+pub use cluster::Cluster;
+pub use config::{Action, Config, Hook, Plugin, PluginName, Policy};
+pub use cycle::{Eviction, Limits, Outcome};
+pub use group::{GroupId, GroupInput, Phase};
+pub use node::NodeId;
+pub use pod::{Extras, Labels, PodId, PodInput, PodSpec, PodTerm, Port, Spread, Status};
+pub use queue::{QueueId, QueueInput, QueueState};
+pub use score::Scoring;

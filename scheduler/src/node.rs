@@ -1,0 +1,276 @@
+//! Nodes: what they offer, what stands on them, and a log of what has changed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fleet_placement::Node;
+use fleet_resources::ResourceName;
+use fleet_resources::constraints::Taint;
+
+use crate::amounts::{Dimensions, PODS, UNBOUNDED};
+use crate::pod::{PodId, Port};
+
+pub type NodeId = u32;
+
+/// Entries of the change log kept at least.
+const MIN_LOG: usize = 1 << 14;
+
+/// One resource of one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    pub allocatable: i64,
+    /// By pods that are bound or being bound, those on their way out included.
+    pub used: i64,
+    /// The part of `used` whose pods are on their way out.
+    pub releasing: i64,
+    /// Promised to pods that wait for what is being released.
+    pub pipelined: i64,
+}
+
+impl Cell {
+    pub fn idle(&self) -> i64 {
+        self.allocatable - self.used
+    }
+
+    /// Once everything on its way out is gone and everything promised has come.
+    pub fn future_idle(&self) -> i64 {
+        self.allocatable - self.used + self.releasing - self.pipelined
+    }
+
+    /// Free for somebody new now, promises kept.
+    pub fn free(&self) -> i64 {
+        self.idle().min(self.future_idle())
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct NodeState {
+    pub name: Arc<str>,
+    pub labels: BTreeMap<String, String>,
+    pub taints: Vec<Taint>,
+    pub unschedulable: bool,
+    pub ready: bool,
+    /// False: pods stand here, and the node itself was not seen yet or is gone.
+    pub known: bool,
+    /// Counts changes of everything but use.
+    pub version: u32,
+    /// Pods that are bound, being bound, on their way out, or promised the place.
+    pub pods: Vec<PodId>,
+    /// Host ports in use.
+    pub ports: Vec<Port>,
+    /// The group that nobody else may start pods here before.
+    pub claimed_by: Option<u32>,
+}
+
+/// All nodes, by number; numbers are not used again.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    list: Vec<NodeState>,
+    by_name: BTreeMap<Arc<str>, NodeId>,
+    cells: Vec<Cell>,
+    stride: usize,
+    log: Vec<NodeId>,
+    log_start: u64,
+    /// Sum of what known, ready nodes offer.
+    total: Vec<i64>,
+}
+
+impl Nodes {
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub fn get(&self, node: NodeId) -> &NodeState {
+        &self.list[node as usize]
+    }
+
+    pub fn find(&self, name: &str) -> Option<NodeId> {
+        self.by_name.get(name).copied()
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+        0..self.list.len() as NodeId
+    }
+
+    /// Known nodes.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &NodeState)> {
+        self.by_name.values().map(|id| (*id, self.get(*id))).filter(|(_, node)| node.known)
+    }
+
+    pub fn cells(&self, node: NodeId) -> &[Cell] {
+        let at = node as usize * self.stride;
+        &self.cells[at..at + self.stride]
+    }
+
+    pub fn cell(&self, node: NodeId, place: usize) -> Cell {
+        if place >= self.stride { Cell::default() } else { self.cells[node as usize * self.stride + place] }
+    }
+
+    pub fn total(&self) -> &[i64] {
+        &self.total
+    }
+
+    /// Makes room for new dimensions.
+    pub fn widen(&mut self, dimensions: usize) {
+        if dimensions <= self.stride {
+            return;
+        }
+        let mut cells = vec![Cell::default(); self.list.len() * dimensions];
+        for node in 0..self.list.len() {
+            let old = &self.cells[node * self.stride..(node + 1) * self.stride];
+            cells[node * dimensions..node * dimensions + self.stride].copy_from_slice(old);
+        }
+        self.cells = cells;
+        self.stride = dimensions;
+        self.total.resize(dimensions, 0);
+    }
+
+    /// The node's number; pods may name a node that was never seen.
+    pub fn intern(&mut self, name: &str) -> NodeId {
+        if let Some(id) = self.find(name) {
+            return id;
+        }
+        let id = self.list.len() as NodeId;
+        let name: Arc<str> = name.into();
+        self.by_name.insert(name.clone(), id);
+        self.list.push(NodeState {
+            name,
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            unschedulable: false,
+            ready: false,
+            known: false,
+            version: 0,
+            pods: Vec::new(),
+            ports: Vec::new(),
+            claimed_by: None,
+        });
+        self.cells.resize(self.list.len() * self.stride, Cell::default());
+        id
+    }
+
+    /// Takes over what the node offers; use stays as it is counted. Returns whether anything changed.
+    pub fn put(&mut self, dimensions: &mut Dimensions, node: &Node) -> Option<NodeId> {
+        let id = self.intern(&node.name);
+        let mut offered = dimensions.vector(&node.allocatable);
+        self.widen(dimensions.len());
+        offered.resize(self.stride, 0);
+        offered[PODS] = if node.max_pods > 0 { node.max_pods } else { UNBOUNDED };
+        let at = id as usize * self.stride;
+        let state = &self.list[id as usize];
+        let same_offer =
+            self.cells[at..at + self.stride].iter().zip(&offered).all(|(cell, n)| cell.allocatable == *n);
+        let same = state.known
+            && same_offer
+            && state.ready == node.ready
+            && state.unschedulable == node.unschedulable
+            && state.taints == node.taints
+            && state.labels == node.labels;
+        if same {
+            return None;
+        }
+        self.count_total(id, -1);
+        for (cell, amount) in self.cells[at..].iter_mut().zip(offered) {
+            cell.allocatable = amount;
+        }
+        let state = &mut self.list[id as usize];
+        state.labels.clone_from(&node.labels);
+        state.taints.clone_from(&node.taints);
+        state.unschedulable = node.unschedulable;
+        state.ready = node.ready;
+        state.known = true;
+        state.version += 1;
+        self.count_total(id, 1);
+        self.note(id);
+        Some(id)
+    }
+
+    /// The node is gone; what stands on it stays counted until its pods are gone too.
+    pub fn remove(&mut self, name: &str) -> Option<NodeId> {
+        let id = self.find(name).filter(|id| self.get(*id).known)?;
+        self.count_total(id, -1);
+        let at = id as usize * self.stride;
+        self.cells[at..at + self.stride].iter_mut().for_each(|cell| cell.allocatable = 0);
+        let state = &mut self.list[id as usize];
+        state.known = false;
+        state.ready = false;
+        state.claimed_by = None;
+        state.version += 1;
+        self.note(id);
+        Some(id)
+    }
+
+    fn count_total(&mut self, id: NodeId, sign: i64) {
+        let state = &self.list[id as usize];
+        if !state.known || !state.ready {
+            return;
+        }
+        let at = id as usize * self.stride;
+        for (sum, cell) in self.total.iter_mut().zip(&self.cells[at..at + self.stride]) {
+            *sum = sum.saturating_add(sign * cell.allocatable);
+        }
+    }
+
+    /// Room for one pod: what it asks for and one of the places for pods.
+    pub fn change(&mut self, id: NodeId, request: &[(u16, i64)], pods: i64, change: impl Fn(&mut Cell, i64)) {
+        let at = id as usize * self.stride;
+        change(&mut self.cells[at + PODS], pods);
+        for (place, amount) in request {
+            change(&mut self.cells[at + usize::from(*place)], *amount);
+        }
+        self.note(id);
+    }
+
+    pub fn state_mut(&mut self, id: NodeId) -> &mut NodeState {
+        &mut self.list[id as usize]
+    }
+
+    /// Says who may start pods here; `None` everybody.
+    pub fn claim(&mut self, id: NodeId, group: Option<u32>) {
+        if self.list[id as usize].claimed_by != group {
+            self.list[id as usize].claimed_by = group;
+            self.note(id);
+        }
+    }
+
+    /// What of the node is free now, by name, in base units; for people and reports.
+    pub fn free(&self, dimensions: &Dimensions, id: NodeId) -> fleet_resources::Resources {
+        let free: Vec<i64> = self.cells(id).iter().map(Cell::idle).collect();
+        let mut free = dimensions.resources(&free);
+        free.set(ResourceName::PODS, 0);
+        free
+    }
+
+    // ---- the log of changes
+
+    pub fn note(&mut self, id: NodeId) {
+        if self.log.last() == Some(&id) {
+            return;
+        }
+        self.log.push(id);
+        let most = MIN_LOG.max(self.list.len() * 2);
+        if self.log.len() > 2 * most {
+            self.log_start += most as u64;
+            self.log.drain(..most);
+        }
+    }
+
+    /// Where the log ends. An entry equal to the last one is not repeated, so that a reader must take the last
+    /// entry it has seen again.
+    pub fn log_end(&self) -> u64 {
+        self.log_start + self.log.len() as u64
+    }
+
+    /// What has changed since `cursor`; `None` when that is too long ago.
+    pub fn changes_since(&self, cursor: u64) -> Option<&[NodeId]> {
+        if cursor < self.log_start {
+            return None;
+        }
+        let from = cursor.saturating_sub(1).max(self.log_start);
+        Some(&self.log[(from - self.log_start) as usize..])
+    }
+}

@@ -1,0 +1,59 @@
+//! Orders: which queue, which group of it, which victim comes first.
+
+use crate::cluster::Cluster;
+use crate::config::JobOrder;
+use crate::group::{Group, GroupId};
+use crate::pod::{PodId, TaskOrder};
+use crate::queue::QueueId;
+
+/// Most plugins that order jobs.
+pub const JOB_KEYS: usize = 6;
+
+/// Order of groups in a queue: what the plugins say in their order, then older, then by number.
+pub type JobKey = ([i64; JOB_KEYS], i64);
+
+/// Order of queues: higher priority, smaller share, by name's arrival.
+pub type QueueKey = (std::cmp::Reverse<i64>, i64, i64, QueueId);
+
+/// Where a victim stands: the largest goes first.
+pub type VictimKey = (QueueKey, JobKey, GroupId, TaskOrder);
+
+impl Cluster {
+    pub fn job_key(&self, group: &Group) -> JobKey {
+        let mut key = [0_i64; JOB_KEYS];
+        for (at, order) in self.policy.job_order.iter().take(JOB_KEYS).enumerate() {
+            key[at] = match order {
+                JobOrder::Priority => -group.input.priority,
+                // A gang that had its places and lost some comes before everything that waits for its first.
+                JobOrder::Repair => i64::from(!(group.was_ready && group.ready() < group.min())),
+                JobOrder::Gang => i64::from(group.ready() >= group.min()),
+                JobOrder::Drf => fleet_quota::shares::dominant_share(&group.allocated, self.nodes.total()),
+                JobOrder::Sla { wait_s } => {
+                    let wait = group.input.sla_wait.or(*wait_s);
+                    wait.map_or(i64::MAX, |wait| group.input.created.saturating_add(wait))
+                }
+            };
+        }
+        (key, group.input.created)
+    }
+
+    pub fn queue_key(&self, id: QueueId) -> QueueKey {
+        let queue = self.queue(id);
+        let share = if self.policy.orders_queues { self.queue_share(id) } else { 0 };
+        // A queue with deserved amounts before one without.
+        let bare = i64::from(self.policy.capacity && queue.deserved.iter().all(Option::is_none));
+        (std::cmp::Reverse(queue.input.priority), share, bare, id)
+    }
+
+    pub fn queue_share(&self, id: QueueId) -> i64 {
+        let queue = self.queue(id);
+        fleet_quota::shares::deserved_share(&queue.allocated, &queue.deserved)
+    }
+
+    /// Who goes first when something must: queues, jobs and pods in reverse of their order.
+    pub fn victim_key(&self, id: PodId) -> VictimKey {
+        let pod = self.pod(id);
+        let group = self.group(pod.group);
+        (self.queue_key(group.queue), self.job_key(group), pod.group, pod.order(id))
+    }
+}

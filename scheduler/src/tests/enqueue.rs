@@ -1,0 +1,89 @@
+use std::collections::BTreeMap;
+
+use super::bed::Bed;
+use crate::config::Hook::*;
+use crate::config::PluginName::*;
+use crate::*;
+
+fn config(tier: Vec<Plugin>) -> Config {
+    Config {
+        actions: vec![Action::Enqueue, Action::Allocate],
+        tiers: vec![tier],
+        action_arguments: BTreeMap::new(),
+    }
+}
+
+#[test]
+fn examples_of_enqueue() {
+    let phase = |group: &str, pods: &[&str], queue: &str| {
+        let bed = Bed::new(&Config {
+            actions: vec![Action::Enqueue],
+            ..config(vec![
+                Plugin::with(Drf, &[JobOrder, JobEnqueued]),
+                Plugin::with(Proportion, &[QueueOrder, JobEnqueued]),
+                Plugin::with(Sla, &[JobOrder, JobEnqueued]).argument("sla-waiting-time", "3m"),
+                Plugin::with(Gang, &[JobOrder]),
+            ])
+        });
+        bed.queues(&[queue]).groups(&[group]).pods(pods).cycle().phase("pg1")
+    };
+    assert_eq!(phase("pg1 c1 min=2", &["p1 pg1 c1m1", "p2 pg1 c1m1"], "c1 cap=c4m4"), "Inqueue");
+    assert_eq!(phase("pg1 c1 phase=Running", &["p1 pg1 c1m1 on=n1"], "c1"), "Running");
+    assert_eq!(phase("pg1 c1 phase=Pending minres=c8m8", &[], "c1 cap=c1m1"), "Pending");
+    // Past its waiting time it is let in.
+    assert_eq!(phase("pg1 c1 phase=Pending minres=c8m8 sla=0", &[], "c1 cap=c1m1"), "Inqueue");
+}
+
+#[test]
+fn overcommit() {
+    let phase = |factor: &str, minimum: &str| {
+        let bed = Bed::new(&config(vec![Plugin::new(Overcommit).argument("overcommit-factor", factor)]))
+            .nodes(&["n1 c2m4", "n2 c4m16"])
+            .groups(&[&format!("pg default phase=Pending {minimum}")]);
+        bed.cycle().phase("pg")
+    };
+    assert_eq!(phase("1.2", "minres=c2m2"), "Inqueue");
+    assert_eq!(phase("0.8", "minres=c2m2"), "Inqueue");
+    assert_eq!(phase("1.2", "minres=c7m2"), "Inqueue");
+    assert_eq!(phase("1.2", "minres=c20m20"), "Pending");
+    assert_eq!(phase("1.2", ""), "Inqueue");
+}
+
+#[test]
+fn admission_by_queue() {
+    for (plugin, queues) in [
+        (Proportion, ["q1 w1 cap=c2m2", "q2 w1 cap=c3m3", "q3 cap=c3m3 state=Closed"]),
+        (Capacity, ["q1 des=c2m2 cap=c2m2", "q2 des=c2m2 cap=c3m3", "q3 cap=c3m3 state=Closed"]),
+    ] {
+        let run = |hooks: &[Hook], group: &str, pod: &str| {
+            Bed::new(&config(vec![Plugin::with(plugin, hooks)]))
+                .nodes(&["n1 c2m3", "n2 c2m3"])
+                .queues(&queues)
+                .groups(&["pg1 q1 phase=Running minres=c1m2", "pg2 q2 phase=Running minres=c2m1", group])
+                .pods(&["pod1 pg1 c1m2 on=n1", "pod2 pg2 c2m1 on=n2", pod])
+                .cycle()
+                .binds()
+        };
+        let all = [Allocatable, Overused, JobEnqueued];
+        assert_eq!(run(&all, "pg3 q1 phase=Pending minres=c1", "pod3 pg3 c1"), "pod3>n1", "{plugin:?}");
+        let gate = [JobEnqueued];
+        assert_eq!(run(&gate, "pg5 q1 phase=Pending minres=c1m1", "pod5 pg5 c1m1"), "", "{plugin:?}");
+        assert_eq!(run(&gate, "pg6 q3 phase=Pending minres=c1m1", "pod6 pg6 c1m1"), "", "{plugin:?}");
+    }
+}
+
+#[test]
+fn what_runs_already_is_not_counted_twice() {
+    let hooks = [Allocatable, Overused, JobEnqueued];
+    let mut bed = Bed::new(&config(vec![Plugin::with(Proportion, &hooks)]))
+        .nodes(&["n1 c4m8"])
+        .queues(&["q1 cap=c4m8"])
+        .groups(&["pga q1 min=3 minres=c3m3"])
+        .pods(&["a-a-0 pga c1m1", "a-a-1 pga c1m1", "a-a-2 pga c1m1"]);
+    bed.cycle_at(0);
+    assert_eq!(bed.bound.len(), 3);
+    bed.group("pgb q1 phase=Pending minres=c1m1");
+    bed.pod("b-b-0 pgb c1m1");
+    bed.cycle_at(1);
+    assert_eq!((bed.phase("pgb"), bed.bound.len()), ("Inqueue", 4));
+}

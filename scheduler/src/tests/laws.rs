@@ -1,0 +1,170 @@
+//! Laws over random small clusters, some against a search of everything.
+
+use proptest::prelude::*;
+
+use super::bed::Bed;
+use crate::config::Hook::Preemptable;
+use crate::config::PluginName::*;
+use crate::*;
+
+fn taking(queues: PluginName) -> Config {
+    Config {
+        actions: vec![Action::Enqueue, Action::Allocate, Action::Preempt, Action::Reclaim],
+        tiers: vec![
+            vec![Plugin::new(Priority), Plugin::new(Gang), Plugin::new(Conformance)],
+            vec![
+                Plugin::new(Drf).without(Preemptable),
+                Plugin::new(Predicates),
+                Plugin::new(queues),
+                Plugin::new(Binpack),
+            ],
+        ],
+        ..Config::default()
+    }
+}
+
+/// Whether pods of these sizes fit on nodes with this much free: every way is tried.
+fn fits(free: &mut Vec<i64>, pods: &[i64]) -> bool {
+    let Some((first, rest)) = pods.split_first() else { return true };
+    (0..free.len()).any(|node| {
+        if free[node] < *first {
+            return false;
+        }
+        free[node] -= first;
+        let found = fits(free, rest);
+        free[node] += first;
+        found
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// A gang is bound exactly when a search of everything finds a way, and then whole.
+    #[test]
+    fn a_gang_that_fits_is_placed(
+        nodes in proptest::collection::vec(1_i64..6, 1..4),
+        pods in proptest::collection::vec(1_i64..5, 1..6),
+    ) {
+        let names: Vec<String> = nodes.iter().enumerate().map(|(i, c)| format!("n{i} c{c}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut bed = Bed::new(&Config::default()).nodes(&names);
+        bed.group(&format!("g default min={}", pods.len()));
+        for (i, c) in pods.iter().enumerate() {
+            bed.pod(&format!("p-a-{i} g c{c} role=r{c}"));
+        }
+        bed.cycle_at(0);
+        let possible = fits(&mut nodes.clone(), &pods);
+        prop_assert_eq!(bed.bound.len(), if possible { pods.len() } else { 0 }, "{}", bed.why("g"));
+    }
+
+    /// Jobs come and go: no node is overcommitted, gangs stand whole, nothing that fits is left waiting.
+    #[test]
+    fn places_are_given_and_come_back(
+        nodes in proptest::collection::vec(2_i64..6, 1..4),
+        steps in proptest::collection::vec((0_usize..6, 1_i64..4, 1_usize..4, any::<bool>()), 1..25),
+    ) {
+        let names: Vec<String> = nodes.iter().enumerate().map(|(i, c)| format!("n{i} c{c}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut bed = Bed::new(&Config::default()).nodes(&names);
+        let mut gangs: Vec<Option<(usize, i64)>> = vec![None; 6];
+        for (now, (slot, size, count, ends)) in steps.into_iter().enumerate() {
+            match gangs[slot] {
+                Some((count, _)) if ends => {
+                    (0..count).for_each(|i| bed.end(&format!("p{slot}-a-{i}")));
+                    gangs[slot] = None;
+                }
+                Some(_) => {}
+                None => {
+                    bed.group(&format!("g{slot} default min={count} created={now}"));
+                    (0..count).for_each(|i| bed.pod(&format!("p{slot}-a-{i} g{slot} c{size}")));
+                    gangs[slot] = Some((count, size));
+                }
+            }
+            bed.cycle_at(now as i64);
+            bed.settle();
+            let mut free = nodes.clone();
+            for (name, node) in &bed.bound {
+                let slot: usize = name[1..2].parse().unwrap();
+                let at: usize = node[1..].parse().unwrap();
+                free[at] -= gangs[slot].unwrap().1;
+            }
+            for (slot, gang) in gangs.iter().enumerate() {
+                let Some((count, size)) = gang else { continue };
+                let held = (0..*count).filter(|i| bed.bound.contains_key(&format!("p{slot}-a-{i}"))).count();
+                prop_assert!(held == 0 || held == *count, "{held} of {count}");
+                if held == 0 {
+                    prop_assert!(!fits(&mut free.clone(), &vec![*size; *count]), "g{slot} would fit: {free:?}");
+                }
+            }
+        }
+    }
+
+    /// Victims are useful and none too many, nobody takes without need, and it comes to an end.
+    #[test]
+    fn taking_ends_and_takes_no_more_than_needed(
+        nodes in proptest::collection::vec(2_i64..7, 1..4),
+        weights in proptest::collection::vec(1_i64..4, 3),
+        jobs in proptest::collection::vec((0_usize..3, 1_i64..4, 1_usize..4, 0_usize..4, 0_i64..3), 2..8),
+        by_capacity in any::<bool>(),
+    ) {
+        let names: Vec<String> = nodes.iter().enumerate().map(|(i, c)| format!("n{i} c{c}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut bed = Bed::new(&taking(if by_capacity { Capacity } else { Proportion })).nodes(&names);
+        for (q, weight) in weights.iter().enumerate() {
+            bed.queue(&format!("q{q} w{weight} des=c{weight}"));
+        }
+        let mut sizes = std::collections::BTreeMap::new();
+        for (number, (queue, size, count, min, priority)) in jobs.iter().enumerate() {
+            let min = (*min).min(*count);
+            // One job after the other: later ones find the cluster taken.
+            bed.group(&format!("g{number} q{queue} min={min} prio={priority} created={number}"));
+            for i in 0..*count {
+                bed.pod(&format!("p{number}-a-{i} g{number} c{size}"));
+                sizes.insert(format!("p{number}-a-{i}"), (number, *size));
+            }
+            // A taken pod is made again and waits, as its controller would have it.
+            let mut rounds = 0;
+            loop {
+                let before = bed.bound.len();
+                bed.cycle_at(rounds);
+                let evicted = bed.evicted.clone();
+                // Whoever was evicted makes room that the promises need: putting back any one of them leaves too little.
+                for victim in &evicted {
+                    let group = bed.cluster.pod(bed.pods[victim]).group;
+                    let whole = bed.cluster.group(group).ready() < bed.cluster.group(group).min();
+                    // A gang that goes whole comes back whole, or one pod does.
+                    let back = |other: &&String| {
+                        *other == victim || (whole && bed.cluster.pod(bed.pods[*other]).group == group)
+                    };
+                    let mut nodes = std::collections::BTreeMap::new();
+                    let mut sum = 0;
+                    for other in evicted.iter().filter(back) {
+                        let size = sizes[other].1 * 1000;
+                        *nodes.entry(bed.cluster.pod(bed.pods[other]).node.unwrap()).or_insert(0) += size;
+                        sum += size;
+                    }
+                    let cpu = crate::amounts::CPU;
+                    let crowded =
+                        nodes.iter().any(|(node, size)| bed.cluster.nodes.cell(*node, cpu).future_idle() < *size);
+                    // By weight a queue may not hold more than it deserves either.
+                    let queue = bed.cluster.queue(bed.cluster.group(group).queue);
+                    let deserved = queue.deserved[cpu].unwrap_or(0);
+                    let over = crate::amounts::get(&queue.allocated, cpu) + sum > deserved;
+                    prop_assert!(crowded || (!by_capacity && over), "{victim} left for nothing");
+                }
+                bed.settle();
+                for victim in &evicted {
+                    bed.bound.remove(victim);
+                    let (number, size) = sizes[victim];
+                    bed.pod(&format!("{victim} g{number} c{size}"));
+                }
+                rounds += 1;
+                prop_assert!(rounds < 40, "it goes round: {evicted:?} {} {}", bed.binds(), bed.promises());
+                if evicted.is_empty() && bed.bound.len() == before && bed.promises().is_empty() {
+                    break;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Examples and laws over a small text form.
+
+mod allocate;
+mod bed;
+mod better;
+mod config;
+mod enqueue;
+mod laws;
+mod preempt;
+mod queues;
+mod reclaim;
