@@ -34,7 +34,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// What a pure room may use from outside: data and errors, nothing that reads a clock, rolls dice or does IO.
-const PURE: &[&str] = &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-scheduler"];
+const PURE: &[&str] =
+    &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-scheduler"];
 const PURE_MAY_USE: &[&str] = &["serde", "serde_json", "thiserror"];
 
 /// Words that have no place in the sources of a pure room.
