@@ -22,19 +22,14 @@ pub fn node(i: usize, gpus: i64) -> Node {
         name: format!("node-{i:05}"),
         ready: true,
         max_pods: 110,
-        allocatable: Resources::from_pairs([
-            ("cpu", 96_000),
-            ("memory", 1 << 40),
-            ("nvidia.com/gpu", gpus),
-        ]),
+        allocatable: Resources::from_pairs([("cpu", 96_000), ("memory", 1 << 40), ("nvidia.com/gpu", gpus)]),
         labels: BTreeMap::from([("kubernetes.io/hostname".to_owned(), format!("node-{i:05}"))]),
         ..Node::default()
     }
 }
 
 pub fn spec(cpu_milli: i64, gpus: i64) -> Arc<PodSpec> {
-    let requests =
-        Resources::from_pairs([("cpu", cpu_milli), ("memory", 1 << 30), ("nvidia.com/gpu", gpus)]);
+    let requests = Resources::from_pairs([("cpu", cpu_milli), ("memory", 1 << 30), ("nvidia.com/gpu", gpus)]);
     Arc::new(PodSpec { shape: PodShape { requests, ..PodShape::default() }, extras: None })
 }
 
@@ -84,7 +79,8 @@ pub fn settle(cluster: &mut Cluster) -> (usize, f64) {
 pub fn rows() -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     let config = Config::default();
-    let mut add = |what: &str, found: f64, unit, aim| rows.push(Row { what: what.to_owned(), found, unit, aim });
+    let mut add =
+        |what: &str, found: f64, unit, aim| rows.push(Row { what: what.to_owned(), found, unit, aim });
 
     // Gangs of 8 to 512 identical pods on 10,000 nodes, a pod an eighth of a cpu core.
     let mut wide = cluster(&config, 10_000)?;
@@ -134,7 +130,11 @@ fn reclaim() -> anyhow::Result<f64> {
     let config = Config {
         actions: vec![Action::Enqueue, Action::Allocate, Action::Reclaim],
         tiers: vec![
-            vec![Plugin::new(PluginName::Priority), Plugin::new(PluginName::Gang), Plugin::new(PluginName::Conformance)],
+            vec![
+                Plugin::new(PluginName::Priority),
+                Plugin::new(PluginName::Gang),
+                Plugin::new(PluginName::Conformance),
+            ],
             vec![
                 Plugin::new(PluginName::Drf).without(Hook::Preemptable),
                 Plugin::new(PluginName::Predicates),
