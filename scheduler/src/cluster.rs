@@ -22,6 +22,11 @@ use crate::topology::HyperNodes;
 
 type GroupKey = (Arc<str>, Arc<str>);
 
+/// Name of the group of pods that are only asked about.
+const ASKED: &str = "asked";
+/// Most pods that are asked about at once.
+const MAX_ASKED: i64 = 200_000;
+
 #[derive(Debug)]
 pub struct Cluster {
     pub dimensions: Dimensions,
@@ -448,6 +453,74 @@ impl Cluster {
         }
     }
 
+    /// Finds places for pods that do not exist yet, by component, and takes none of them.
+    ///
+    /// # Errors
+    /// What is missing, per component.
+    pub fn find_places(
+        &mut self,
+        components: &[(String, Arc<PodSpec>, i64)],
+    ) -> Result<BTreeMap<String, Vec<String>>, fleet_placement::Refusal> {
+        let total: i64 = components.iter().map(|(_, _, count)| (*count).max(0)).sum();
+        let group = self.put_group(GroupInput {
+            name: ASKED.into(),
+            min_member: total,
+            no_gate: true,
+            manual: true,
+            ..GroupInput::default()
+        });
+        let mut pods: Vec<PodId> = Vec::new();
+        let (mut places, mut names) = (BTreeMap::new(), Vec::new());
+        let refused =
+            |components: Vec<fleet_placement::ComponentRefusal>| fleet_placement::Refusal { components };
+        let answer;
+        if total > MAX_ASKED {
+            let component =
+                |(name, _, wanted): &(String, Arc<PodSpec>, i64)| fleet_placement::ComponentRefusal {
+                    name: name.clone(),
+                    fit: 0,
+                    wanted: *wanted,
+                    nodes: self.nodes.iter().count() as i64,
+                    admitted: 0,
+                    lacking: 0,
+                    short: Vec::new(),
+                };
+            answer = Err(refused(components.iter().map(component).collect()));
+        } else {
+            for (name, spec, count) in components {
+                places.entry(name.clone()).or_insert_with(Vec::new);
+                for _ in 0..*count {
+                    let input = PodInput {
+                        group,
+                        spec: spec.clone(),
+                        role: name.as_str().into(),
+                        ..PodInput::default()
+                    };
+                    pods.push(self.add_pod(input));
+                    names.push(name);
+                }
+            }
+            match self.place_exactly(group, &pods) {
+                Ok(placed) => {
+                    let of: BTreeMap<PodId, &String> = pods.iter().copied().zip(names).collect();
+                    for (pod, node) in &placed {
+                        let Some(name) = of.get(pod) else { continue };
+                        places
+                            .entry((*name).clone())
+                            .or_default()
+                            .push(self.nodes.get(*node).name.to_string());
+                    }
+                    placed.iter().for_each(|(pod, _)| self.set_place(*pod, Status::Pending, None));
+                    places.values_mut().for_each(|names| names.sort_unstable());
+                    answer = Ok(places);
+                }
+                Err(_) => answer = Err(refused(self.refusals_of(group, &pods))),
+            }
+        }
+        self.remove_group(group);
+        answer
+    }
+
     /// Forgets a group; its pods must be gone or have moved to another.
     pub fn remove_group(&mut self, id: GroupId) {
         if self.try_group(id).is_none() {
@@ -463,8 +536,7 @@ impl Cluster {
         self.queues[group.queue as usize].groups.remove(&id);
         self.mark_queue(group.queue);
         self.free_groups.push(id);
-        self.shares_stale = true;
-        self.freed();
+        self.shares_stale |= self.policy.proportion;
     }
 
     /// The group is to be looked at again, and its status may be new.
@@ -526,8 +598,10 @@ impl Cluster {
         let group = self.group(id);
         let key = self.job_key(group);
         let queue = group.queue as usize;
-        let waits = if group.phase == Phase::Pending {
-            Waits::Outside(key)
+        let waits = if group.input.manual {
+            Waits::No
+        } else if group.phase == Phase::Pending {
+            if group.is_over() { Waits::No } else { Waits::Outside(key) }
         } else if group.is_waiting() && group.validity().is_ok() {
             let shape = self.shape_of(id);
             let known = self.queues[queue].waiting.get_key_value(&shape).map(|(known, _)| known.clone());

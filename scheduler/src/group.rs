@@ -77,6 +77,8 @@ pub struct GroupInput {
     pub phase: Phase,
     /// Not let into a queue by phases: starts as Inqueue.
     pub no_gate: bool,
+    /// Its pods are placed by name only, in no cycle.
+    pub manual: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -272,6 +274,19 @@ impl Group {
         let min = self.input.min_roles.get(name).copied().unwrap_or(0);
         self.roles.push(Role { name: name.clone(), min, ..Role::default() });
         (self.roles.len() - 1) as u16
+    }
+
+    /// Pods of it have ended or are on their way out, and none is left to start or run.
+    pub fn is_over(&self) -> bool {
+        let live = [
+            Status::Pending,
+            Status::Gated,
+            Status::Pipelined,
+            Status::Binding,
+            Status::Bound,
+            Status::Running,
+        ];
+        !self.pods.is_empty() && live.map(|status| self.count(status)).iter().sum::<i64>() == 0
     }
 
     pub fn is_waiting(&self) -> bool {

@@ -39,6 +39,19 @@ pub enum Misfit {
 }
 
 impl Misfit {
+    /// Not a matter of resources and nodes alone.
+    pub(crate) fn is_about_pods(&self) -> bool {
+        !matches!(
+            self,
+            Self::NotReady
+                | Self::Unschedulable
+                | Self::NodeAffinity
+                | Self::Taint
+                | Self::PodCount
+                | Self::Resources(_)
+        )
+    }
+
     /// As in the sentence `2 node(s) ...`.
     pub fn as_str(&self) -> &'static str {
         match self {

@@ -53,6 +53,7 @@ impl Cluster {
         let served: Vec<QueueId> = ids
             .iter()
             .copied()
+            .filter(|id| self.queue(*id).known)
             .filter(|id| !self.queue(*id).groups.is_empty() || !self.queue(*id).input.guarantee.is_zero())
             .collect();
         let mut queues = Vec::with_capacity(served.len());

@@ -101,7 +101,9 @@ pub fn rows() -> anyhow::Result<Vec<Row>> {
 
     // Singles of the same class on 1,000 nodes.
     let mut singles = cluster(&config, 1_000)?;
-    (0..10_000).for_each(|i| drop(gang(&mut singles, "default", &format!("s{i}"), 1, &shape)));
+    for i in 0..10_000 {
+        gang(&mut singles, "default", &format!("s{i}"), 1, &shape);
+    }
     let (bound, seconds) = settle(&mut singles);
     anyhow::ensure!(bound == 10_000, "{bound} of 10,000 pods have places");
     add("planner: 10,000 single pods, 1,000 nodes", bound as f64 / seconds, "pods/s", 100_000.0);

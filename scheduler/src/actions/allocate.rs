@@ -249,8 +249,53 @@ impl Cluster {
                 }
             }
         }
+        if pods.len() < need {
+            return None;
+        }
+        let mut placed = self.pack_pods(id, &pods)?;
+        self.place_best_effort(id, None, &mut placed).then_some(placed)
+    }
+
+    /// Places exactly these pods of a group that waits, or none and says why.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn place_exactly(&mut self, id: GroupId, pods: &[PodId]) -> Result<Vec<(PodId, NodeId)>, Arc<str>> {
+        self.refresh();
+        self.refresh_shares();
+        self.begin();
+        let mut placed = Vec::with_capacity(pods.len());
+        let mut unplaced = None;
+        for pod in pods {
+            match self.find_node(*pod, None) {
+                Some(node) => {
+                    self.set_place(*pod, Status::Binding, Some(node));
+                    placed.push((*pod, node));
+                }
+                None => {
+                    unplaced = Some(*pod);
+                    break;
+                }
+            }
+        }
+        if let Some(pod) = unplaced {
+            self.rollback(0);
+            match self.pack_pods(id, pods) {
+                Some(found) => placed = found,
+                None => {
+                    self.rollback(0);
+                    self.commit();
+                    return Err(self.explain_pods(id, pods, pod));
+                }
+            }
+        }
+        self.commit();
+        Ok(placed)
+    }
+
+    fn pack_pods(&mut self, id: GroupId, pods: &[PodId]) -> Option<Vec<(PodId, NodeId)>> {
         let mut by_class: BTreeMap<ClassId, Vec<PodId>> = BTreeMap::new();
-        for pod in &pods {
+        for pod in pods {
             by_class.entry(self.pod(*pod).class).or_default().push(*pod);
         }
         let special = |class: &ClassId| {
@@ -258,7 +303,7 @@ impl Cluster {
             class.has_pod_terms() || class.extras().is_some_and(|extras| !extras.ports.is_empty())
         };
         let selected = pods.iter().any(|pod| !self.pod(*pod).matches.is_empty());
-        if pods.len() < need || by_class.len() < 2 || selected || by_class.keys().any(special) {
+        if by_class.len() < 2 || selected || by_class.keys().any(special) {
             return None;
         }
         let places: BTreeSet<u16> = by_class
@@ -305,7 +350,7 @@ impl Cluster {
         }
         let queue = self.group(id).queue;
         let over = self.queue_admits(queue, &[]).is_err() || self.over_queue(queue);
-        (!over && self.place_best_effort(id, None, &mut placed)).then_some(placed)
+        (!over).then_some(placed)
     }
 
     /// The queue, or one above, holds more than it may.

@@ -11,7 +11,10 @@ impl Cluster {
             std::mem::take(&mut self.best_effort).into_iter().filter(|id| self.groups_has(*id)).collect();
         let waits = |id: &GroupId| {
             let group = self.group(*id);
-            !group.pending_best_effort.is_empty() && group.phase != Phase::Pending && group.validity().is_ok()
+            !group.input.manual
+                && !group.pending_best_effort.is_empty()
+                && group.phase != Phase::Pending
+                && group.validity().is_ok()
         };
         let mut groups: Vec<GroupId> = self.best_effort.iter().copied().filter(waits).collect();
         groups.sort_by_key(|id| {

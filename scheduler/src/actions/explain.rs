@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use fleet_placement::ComponentRefusal;
+use fleet_placement::{ComponentRefusal, Refusal};
 use fleet_resources::Shortage;
 
 use super::allocate::Stopped;
 use crate::cluster::Cluster;
 use crate::group::GroupId;
-use crate::index::{Fit, Misfit, sentence};
+use crate::index::{Fit, sentence};
 use crate::pod::{ClassId, PodId};
 
 impl Cluster {
@@ -22,35 +22,47 @@ impl Cluster {
     fn explain_pod(&self, id: GroupId, pod: PodId) -> Arc<str> {
         let (misfits, fitting) = self.misfits(pod);
         let nodes = misfits.values().sum::<i64>() + fitting;
-        let plain = misfits.keys().all(|misfit| {
-            matches!(
-                misfit,
-                Misfit::NotReady
-                    | Misfit::Unschedulable
-                    | Misfit::NodeAffinity
-                    | Misfit::Taint
-                    | Misfit::PodCount
-                    | Misfit::Resources(_)
-            )
-        });
-        if !plain {
+        if misfits.keys().any(|misfit| misfit.is_about_pods()) {
             return sentence(&self.dimensions, &misfits, nodes);
         }
         let group = self.group(id);
-        let wanted: Vec<(ClassId, i64)> =
-            group.pending_by_class.iter().map(|(class, count)| (*class, i64::from(*count))).collect();
-        let mut refusals: Vec<String> = Vec::new();
-        for (class, pending) in &wanted {
-            let need = if group.need() > 0 { group.need().min(*pending) } else { 1 };
-            let refusal = self.refusal_of(id, *class, need);
-            if refusal.fit < refusal.wanted {
-                refusals.push(refusal.to_string());
+        let need = |count: u32| if group.need() > 0 { group.need().min(i64::from(count)) } else { 1 };
+        let wanted = group.pending_by_class.iter().map(|(class, count)| (*class, need(*count)));
+        self.explain_classes(id, wanted.collect())
+    }
+
+    /// Why these pods, of which `unplaced` found no node, do not fit.
+    pub(crate) fn explain_pods(&self, id: GroupId, pods: &[PodId], unplaced: PodId) -> Arc<str> {
+        let (misfits, fitting) = self.misfits(unplaced);
+        if misfits.keys().any(|misfit| misfit.is_about_pods()) {
+            return sentence(&self.dimensions, &misfits, misfits.values().sum::<i64>() + fitting);
+        }
+        self.explain_classes(id, self.counts(pods))
+    }
+
+    fn counts(&self, pods: &[PodId]) -> Vec<(ClassId, i64)> {
+        let mut counts: Vec<(ClassId, i64)> = Vec::new();
+        for pod in pods {
+            let class = self.pod(*pod).class;
+            match counts.iter_mut().find(|(known, _)| *known == class) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((class, 1)),
             }
         }
-        if refusals.is_empty() {
-            return "each component fits alone, but not all together".into();
-        }
-        refusals.join("; ").into()
+        counts
+    }
+
+    fn explain_classes(&self, id: GroupId, wanted: Vec<(ClassId, i64)>) -> Arc<str> {
+        Refusal { components: self.refusals(id, wanted) }.sentence().into()
+    }
+
+    /// Per class of these pods what is missing.
+    pub fn refusals_of(&self, id: GroupId, pods: &[PodId]) -> Vec<ComponentRefusal> {
+        self.refusals(id, self.counts(pods))
+    }
+
+    fn refusals(&self, id: GroupId, wanted: Vec<(ClassId, i64)>) -> Vec<ComponentRefusal> {
+        wanted.into_iter().map(|(class, wanted)| self.refusal_of(id, class, wanted)).collect()
     }
 
     fn refusal_of(&self, id: GroupId, class: ClassId, wanted: i64) -> ComponentRefusal {
