@@ -93,7 +93,7 @@ pub struct QueueUnitSpec {
     pub request: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pod_set: Vec<PodSet>,
-    /// Whether other leaves may take the room back. Default true.
+    /// Whether others may take the room back. Default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preemptible: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,6 +123,7 @@ pub struct QueueUnitStatus {
     /// Enqueued, Reserved, Dequeued, Running, Succeed or Failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
+    /// Runs that were begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<i64>,
     /// One sentence that is true now: why it waits and for what.

@@ -250,7 +250,7 @@ mod tests {
                 "creationTimestamp": created},
             "spec": {"queue": queue, "priority": priority, "consumerRef": {"apiVersion": "fleet.dev/v1alpha1",
                 "kind": "ResourceBinding", "namespace": "team", "name": format!("{name}-pytorchjob")}},
-            "status": {"phase": "Enqueued", "reason": "NoClusterFit", "message": "0 of 1 clusters hold it",
+            "status": {"phase": "Enqueued", "reason": "NoClusterFits", "message": "0 of 1 clusters hold it",
                 "lastUpdateTime": "2026-01-01T10:00:30Z"}}))
     }
 
@@ -272,7 +272,7 @@ mod tests {
                     "name": "train"},
                 "policy": {"kind": "PropagationPolicy", "name": "p"}, "suspension": {"scheduling": true},
                 "components": [{"name": "worker", "replicas": 2, "request": {"nvidia.com/gpu": "4"}}]},
-            "status": {"conditions": [{"type": "Scheduled", "status": "False", "reason": "NoClusterFit",
+            "status": {"conditions": [{"type": "Scheduled", "status": "False", "reason": "NoClusterFits",
                     "message": "0 of 1 clusters hold it", "lastTransitionTime": "2026-01-01T10:00:10Z"}],
                 "attempts": [{"cluster": "east", "epoch": 1, "reason": "Preempted",
                     "message": "makes room for team/a in east (Reclaim); 30 s of work since its last checkpoint are lost",
@@ -293,7 +293,7 @@ mod tests {
         insta::assert_snapshot!(text, @r"
         Job:       team/train (PyTorchJob)
         State:     waits, for 60s
-        Reason:    NoClusterFit, for 30s
+        Reason:    NoClusterFits, for 30s
                    0 of 1 clusters hold it
         Queue:     root/team, 2 of 2 there, 3 of 3 in the fleet
         Asks for:  nvidia.com/gpu 8 in [{worker 2}]

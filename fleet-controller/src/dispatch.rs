@@ -194,7 +194,10 @@ fn unbound(
 fn tell_of_refusal(entry: &BindingEntry, waiting: &Waiting, step: &mut Step, now: Timestamp) {
     let refused = matches!(
         waiting.reason,
-        Reason::ExceedsEveryCluster | Reason::NoClusterFit | Reason::ClusterNotAdmitted | Reason::NoQuotaLeaf
+        Reason::ExceedsEveryCluster
+            | Reason::NoClusterFits
+            | Reason::ClusterNotAdmitted
+            | Reason::NotInQuotaTree
     );
     let known =
         entry.object.status.as_ref().and_then(|status| find_condition(&status.conditions, "Scheduled"));

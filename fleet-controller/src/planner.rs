@@ -107,6 +107,10 @@ type DirectOrder = (Reverse<i64>, i64, JobId);
 pub struct Planner {
     settings: Settings,
     quota: Option<fleet_quota::Planner>,
+    /// The tree as it was given, without leaves that drain.
+    tree: Option<Arc<QuotaTree>>,
+    /// A deleted leaf has lost its last job.
+    drained: bool,
     jobs: BTreeMap<JobId, Entry>,
     /// Jobs that wait without a queue.
     direct: BTreeSet<DirectOrder>,
@@ -148,10 +152,12 @@ impl Planner {
         self.jobs.get(id).map(|entry| &entry.job)
     }
 
-    /// Path of the job's quota leaf.
+    /// Path of the job's quota leaf; of the one it drains from, when its own was deleted.
     pub fn leaf_path(&self, id: &JobId) -> Option<&str> {
-        let leaf = *self.jobs.get(id)?.leaf.as_ref().ok()?;
-        Some(&self.quota.as_ref()?.tree().node(leaf).path)
+        let quota = self.quota.as_ref()?;
+        let leaf = self.jobs.get(id)?.leaf.as_ref().ok().copied();
+        let leaf = leaf.or_else(|| quota.ledger().job(id).map(|held| held.leaf))?;
+        Some(&quota.tree().node(leaf).path)
     }
 
     /// Why a job waits, as last seen.
@@ -164,10 +170,22 @@ impl Planner {
         self.verdicts.by_reason()
     }
 
-    /// A new tree, or none. Jobs keep what they hold; everything is counted anew.
+    /// A new tree, or none. Jobs keep what they hold: a deleted leaf with running jobs stays until they have
+    /// ended, and takes no more.
     pub fn set_tree(&mut self, tree: Option<Arc<QuotaTree>>, now_ms: i64) {
-        self.quota = tree.map(fleet_quota::Planner::new);
+        self.drained = false;
+        self.tree = tree;
         self.verdicts.forget_classes();
+        match (self.quota.as_mut(), &self.tree) {
+            (Some(quota), Some(tree)) => {
+                let jobs = &self.jobs;
+                quota.set_tree(QuotaTree::clone(tree), &mut |tree, id| {
+                    let labels = &jobs.get(id)?.job.quota_labels;
+                    tree.leaf_for(labels, namespace_of(id)).ok()
+                });
+            }
+            (_, tree) => self.quota = tree.clone().map(fleet_quota::Planner::new),
+        }
         let ids: Vec<JobId> = self.jobs.keys().cloned().collect();
         for id in ids {
             self.find_leaf(&id);
@@ -269,9 +287,7 @@ impl Planner {
     pub fn remove_job(&mut self, id: &JobId) {
         self.unqueue(id);
         let Some(entry) = self.jobs.remove(id) else { return };
-        if let Some(quota) = self.quota.as_mut() {
-            quota.release(id);
-        }
+        self.release(id);
         if let Stand::Holds(held) = &entry.job.stand {
             self.give_back(&held.cluster, id);
         }
@@ -320,15 +336,15 @@ impl Planner {
 
     fn find_leaf(&mut self, id: &JobId) {
         let Some(entry) = self.jobs.get_mut(id) else { return };
-        let namespace = id.as_str().split_once('/').map_or("", |(namespace, _)| namespace);
         entry.leaf = match &self.quota {
-            None => {
-                Err(Waiting::new(Reason::NoQuotaLeaf, "there is no usable ElasticQuotaTree in kube-system"))
-            }
+            None => Err(Waiting::new(
+                Reason::NotInQuotaTree,
+                "there is no usable ElasticQuotaTree in kube-system",
+            )),
             Some(quota) => quota
                 .tree()
-                .leaf_for(&entry.job.quota_labels, namespace)
-                .map_err(|error| Waiting::new(Reason::NoQuotaLeaf, error.to_string())),
+                .leaf_for(&entry.job.quota_labels, namespace_of(id))
+                .map_err(|error| Waiting::new(Reason::NotInQuotaTree, error.to_string())),
         };
     }
 
@@ -368,11 +384,17 @@ impl Planner {
                 self.note(&cluster, change);
             }
             Stand::Waits => {
-                if let Some(quota) = self.quota.as_mut() {
-                    quota.release(id);
-                }
+                self.release(id);
                 self.enqueue(id);
             }
+        }
+    }
+
+    /// The job holds no quota any more.
+    fn release(&mut self, id: &JobId) {
+        let Some(quota) = self.quota.as_mut() else { return };
+        if let Some(held) = quota.release(id) {
+            self.drained |= quota.tree().node(held.leaf).draining && quota.ledger().job_count(held.leaf) == 0;
         }
     }
 
@@ -439,6 +461,9 @@ impl Planner {
 
     /// Decides on everything that waits.
     pub fn plan(&mut self, now_ms: i64) -> Plan {
+        if self.drained {
+            self.set_tree(self.tree.clone(), now_ms);
+        }
         self.moved = false;
         let (changed, due) = self.rooms.give_up_leaving(now_ms);
         for cluster in changed {
@@ -636,6 +661,10 @@ fn admit(quota: &mut fleet_quota::Planner, job: &Job, leaf: NodeId, now_ms: i64)
 
 fn direct_order(job: &Job) -> DirectOrder {
     (Reverse(job.priority), job.enqueued_at_ms, job.id.clone())
+}
+
+fn namespace_of(id: &JobId) -> &str {
+    id.as_str().split_once('/').map_or("", |(namespace, _)| namespace)
 }
 
 fn name_of(id: &JobId) -> &str {

@@ -23,6 +23,7 @@ use crate::{
     world::{Dirty, Eviction, Key, World},
     writes::{Target, Verb, Write},
 };
+pub use inputs::preemptible;
 use requests::{ask, bind, whole};
 
 /// The planner and what stands between it and the world.
@@ -234,7 +235,11 @@ impl Scheduler {
             self.look(world, &key, now);
         }
         let began = std::time::Instant::now();
+        let tree = self.planner.quota().map(|quota| quota.tree().clone());
         let plan = self.planner.plan(now.as_millisecond());
+        if self.planner.quota().map(fleet_quota::Planner::tree) != tree.as_ref() {
+            world.mark(Dirty::Tree);
+        }
         let started = plan.decisions.iter().filter(|d| !matches!(d, Decision::Evict { .. })).count();
         self.options.metrics.planned(began.elapsed(), started);
         let reread = self.rereads.first().map(|(due, _)| *due);

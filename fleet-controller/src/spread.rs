@@ -122,7 +122,7 @@ fn replicas_in(room: &Room, entry: &BindingEntry) -> i64 {
 fn short(replicas: i64, available: &[(String, i64)]) -> Waiting {
     let rooms: Vec<String> = available.iter().map(|(name, n)| format!("{name}: {n}")).collect();
     Waiting {
-        reason: Reason::NoClusterFit,
+        reason: Reason::NoClusterFits,
         message: format!("{replicas} replicas are asked for and there is room for {}", rooms.join(", ")),
     }
 }

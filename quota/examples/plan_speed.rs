@@ -3,11 +3,13 @@
 //! once the old way (everything is looked at again). Fixed inputs; run with
 //! `--release`. `plan_speed 1000` takes 1,000 jobs a leaf instead of 100.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use fleet_quota::{ClusterName, JobId, NodeSpec, Places, PlanLimits, Planner, QuotaTree, WaitingJob};
+use fleet_quota::{
+    ClusterName, JobId, NodeSpec, Outcome, Places, PlanLimits, Planner, QuotaTree, WaitingJob,
+};
 use fleet_resources::Resources;
 
 const PARENTS: usize = 10;
@@ -127,17 +129,19 @@ impl Times {
     }
 }
 
-/// One random running job after the other ends; `old` looks at everything.
+/// One running job after the other ends, victims first, else a random one; `old` looks at everything.
 fn ends(planner: &mut Planner, clusters: &mut Clusters, steps: usize, old: bool) -> (Times, usize) {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let mut times = Vec::new();
     let mut decisions = 0;
+    let mut victims: VecDeque<JobId> = VecDeque::new();
     for step in 0..steps {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
         let at = (seed % clusters.held.len() as u64) as usize;
-        let id = clusters.held.keys().nth(at).expect("in range").clone();
+        let random = || clusters.held.keys().nth(at).expect("in range").clone();
+        let id = victims.pop_front().unwrap_or_else(random);
         let cluster = clusters.end(&id).expect("it holds places");
         let start = Instant::now();
         planner.release(&id);
@@ -149,6 +153,11 @@ fn ends(planner: &mut Planner, clusters: &mut Clusters, steps: usize, old: bool)
         let plan = planner.plan(2_000 + step as i64, PlanLimits::default(), clusters);
         times.push(start.elapsed().as_secs_f64() * 1000.0);
         decisions += plan.decisions.len();
+        for decision in plan.decisions {
+            if let Outcome::Take(take) = decision.outcome {
+                victims.extend(take.victims.into_iter().map(|victim| victim.job));
+            }
+        }
     }
     times.sort_by(f64::total_cmp);
     (Times(times), decisions)

@@ -174,9 +174,7 @@ impl Planner {
     pub fn release(&mut self, id: &JobId) -> Option<AdmittedJob> {
         self.ending.remove(id);
         let job = self.ledger.release(id)?;
-        for taking in self.holds.takings.values_mut() {
-            taking.left.remove(id);
-        }
+        self.holds.victim_ended(&self.ledger, id);
         self.room_grew(&job);
         Some(job)
     }

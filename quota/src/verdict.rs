@@ -35,7 +35,7 @@ pub struct Shortfall {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verdict {
     /// Would not be admitted with the quota empty.
-    QuotaExceeded(Shortfall),
+    ExceedsQuota(Shortfall),
     InsufficientQuota(Shortfall),
     InsufficientQuotaInParent(Shortfall),
     MaxJobs(Shortfall),
@@ -46,7 +46,7 @@ pub enum Verdict {
 impl Verdict {
     pub(crate) fn of(shortfall: Shortfall) -> Self {
         if shortfall.request > shortfall.limit {
-            Self::QuotaExceeded(shortfall)
+            Self::ExceedsQuota(shortfall)
         } else if shortfall.rule == Rule::Min {
             Self::InsufficientMin(shortfall)
         } else if shortfall.resource.as_str() == MAX_JOBS {
@@ -60,7 +60,7 @@ impl Verdict {
 
     pub fn shortfall(&self) -> &Shortfall {
         match self {
-            Self::QuotaExceeded(shortfall)
+            Self::ExceedsQuota(shortfall)
             | Self::InsufficientQuota(shortfall)
             | Self::InsufficientQuotaInParent(shortfall)
             | Self::MaxJobs(shortfall)
@@ -71,7 +71,7 @@ impl Verdict {
     /// The reason's text in the one vocabulary.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::QuotaExceeded(_) => "QuotaExceeded",
+            Self::ExceedsQuota(_) => "ExceedsQuota",
             Self::InsufficientQuota(_) => "InsufficientQuota",
             Self::InsufficientQuotaInParent(_) => "InsufficientQuotaInParent",
             Self::MaxJobs(_) => "MaxJobs",
@@ -105,7 +105,7 @@ impl fmt::Display for Verdict {
             amount(shortfall.used)
         )?;
         match self {
-            Self::QuotaExceeded(_) => f.write_str("; the job can never be admitted here"),
+            Self::ExceedsQuota(_) => f.write_str("; the job can never be admitted here"),
             _ => f.write_str("; wait for running jobs to complete"),
         }
     }

@@ -183,7 +183,7 @@ async fn a_job_in_no_leaf_and_a_job_with_an_unreadable_request() -> anyhow::Resu
     fleet.apply(&tree).await?;
     fleet.apply(&gang_policy(Queueing::Queued)).await?;
     fleet.apply(&Job::pytorch("lost").manifest()).await?;
-    let binding = fleet.wait_reason(PYTORCH_JOB, "lost", "NoQuotaLeaf").await?;
+    let binding = fleet.wait_reason(PYTORCH_JOB, "lost", "NotInQuotaTree").await?;
     let text =
         objects::condition(&binding, "Scheduled").map(|c| c["message"].to_string()).unwrap_or_default();
     assert_says(&text, &["default"]);

@@ -52,7 +52,7 @@ async fn a_waiting_job_leaves_nothing_and_lets_the_next_one_pass() -> anyhow::Re
     fleet.apply(&gang_policy(Queueing::Queued)).await?;
     // Four GPUs are more than the quota will ever have; the head of the queue waits for good.
     fleet.apply(&Job::pytorch("a").workers(3).manifest()).await?;
-    fleet.wait_reason(PYTORCH_JOB, "a", "QuotaExceeded").await?;
+    fleet.wait_reason(PYTORCH_JOB, "a", "ExceedsQuota").await?;
     fleet.delete(PYTORCH_JOB, "default", "a").await?;
     wait_nothing_left(&fleet, "a").await?;
     fleet.apply(&Job::pytorch("b").manifest()).await?;

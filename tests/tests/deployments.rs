@@ -118,7 +118,7 @@ async fn services_and_gangs_share_the_nodes() -> anyhow::Result<()> {
     wait_replicas(&fleet, &[("east", 6)]).await?;
     // Two cpu are left, the job asks for three.
     fleet.apply(&Job::pytorch("a").workers(2).manifest()).await?;
-    fleet.wait_reason(PYTORCH_JOB, "a", "NoClusterFit").await?;
+    fleet.wait_reason(PYTORCH_JOB, "a", "NoClusterFits").await?;
     fleet.apply(&deployment("web", 5)).await?;
     fleet.wait_state(PYTORCH_JOB, "a", "Succeeded").await?;
     fleet.finish().await

@@ -61,7 +61,7 @@ async fn of_two_queued_gangs_with_room_for_one_the_second_holds_no_quota() -> an
             states.sort_by_key(|(state, _)| state != "Queuing");
             let tree = fleet.get(objects::QUOTA_TREE, "kube-system", "tree").await?.unwrap_or_default();
             let used = tree["status"]["root"]["used"].clone();
-            let settled = states[0] == ("Queuing".to_string(), json!("NoClusterFit"))
+            let settled = states[0] == ("Queuing".to_string(), json!("NoClusterFits"))
                 && states[1].0 == "Running"
                 && used["kube-queue/max-jobs"] == "1";
             Ok(if settled { Look::Yes(used) } else { Look::NotYet(format!("{states:?} {used}")) })

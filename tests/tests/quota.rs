@@ -237,7 +237,7 @@ async fn a_job_that_belongs_nowhere_says_so() -> anyhow::Result<()> {
     fleet.apply(&labelled.manifest()).await?;
     fleet.apply(&Job::pytorch("homeless").manifest()).await?;
     for (name, words) in [("astray", "\"none\""), ("homeless", "namespace \"default\"")] {
-        let unit = fleet.wait_reason(PYTORCH_JOB, name, "NoQuotaLeaf").await?;
+        let unit = fleet.wait_reason(PYTORCH_JOB, name, "NotInQuotaTree").await?;
         assert!(unit.to_string().replace("\\\"", "\"").contains(words), "{unit}");
     }
     // An edit of the tree takes effect at once.

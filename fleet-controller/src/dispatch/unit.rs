@@ -8,6 +8,7 @@ use super::Step;
 use crate::{
     binding::{API_VERSION, BindingEntry},
     planner::Waiting,
+    schedule::preemptible,
     status::rfc3339,
     world::{Key, World},
     writes::{Target, Verb, Write},
@@ -47,7 +48,8 @@ pub(super) fn unit(
     let unit_key = (key.0.clone(), entry.unit_name());
     let Some(known) = world.units.get(&unit_key) else {
         if phase == UnitPhase::Enqueued {
-            let body = new_unit(entry, &unit_key, world.leaves.get(key));
+            let preemptible = world.bound_object(entry).is_none_or(preemptible);
+            let body = new_unit(entry, &unit_key, world.leaves.get(key), preemptible);
             step.writes.push(Write::new(Target::Unit, &unit_key.0, &unit_key.1, Verb::Create(body)));
         }
         return;
@@ -55,6 +57,11 @@ pub(super) fn unit(
     let status = serde_json::to_value(&known.status).unwrap_or_default();
     let mut desired = if status.is_object() { status.clone() } else { json!({}) };
     desired["phase"] = json!(phase.as_str());
+    let ended = entry.object.status.as_ref().map_or(0, |status| status.attempts.len());
+    let runs = ended + usize::from(entry.is_bound());
+    if runs > 0 {
+        desired["attempts"] = json!(runs);
+    }
     match waiting.filter(|_| phase == UnitPhase::Enqueued) {
         Some(waiting) => {
             desired["reason"] = json!(waiting.reason.as_str());
@@ -84,7 +91,7 @@ pub(super) fn unit(
     }
 }
 
-pub(super) fn new_unit(entry: &BindingEntry, key: &Key, leaf: Option<&String>) -> Value {
+pub(super) fn new_unit(entry: &BindingEntry, key: &Key, leaf: Option<&String>, preemptible: bool) -> Value {
     let pods: Vec<Value> = entry
         .object
         .spec
@@ -116,6 +123,7 @@ pub(super) fn new_unit(entry: &BindingEntry, key: &Key, leaf: Option<&String>) -
                 "name": entry.name(),
             },
             "priority": entry.object.spec.priority,
+            "preemptible": preemptible,
             "queue": leaf,
             "jobType": entry.kind.kind,
             "resource": request,

@@ -53,8 +53,6 @@ pub struct Job {
     pub stand: Stand,
     /// Declared run time, from the moment the whole gang runs.
     pub runtime_ms: Option<i64>,
-    /// How long others may pass it at the head of its queue before it gets a claim.
-    pub max_bypass_ms: Option<i64>,
     /// When the present run started, as far as that is known.
     pub started_at_ms: Option<i64>,
     /// The run's last checkpoint: work before it is not lost when the run is ended.

@@ -235,7 +235,7 @@ impl Finder<'_> {
         }
         let message =
             format!("0 of {} clusters can hold the whole job now: {}", ranked.len(), short.join("; "));
-        Err(Waiting::new(Reason::NoClusterFit, message))
+        Err(Waiting::new(Reason::NoClusterFits, message))
     }
 
     /// Every candidate that seemed to have room refused: a pause, then all of them again.

@@ -47,7 +47,6 @@ fn job(name: &str, replicas: i64, cores: i64) -> Job {
         barred: BTreeMap::new(),
         stand: Stand::Waits,
         runtime_ms: None,
-        max_bypass_ms: None,
         started_at_ms: None,
         checkpoint_at_ms: None,
     }
@@ -61,6 +60,12 @@ impl Fleet {
 
     /// Leaves, each for the namespace of its name: name, min and max cores.
     fn of(leaves: &[(&str, i64, i64)]) -> Self {
+        let mut planner = Planner::new(Settings::default());
+        planner.set_tree(Some(Self::tree(leaves)), 0);
+        Self { planner, now_ms: 0 }
+    }
+
+    fn tree(leaves: &[(&str, i64, i64)]) -> Arc<QuotaTree> {
         let cores = |cores: i64| [("cpu".to_string(), cores.to_string())].into();
         let leaf = |(name, min, max): &(&str, i64, i64)| NodeSpec {
             name: name.to_string(),
@@ -71,10 +76,7 @@ impl Fleet {
         };
         let children = leaves.iter().map(leaf).collect();
         let root = NodeSpec { name: "root".to_string(), children, ..NodeSpec::default() };
-        let tree = QuotaTree::build(&root).expect("the tree above is valid").0;
-        let mut planner = Planner::new(Settings::default());
-        planner.set_tree(Some(Arc::new(tree)), 0);
-        Self { planner, now_ms: 0 }
+        Arc::new(QuotaTree::build(&root).expect("the tree above is valid").0)
     }
 
     fn submit(&mut self, job: Job) {
@@ -118,7 +120,7 @@ fn a_job_takes_quota_only_with_a_cluster_and_gives_both_back() {
     fleet.planner.set_cluster("east", member("east", 2, 4, 1, 4));
     fleet.submit(job("b", 2, 4));
     assert_eq!(fleet.plan(), ["a -> east"]);
-    assert_eq!((fleet.reason("b"), fleet.used()), (Some(Reason::NoClusterFit), 8));
+    assert_eq!((fleet.reason("b"), fleet.used()), (Some(Reason::NoClusterFits), 8));
     fleet.planner.remove_job(&JobId::new("team/a"));
     assert_eq!(fleet.plan(), ["b -> east"]);
     assert_eq!(fleet.used(), 8);
@@ -208,7 +210,7 @@ fn every_job_of_a_class_is_told_and_told_again_when_the_reason_changes() {
     fleet.planner.remove_job(&JobId::new("team/a"));
     assert_eq!(fleet.planner.plan(10).told.len(), 2);
     for name in ["b", "c"] {
-        assert_eq!(fleet.reason(name), Some(Reason::NoClusterFit));
+        assert_eq!(fleet.reason(name), Some(Reason::NoClusterFits));
     }
 }
 
@@ -263,4 +265,25 @@ fn places_that_no_report_shows_free_are_not_waited_for_without_end() {
     let wake = fleet.planner.plan(0).wake_ms.expect("it looks again");
     fleet.now_ms = wake;
     assert_eq!(fleet.plan().len(), 1, "one victim after all");
+}
+
+#[test]
+fn a_deleted_leaf_stays_until_its_jobs_have_ended_and_takes_no_more() {
+    let mut fleet = Fleet::of(&[("team", 4, 8), ("other", 4, 8)]);
+    fleet.planner.set_cluster("east", member("east", 4, 4, 1, 4));
+    let gone = Job { id: JobId::new("other/runs"), ..job("runs", 1, 4) };
+    fleet.submit(gone.clone());
+    assert_eq!(fleet.plan(), ["runs -> east"]);
+    fleet.submit(Job { stand: Stand::holds("east"), ..gone });
+    let next = JobId::new("other/next");
+    fleet.submit(Job { id: next.clone(), ..job("next", 9, 4) });
+    fleet.planner.set_tree(Some(Fleet::tree(&[("team", 4, 8)])), 0);
+    assert!(fleet.plan().is_empty());
+    let path = |fleet: &Fleet, id: &str| fleet.planner.leaf_path(&JobId::new(id)).map(str::to_owned);
+    assert_eq!((fleet.used(), path(&fleet, "other/runs").as_deref()), (4, Some("root/other")));
+    assert_eq!(fleet.planner.waiting(&next).map(|waiting| waiting.reason), Some(Reason::NotInQuotaTree));
+    fleet.planner.remove_job(&JobId::new("other/runs"));
+    assert!(fleet.plan().is_empty());
+    let tree = fleet.planner.quota().expect("a tree is set").tree();
+    assert_eq!((fleet.used(), tree.find("root/other")), (0, None));
 }

@@ -55,7 +55,6 @@ impl Scheduler {
             blocked: ask.blocked,
             stand,
             runtime_ms: declared_run_time_ms(object),
-            max_bypass_ms: None,
             started_at_ms: run.and_then(|run| time_ms(run.started_at.as_deref()?)),
             checkpoint_at_ms: annotation(object, names::LAST_CHECKPOINT_ANNOTATION).and_then(time_ms),
         })
@@ -204,7 +203,7 @@ fn declared_run_time_ms(object: &Object) -> Option<i64> {
 }
 
 /// The label says so; jobs may be preempted unless it does.
-fn preemptible(object: &Object) -> bool {
+pub fn preemptible(object: &Object) -> bool {
     object.labels.get(PREEMPTIBLE_LABEL).is_none_or(|text| text != "false")
 }
 

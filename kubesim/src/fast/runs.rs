@@ -42,7 +42,6 @@ impl Sim<'_> {
             }),
             stand,
             runtime_ms: known.spec.declared_ms,
-            max_bypass_ms: None,
             started_at_ms: known.started_ms,
             checkpoint_at_ms: None,
             barred: Default::default(),

@@ -143,7 +143,7 @@ impl Planner {
     /// The first job of the leaf, if something stops it that ends.
     fn head_to_watch(&self, leaf: NodeId) -> Option<(JobId, NodeId)> {
         let id = &self.queues.head(leaf)?.id;
-        if self.holds.takings.contains_key(id) {
+        if self.holds.taking(id).is_some() {
             return None;
         }
         let class = self.queues.class(self.queues.class_of(id)?)?;

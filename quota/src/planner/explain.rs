@@ -29,7 +29,7 @@ impl Planner {
     /// the next plan stands before it, or it does not wait.
     pub fn reason(&self, id: &JobId) -> Option<WaitReason> {
         let job = self.queues.get(id)?;
-        if let Some(taking) = self.holds.takings.get(id) {
+        if let Some(taking) = self.holds.taking(id) {
             let victims =
                 taking.victims.iter().filter(|victim| taking.left.contains(*victim)).cloned().collect();
             return Some(WaitReason::WaitingForVictims { cluster: taking.cluster.clone(), victims });

@@ -49,6 +49,8 @@ pub(super) struct Taking {
     pub left: BTreeSet<JobId>,
     /// The state of all jobs in which it last tried to start.
     pub tried_at: Option<u64>,
+    /// What is kept on its path, by cell: the request less what the victims that are still there cover.
+    kept: Vec<(usize, i64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -68,12 +70,104 @@ pub(super) struct Claiming {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holds {
     /// By taker.
-    pub takings: BTreeMap<JobId, Taking>,
+    takings: BTreeMap<JobId, Taking>,
+    /// Takers by the victims they still wait for.
+    takers: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// By cell, what all takings keep, and who does.
+    kept: BTreeMap<usize, (i64, BTreeSet<JobId>)>,
     /// One a leaf.
     pub claims: BTreeMap<NodeId, Claiming>,
 }
 
 impl Holds {
+    pub fn taking(&self, taker: &JobId) -> Option<&Taking> {
+        self.takings.get(taker)
+    }
+
+    pub fn taking_mut(&mut self, taker: &JobId) -> Option<&mut Taking> {
+        self.takings.get_mut(taker)
+    }
+
+    pub fn taker_ids(&self) -> Vec<JobId> {
+        self.takings.keys().cloned().collect()
+    }
+
+    /// The job counts on room in the cluster that `victims` leave.
+    pub fn begin_taking(
+        &mut self,
+        ledger: &Ledger,
+        taker: &WaitingJob,
+        cluster: ClusterName,
+        victims: Vec<JobId>,
+    ) {
+        for victim in &victims {
+            self.takers.entry(victim.clone()).or_default().insert(taker.id.clone());
+        }
+        let left = victims.iter().cloned().collect();
+        let request = ledger.tree().request(&taker.request);
+        let (leaf, kept) = (taker.leaf, Vec::new());
+        let taking = Taking { leaf, request, cluster, victims, left, tried_at: None, kept };
+        self.takings.insert(taker.id.clone(), taking);
+        self.weigh(ledger, &taker.id);
+    }
+
+    /// Returns whether the job was taking.
+    pub fn end_taking(&mut self, taker: &JobId) -> bool {
+        self.unweigh(taker);
+        let Some(taking) = self.takings.remove(taker) else { return false };
+        for victim in &taking.left {
+            if let Some(takers) = self.takers.get_mut(victim) {
+                takers.remove(taker);
+                if takers.is_empty() {
+                    self.takers.remove(victim);
+                }
+            }
+        }
+        true
+    }
+
+    /// A job has left the ledger: those who waited for its end wait for it no more.
+    pub fn victim_ended(&mut self, ledger: &Ledger, victim: &JobId) {
+        for taker in self.takers.remove(victim).into_iter().flatten() {
+            if let Some(taking) = self.takings.get_mut(&taker) {
+                taking.left.remove(victim);
+            }
+            self.weigh(ledger, &taker);
+        }
+    }
+
+    /// Counts anew what a taking keeps.
+    fn weigh(&mut self, ledger: &Ledger, taker: &JobId) {
+        self.unweigh(taker);
+        let Some(taking) = self.takings.get_mut(taker) else { return };
+        taking.kept = taking.weight(ledger);
+        for (cell, amount) in &taking.kept {
+            let (sum, keepers) = self.kept.entry(*cell).or_default();
+            *sum = sum.saturating_add(*amount);
+            keepers.insert(taker.clone());
+        }
+    }
+
+    fn unweigh(&mut self, taker: &JobId) {
+        let Some(taking) = self.takings.get_mut(taker) else { return };
+        for (cell, amount) in std::mem::take(&mut taking.kept) {
+            let Some((sum, keepers)) = self.kept.get_mut(&cell) else { continue };
+            *sum -= amount;
+            keepers.remove(taker);
+            if keepers.is_empty() {
+                self.kept.remove(&cell);
+            }
+        }
+    }
+
+    /// What takings other than the visitor's own keep in a cell.
+    fn kept_from(&self, visitor: &Visitor, own: Option<&Taking>, cell: usize) -> i64 {
+        let Some((sum, keepers)) = self.kept.get(&cell) else { return 0 };
+        let own = own.filter(|_| keepers.contains(visitor.job));
+        let own = own.and_then(|own| own.kept.iter().find(|(known, _)| *known == cell));
+        sum - own.map_or(0, |(_, amount)| *amount)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.takings.is_empty() && self.claims.is_empty()
     }
@@ -85,7 +179,7 @@ impl Holds {
 
     /// Victims that a taker counts on already.
     pub fn counts_on(&self, job: &JobId) -> bool {
-        self.takings.values().any(|taking| taking.left.contains(job))
+        self.takers.contains_key(job)
     }
 
     /// Whether the visitor fits its path beside what is kept from it.
@@ -96,21 +190,28 @@ impl Holds {
         if self.is_empty() {
             return Ok(());
         }
+        let own = self.takings.get(visitor.job);
+        let short = |extra: &dyn Fn(usize) -> i64| {
+            let short = ledger.first_short(visitor.leaf, visitor.request, visitor.preemptible, extra)?;
+            Some(ledger.tree().cell(short.node, short.r))
+        };
+        if let Some(cell) = short(&|cell| self.kept_from(visitor, own, cell)) {
+            let keepers = self.kept.get(&cell).into_iter().flat_map(|(_, keepers)| keepers);
+            let holder = keepers.chain(self.takings.keys()).find(|keeper| *keeper != visitor.job);
+            return holder.map_or(Ok(()), |holder| Err(holder.clone()));
+        }
         let mut kept: BTreeMap<usize, i64> = BTreeMap::new();
         let mut holder = None;
-        for (job, taking) in self.takings.iter().filter(|(job, _)| *job != visitor.job) {
-            holder = holder.or(Some(job));
-            taking.keep(ledger, visitor, &mut kept);
-        }
         for claim in self.claims_on(ledger, visitor) {
             holder = holder.or(Some(&claim.job));
             claim.keep(ledger, visitor, &mut kept);
         }
-        let extra = |cell: usize| kept.get(&cell).copied().unwrap_or(0);
-        match (ledger.first_short(visitor.leaf, visitor.request, visitor.preemptible, extra), holder) {
-            (Some(_), Some(holder)) => Err(holder.clone()),
-            _ => Ok(()),
-        }
+        let Some(holder) = holder else { return Ok(()) };
+        let extra = |cell: usize| {
+            let claimed = kept.get(&cell).copied().unwrap_or(0);
+            claimed.saturating_add(self.kept_from(visitor, own, cell))
+        };
+        short(&extra).map_or(Ok(()), |_| Err(holder.clone()))
     }
 
     /// Claims that bind the visitor: not its own, nor younger ones than its own,
@@ -203,8 +304,8 @@ impl Claiming {
 }
 
 impl Taking {
-    /// Keeps what the victims that are still there do not cover.
-    fn keep(&self, ledger: &Ledger, visitor: &Visitor, kept: &mut BTreeMap<usize, i64>) {
+    /// What the victims that are still there do not cover, by cell of the path.
+    fn weight(&self, ledger: &Ledger) -> Vec<(usize, i64)> {
         let tree = ledger.tree();
         let left: Vec<(NodeId, Request)> = self
             .left
@@ -212,14 +313,17 @@ impl Taking {
             .filter_map(|id| ledger.job(id))
             .map(|job| (job.leaf, tree.request(&job.request)))
             .collect();
-        for node in shared_path(ledger, self.leaf, visitor.leaf) {
+        let mut kept = Vec::new();
+        for node in tree.path_to_root(self.leaf) {
             for (r, amount) in &self.request.amounts {
                 let below = left.iter().filter(|(leaf, _)| tree.is_below(*leaf, node));
                 let covered = below.map(|(_, request)| request.amount(*r)).fold(0, i64::saturating_add);
-                let cell = kept.entry(tree.cell(node, *r)).or_default();
-                *cell = cell.saturating_add((amount - covered).max(0));
+                if *amount > covered {
+                    kept.push((tree.cell(node, *r), amount - covered));
+                }
             }
         }
+        kept
     }
 }
 

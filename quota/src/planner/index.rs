@@ -141,13 +141,13 @@ impl Planner {
 
     /// The job starts or leaves: nothing is kept for it any more.
     pub(super) fn drop_holds(&mut self, id: &JobId) {
-        let taking = self.holds.takings.remove(id);
+        let took = self.holds.end_taking(id);
         let claim = self.holds.claims.iter().find(|(_, claim)| claim.job == *id).map(|(leaf, _)| *leaf);
         if let Some(leaf) = claim {
             self.holds.claims.remove(&leaf);
             self.watches.claim_again(leaf);
         }
-        if taking.is_some() || claim.is_some() {
+        if took || claim.is_some() {
             self.version += 1;
             self.wake_kept();
         }

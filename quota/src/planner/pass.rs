@@ -18,8 +18,7 @@ const MISFITS: usize = 8;
 impl Planner {
     /// Takers whose victims have ended, then claims, the oldest first.
     pub(super) fn start_holders(&mut self, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
-        let takers: Vec<JobId> = self.holds.takings.keys().cloned().collect();
-        for id in takers {
+        for id in self.holds.taker_ids() {
             self.start_taker(&id, now_ms, places, plan);
         }
         let mut claims: Vec<(i64, NodeId, JobId)> =
@@ -44,7 +43,7 @@ impl Planner {
     /// whether the taker can start or not.
     fn start_taker(&mut self, id: &JobId, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
         let version = self.version;
-        let Some(taking) = self.holds.takings.get_mut(id) else { return };
+        let Some(taking) = self.holds.taking_mut(id) else { return };
         if taking.tried_at.replace(version) == Some(version) {
             return;
         }

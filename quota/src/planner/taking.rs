@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Planner;
 use super::contest::{Candidate, Contest};
-use super::holds::{Taking, Visitor};
+use super::holds::Visitor;
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, WaitReason};
@@ -34,8 +34,7 @@ impl Planner {
             return;
         }
         let mut supposed = Supposed::default();
-        let takings: Vec<JobId> = self.holds.takings.keys().cloned().collect();
-        for taker in takings {
+        for taker in self.holds.taker_ids() {
             self.suppose(&taker, now_ms, &mut supposed);
         }
         let mut contest = Contest::open(self.ledger.tree());
@@ -232,15 +231,7 @@ impl Planner {
         self.ending.extend(victims.iter().cloned());
         self.drop_holds(id);
         let Some(job) = self.queues.get(id) else { return };
-        let taking = Taking {
-            leaf,
-            request: self.ledger.tree().request(&job.request),
-            cluster: found.cluster.clone(),
-            left: victims.iter().cloned().collect(),
-            victims: victims.clone(),
-            tried_at: None,
-        };
-        self.holds.takings.insert(id.clone(), taking);
+        self.holds.begin_taking(&self.ledger, job, found.cluster.clone(), victims.clone());
         self.queues.set_aside(id, None);
         self.touched.insert(leaf);
         let outcome = if found.victims.is_empty() {
@@ -254,7 +245,7 @@ impl Planner {
 
     /// Counts a taker as started and its victims as gone.
     fn suppose(&mut self, id: &JobId, now_ms: i64, supposed: &mut Supposed) {
-        let Some(taking) = self.holds.takings.get(id) else { return };
+        let Some(taking) = self.holds.taking(id) else { return };
         for victim in &taking.left {
             supposed.released.extend(self.ledger.release(victim));
         }

@@ -18,7 +18,7 @@ fn use_and_places_in_line_move_with_the_leaf() {
     let mut fleet = Fleet::new("root 10; a 5; b 5", "east 9");
     fleet.run("a-1", "a", 2, 0, "east");
     fleet.submit("b-1", "b", 7, 0);
-    assert_eq!(fleet.plan(), ["b-1 waits: QuotaExceeded"]);
+    assert_eq!(fleet.plan(), ["b-1 waits: ExceedsQuota"]);
     assert_eq!(edit(&mut fleet, "root 10; t 9; t/a 9; t/b 9"), TreeEdit::default());
     let used = |path: &str| fleet.planner.ledger().used(leaf(fleet.planner.tree(), path)).get("cpu");
     assert_eq!((used("t/a"), used("t")), (2000, 2000));

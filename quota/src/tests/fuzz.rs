@@ -179,7 +179,7 @@ fn odd_trees_have_a_meaning() {
     let leaf = ledger.tree().leaves().next().unwrap();
     assert!(ledger.check(leaf, &cpu(5), true).is_ok());
     let asks = Resources::from_pairs([("nobody.example/has-this", 1)]);
-    assert_eq!(ledger.check(leaf, &asks, true).unwrap_err().reason(), "QuotaExceeded");
+    assert_eq!(ledger.check(leaf, &asks, true).unwrap_err().reason(), "ExceedsQuota");
 }
 
 #[test]

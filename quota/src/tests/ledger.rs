@@ -37,7 +37,7 @@ fn the_facts_table_max_jobs() {
     check(
         "child1/1_2",
         6,
-        "QuotaExceeded",
+        "ExceedsQuota",
         "Insufficient quota(cpu) in quota root/child1/1_2: request 6, max 5, used 2;",
     );
 }

@@ -18,7 +18,7 @@ fn life() -> Vec<Record> {
     let (east, queue): (Arc<str>, Arc<str>) = (Arc::from("east"), Arc::from("root/a"));
     let submitted =
         |gpus| What::Submitted { kind: Arc::from("PyTorchJob"), gpus, components: components(), priority: 0 };
-    let (message, reason) = ("no room".to_string(), "NoClusterFit".to_string());
+    let (message, reason) = ("no room".to_string(), "NoClusterFits".to_string());
     vec![
         record(0, "a/j", submitted(8)),
         record(0, "a/j", What::Started { cluster: east.clone(), epoch: 1, nodes: nodes(&["n-0", "n-0"]) }),
@@ -65,7 +65,7 @@ fn a_line_has_the_fields_of_the_contract_in_their_order() {
     );
     assert_eq!(
         lines[3],
-        r#"{"t":0.5,"event":"Pending","job":"a/k","queue":"root/a","reason":"NoClusterFit","message":"no room"}"#
+        r#"{"t":0.5,"event":"Pending","job":"a/k","queue":"root/a","reason":"NoClusterFits","message":"no room"}"#
     );
     assert_eq!(
         lines[4],
