@@ -180,8 +180,8 @@ pub struct Queues {
     by_key: BTreeMap<ClassKey, ClassId>,
     classes: Vec<Option<Class>>,
     unused: Vec<ClassId>,
-    /// How many classes have a shape.
-    shapes: BTreeMap<u64, usize>,
+    /// Classes by shape.
+    shapes: BTreeMap<u64, BTreeSet<ClassId>>,
 }
 
 impl Queues {
@@ -214,9 +214,9 @@ impl Queues {
         if let Some(empty) = self.classes[class.0 as usize].take_if(|class| class.jobs.is_empty()) {
             self.by_key.remove(&empty.key);
             self.unused.push(class);
-            if let Some(count) = self.shapes.get_mut(&empty.key.shape) {
-                *count -= 1;
-                if *count == 0 {
+            if let Some(classes) = self.shapes.get_mut(&empty.key.shape) {
+                classes.remove(&class);
+                if classes.is_empty() {
                     self.shapes.remove(&empty.key.shape);
                 }
             }
@@ -325,6 +325,12 @@ impl Queues {
         self.shapes.contains_key(&shape)
     }
 
+    /// A waiting job of the shape.
+    pub(crate) fn one_of_shape(&self, shape: u64) -> Option<&WaitingJob> {
+        let class = self.class(*self.shapes.get(&shape)?.first()?)?;
+        self.get(&class.jobs.first()?.id)
+    }
+
     /// How many shapes the waiting jobs have.
     pub(crate) fn shapes(&self) -> usize {
         self.shapes.len()
@@ -389,7 +395,7 @@ impl Queues {
             ClassId((self.classes.len() - 1) as u32)
         });
         self.classes[id.0 as usize] = Some(class);
-        *self.shapes.entry(key.shape).or_default() += 1;
+        self.shapes.entry(key.shape).or_default().insert(id);
         self.by_key.insert(key, id);
         id
     }

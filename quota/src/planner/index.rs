@@ -1,10 +1,10 @@
 //! What can be unblocked by what: an event looks at the leaves found here only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Planner;
 use crate::ledger::{AdmittedJob, JobId};
-use crate::places::Places;
+use crate::places::{ClusterName, Places};
 use crate::queues::{ClassId, Queues, Stop};
 use crate::tree::NodeId;
 
@@ -15,6 +15,8 @@ pub(super) struct Index {
     bounds: BTreeMap<(usize, i64), Vec<ClassId>>,
     /// By shape that no cluster holds now.
     shapes: BTreeMap<u64, Vec<ClassId>>,
+    /// Shapes that no cluster held until places became free in these.
+    opened: BTreeMap<u64, BTreeSet<ClusterName>>,
     /// Those from whom room is kept.
     kept: Vec<ClassId>,
 }
@@ -41,7 +43,10 @@ impl Index {
                     self.bounds.entry(key).or_default().push(id);
                 }
             }
-            Stop::Place => self.shapes.entry(class.key.shape).or_default().push(id),
+            Stop::Place => {
+                self.opened.remove(&class.key.shape);
+                self.shapes.entry(class.key.shape).or_default().push(id);
+            }
             Stop::Kept(_) => self.kept.push(id),
         }
         class.stop = stop;
@@ -157,6 +162,20 @@ impl Planner {
     pub(super) fn forget_shape(&mut self, shape: u64) {
         if !self.queues.has_shape(shape) {
             self.index.shapes.remove(&shape);
+            self.index.opened.remove(&shape);
+        }
+    }
+
+    /// Places were taken: shapes that fitted only there may fit nowhere again. One question a shape, where each
+    /// leaf would find it out for itself.
+    pub(super) fn close_shapes(&mut self, places: &mut dyn Places) {
+        let queues = &self.queues;
+        let closed = self.index.opened.extract_if(.., |shape, clusters| {
+            let job = queues.one_of_shape(*shape);
+            !job.is_some_and(|job| clusters.iter().any(|cluster| places.fits_without(&[job], cluster, &[])))
+        });
+        for (shape, _) in closed {
+            self.index.shapes.entry(shape).or_default();
         }
     }
 
@@ -189,18 +208,29 @@ impl Planner {
         if all {
             self.drop_lost_claims(places);
         }
+        if all {
+            self.index.opened.clear();
+        } else {
+            self.index.opened.values_mut().for_each(|clusters| clusters.extend(freed.iter().cloned()));
+        }
         let shapes: Vec<u64> = self.index.shapes.keys().copied().collect();
         for shape in shapes {
-            let Some(classes) = self.index.shapes.get(&shape) else { continue };
-            let jobs = classes.iter().filter_map(|id| {
-                let class = self.queues.class(*id).filter(|class| class.key.shape == shape)?;
-                self.queues.get(&class.front()?.id)
-            });
-            let fits = match { jobs }.next() {
-                Some(job) => all || freed.iter().any(|cluster| places.fits_without(&[job], cluster, &[])),
-                None => true,
+            let Some(job) = self.queues.one_of_shape(shape) else {
+                self.index.shapes.remove(&shape);
+                continue;
             };
-            if fits && let Some(classes) = self.index.shapes.remove(&shape) {
+            let mut holds = |cluster: &&ClusterName| places.fits_without(&[job], cluster, &[]);
+            let open: BTreeSet<ClusterName> = match all {
+                true => BTreeSet::new(),
+                false => freed.iter().filter(&mut holds).cloned().collect(),
+            };
+            if !all && open.is_empty() {
+                continue;
+            }
+            if !all {
+                self.index.opened.insert(shape, open);
+            }
+            if let Some(classes) = self.index.shapes.remove(&shape) {
                 self.wake(classes, &Stop::Place);
             }
         }

@@ -120,7 +120,13 @@ impl Planner {
                     admissions += 1;
                     self.start(&id, cluster, now_ms, plan);
                 }
-                Err(stop) => self.refuse(class, stop),
+                Err(stop) => {
+                    let no_place = stop == Stop::Place;
+                    self.refuse(class, stop);
+                    if no_place {
+                        self.close_shapes(places);
+                    }
+                }
             }
         }
     }
