@@ -146,12 +146,16 @@ impl Planner {
     /// Finds the leaf's first job in the running that its quota path has room
     /// for, and writes down what stops those before it.
     fn put_up(&mut self, leaf: NodeId, now_ms: i64) {
+        // Inner nodes have queues with a policy, too; what they put up is the best of their children's.
+        if leaf.index() >= self.tree().len() || !self.tree().node(leaf).is_leaf() {
+            return;
+        }
         let candidate = self.find_candidate(leaf, now_ms);
         self.contest.set(&self.ledger, leaf, candidate);
     }
 
     fn find_candidate(&mut self, leaf: NodeId, now_ms: i64) -> Option<Candidate> {
-        if leaf.index() >= self.tree().len() || self.tree().node(leaf).draining {
+        if self.tree().node(leaf).draining {
             return None;
         }
         let mut after: Option<OrderKey> = None;

@@ -55,6 +55,20 @@ fn weights_decide_between_borrowers() {
 }
 
 #[test]
+fn the_policy_of_an_inner_node_stops_nobody() {
+    let mut planner = Planner::new(tree("root 10; a 10"));
+    for name in ["one", "two"] {
+        planner.enqueue(waiting(planner.tree(), name, "a", 1, 0, 0));
+    }
+    let one_at_a_time = PlanLimits { admissions: 1, ..PlanLimits::default() };
+    for name in ["one", "two"] {
+        let plan = planner.plan(0, one_at_a_time, &mut Clusters::endless());
+        assert_eq!(plan.admitted().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), [name]);
+        planner.set_policy(NodeId::ROOT, QueuePolicy::Block);
+    }
+}
+
+#[test]
 fn queue_policies() {
     let jobs = "first a 6 5 0,second a 9 5 1,third a 1 0 2";
     let one = "root 10; a 10";
