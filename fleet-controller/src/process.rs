@@ -27,7 +27,7 @@ use crate::{
     schedule::Scheduler,
     tree::{self, Trees},
     world::{Dirty, Key, World},
-    writes::{self, Refused, Write},
+    writes::{self, Refused, Sent, Write},
 };
 
 /// Observations waiting to be taken in; a full channel makes the watches wait.
@@ -108,7 +108,7 @@ enum Lane {
     Tell,
 }
 
-type Flight = Pin<Box<dyn Future<Output = (Lane, Vec<Write>, Result<Option<Observation>, Refused>)> + Send>>;
+type Flight = Pin<Box<dyn Future<Output = (Lane, Vec<Write>, Sent)> + Send>>;
 
 struct Process {
     hub: Client,
@@ -153,10 +153,10 @@ impl Process {
             tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => return,
-                Some((lane, then, answer)) = self.flights.next(), if !self.flights.is_empty() => {
-                    self.landed(lane, then, answer);
-                    while let Some(Some((lane, then, answer))) = futures::FutureExt::now_or_never(self.flights.next()) {
-                        self.landed(lane, then, answer);
+                Some((lane, then, sent)) = self.flights.next(), if !self.flights.is_empty() => {
+                    self.landed(lane, then, sent);
+                    while let Some(Some((lane, then, sent))) = futures::FutureExt::now_or_never(self.flights.next()) {
+                        self.landed(lane, then, sent);
                     }
                 }
                 count = observations.recv_many(&mut batch, BATCH) => {
@@ -361,23 +361,26 @@ impl Process {
             let hub = self.hub.clone();
             let then = std::mem::take(&mut write.then);
             self.flights.push(Box::pin(async move {
-                let answer = writes::send(&hub, write).await;
-                (lane, then, answer)
+                let sent = match lane {
+                    Lane::Place(_) => writes::send_until_known(&hub, write).await,
+                    _ => writes::send(&hub, write).await.into(),
+                };
+                (lane, then, sent)
             }));
         }
     }
 
-    fn landed(&mut self, lane: Lane, then: Vec<Write>, answer: Result<Option<Observation>, Refused>) {
-        let pause = match answer {
-            Ok(observation) => {
-                if let Some(observation) = observation {
-                    self.world.observe(observation);
-                }
+    fn landed(&mut self, lane: Lane, then: Vec<Write>, sent: Sent) {
+        if let Some(observation) = sent.observation {
+            self.world.observe(observation);
+        }
+        let pause = match sent.refused {
+            None => {
                 self.failures.remove(&lane);
                 self.send(Lane::Tell, then);
                 None
             }
-            Err(Refused::Stale) => {
+            Some(Refused::Stale) => {
                 let failures = self.failures.entry(lane.clone()).or_insert(0);
                 *failures += 1;
                 if *failures == STALE_TOLD {
@@ -389,7 +392,7 @@ impl Process {
                 }
                 Some((STALE_PAUSE * (1 << (*failures - 1).min(9))).min(RETRY_MAX))
             }
-            Err(Refused::Rejected(message) | Refused::Passing(message)) => {
+            Some(Refused::Rejected(message) | Refused::Passing(message) | Refused::Unknown(message)) => {
                 let failures = self.failures.entry(lane.clone()).or_insert(0);
                 *failures += 1;
                 tracing::warn!(?lane, failures, %message, "a write was refused, trying again");

@@ -95,8 +95,103 @@ pub enum Refused {
     Stale,
     /// The server said no for good, with its words.
     Rejected(String),
-    /// The server could not be reached or was busy: try again later.
+    /// The server was busy and did nothing: try again later.
     Passing(String),
+    /// No answer, or one that leaves open whether the write took effect, now or later.
+    Unknown(String),
+}
+
+/// What is known after a write.
+pub struct Sent {
+    /// What stands on the server now.
+    pub observation: Option<Observation>,
+    pub refused: Option<Refused>,
+}
+
+impl From<Result<Option<Observation>, Refused>> for Sent {
+    fn from(answer: Result<Option<Observation>, Refused>) -> Self {
+        match answer {
+            Ok(observation) => Self { observation, refused: None },
+            Err(refused) => Self { observation: None, refused: Some(refused) },
+        }
+    }
+}
+
+/// First pause before a write is sent again whose effect is not known; doubles up to the longest one.
+const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
+const UNKNOWN_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Sends a write until it is known whether it took effect: what it takes (quota, places) must not be given to
+/// another while it may still stand. It ends with the process at the latest. The write has to be one that
+/// takes effect once however often it arrives; when it is refused as stale, what stands instead comes back as well.
+pub async fn send_until_known(client: &Client, write: Write) -> Sent {
+    let mut pause = UNKNOWN_PAUSE;
+    let mut sent_before = false;
+    loop {
+        let (message, stale) = match send(client, write.clone()).await {
+            Err(Refused::Unknown(message)) => (message, false),
+            Err(Refused::Stale) => match read(client, &write).await {
+                Ok(found) if sent_before && found.as_ref().is_some_and(|found| found.shows(&write.verb)) => {
+                    return Sent::from(Ok(found.map(|found| found.observation)));
+                }
+                Ok(found) => {
+                    let observation = found.map(|found| found.observation);
+                    return Sent { observation, refused: Some(Refused::Stale) };
+                }
+                Err(message) => (message, true),
+            },
+            answer => return answer.into(),
+        };
+        sent_before |= !stale;
+        tracing::warn!(target = ?write.target, name = %write.name, %message, "not known whether a write took effect; sent again");
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(UNKNOWN_PAUSE_MAX);
+    }
+}
+
+/// An object that was read, as an observation and as JSON.
+struct Found {
+    observation: Observation,
+    object: Value,
+}
+
+impl Found {
+    fn new<K: Serialize>(object: K, wrap: impl FnOnce(Change<K>) -> Observation) -> Self {
+        let json = serde_json::to_value(&object).unwrap_or_default();
+        Self { observation: wrap(Change::Apply(object)), object: json }
+    }
+
+    /// Everything that a JSON patch sets stands there.
+    fn shows(&self, verb: &Verb) -> bool {
+        let Verb::Patch(Value::Array(operations)) = verb else { return false };
+        let mut sets = operations.iter().filter(|operation| operation["op"] != "test");
+        sets.all(|operation| {
+            let path = operation["path"].as_str().unwrap_or_default();
+            self.object.pointer(path) == Some(&operation["value"])
+        })
+    }
+}
+
+/// What stands where a reservation or a binding was to be written; `None`: nothing.
+async fn read(client: &Client, write: &Write) -> Result<Option<Found>, String> {
+    let (namespace, name) = (&write.namespace, &write.name);
+    let asked = async {
+        Ok(match write.target {
+            Target::Binding => namespaced::<ResourceBinding>(client, namespace)
+                .get_opt(name)
+                .await?
+                .map(|object| Found::new(object, Observation::Binding)),
+            Target::Reservation => namespaced::<Reservation>(client, namespace)
+                .get_opt(name)
+                .await?
+                .map(|object| Found::new(object, Observation::Reservation)),
+            _ => None,
+        })
+    };
+    match tokio::time::timeout(WRITE_TIMEOUT, asked).await {
+        Ok(answer) => answer.map_err(|error: kube::Error| error.to_string()),
+        Err(_) => Err(format!("no answer within {} s", WRITE_TIMEOUT.as_secs())),
+    }
 }
 
 /// Sends one write.
@@ -105,7 +200,7 @@ pub async fn send(client: &Client, write: Write) -> Result<Option<Observation>, 
     match tokio::time::timeout(WRITE_TIMEOUT, dispatch(client, write)).await {
         Ok(Ok(observation)) => Ok(observation),
         Ok(Err(error)) => Err(classify(error, patched)),
-        Err(_) => Err(Refused::Passing(format!("no answer within {} s", WRITE_TIMEOUT.as_secs()))),
+        Err(_) => Err(Refused::Unknown(format!("no answer within {} s", WRITE_TIMEOUT.as_secs()))),
     }
 }
 
@@ -115,10 +210,11 @@ fn classify(error: kube::Error, patched: bool) -> Refused {
             404 | 409 | 410 => Refused::Stale,
             // A `test` of a JSON patch that does not hold.
             422 if patched => Refused::Stale,
-            429 | 500..=599 => Refused::Passing(status.message.clone()),
+            429 => Refused::Passing(status.message.clone()),
+            500..=599 => Refused::Unknown(status.message.clone()),
             _ => Refused::Rejected(status.message.clone()),
         },
-        other => Refused::Passing(other.to_string()),
+        other => Refused::Unknown(other.to_string()),
     }
 }
 
