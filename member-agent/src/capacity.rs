@@ -113,8 +113,8 @@ pub(crate) async fn run(
             reservation: Some(context.options.reservation),
             ..ClusterStatus::default()
         },
-        // The hub's own part is not ours to compare.
-        known: ClusterStatus { conditions: Vec::new(), ..known },
+        known: own_part(known),
+        version: None,
         context: context.clone(),
     };
     let mut backoff = Backoff::new(&format!("{}/capacity", context.options.cluster));
@@ -149,8 +149,15 @@ struct Writer {
     cluster: Api<Cluster>,
     /// The part of the status that discovery gives.
     discovered: ClusterStatus,
-    /// What stands on the hub, as far as known.
+    /// What stands on the hub in the version below, as far as known.
     known: ClusterStatus,
+    /// `None`: it is to be read again.
+    version: Option<String>,
+}
+
+/// The hub's part is not ours to compare.
+fn own_part(status: ClusterStatus) -> ClusterStatus {
+    ClusterStatus { conditions: Vec::new(), ..status }
 }
 
 impl Writer {
@@ -162,15 +169,27 @@ impl Writer {
             report_sequence: self.known.report_sequence,
             ..report.status
         };
-        if status == self.known && self.known.report_sequence >= Some(report.promised) {
+        if status == self.known
+            && self.known.report_sequence >= Some(report.promised)
+            && self.version.is_some()
+        {
             return Ok(());
         }
+        let name = &self.context.options.cluster;
+        // A report that was given up may still arrive, after this one: the version keeps it from taking effect.
+        let version = match self.version.take() {
+            Some(version) => version,
+            None => {
+                let found = call(self.cluster.get(name)).await?;
+                self.known = own_part(found.status.unwrap_or_default());
+                found.metadata.resource_version.unwrap_or_default()
+            }
+        };
         status.report_sequence = Some(report.sequence);
         let Some(diff) = merge_diff_of(&self.known, &status) else { return Ok(()) };
-        let patch = Patch::Merge(json!({"status": diff}));
-        let name = &self.context.options.cluster;
-        call(self.cluster.patch_status(name, &PatchParams::default(), &patch)).await?;
-        self.known = status;
+        let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "status": diff}));
+        let written = call(self.cluster.patch_status(name, &PatchParams::default(), &patch)).await?;
+        (self.known, self.version) = (status, written.metadata.resource_version);
         Ok(())
     }
 

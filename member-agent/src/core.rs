@@ -53,6 +53,8 @@ pub(crate) enum CoreChange {
     Node(Change<LeanNode>),
     Pod(Change<LeanPod>),
     Reservation(Change<Reservation>),
+    /// Of the member: what stands there of the holds.
+    Copy(Change<Reservation>),
     /// Number of the last report that the hub has.
     LastReport(i64),
 }
@@ -115,7 +117,7 @@ pub(crate) fn changes() -> (mpsc::Sender<CoreChange>, mpsc::Receiver<CoreChange>
     mpsc::channel(CHANGES)
 }
 
-/// Feeds the member's nodes and pods to the core.
+/// Feeds the member's nodes, pods and copies of reservations to the core.
 pub(crate) async fn feed_member(
     context: Arc<Context>,
     changes: mpsc::Sender<CoreChange>,
@@ -129,14 +131,28 @@ pub(crate) async fn feed_member(
         context.shutdown.clone(),
         move |change| send(sender.clone(), CoreChange::Node(change)),
     );
+    let sender = changes.clone();
     let pods = feed::run(
         name("pods"),
         Api::<LeanPod>::all(context.member.clone()),
         watcher::Config::default(),
         context.shutdown.clone(),
-        move |change| send(changes.clone(), CoreChange::Pod(change)),
+        move |change| send(sender.clone(), CoreChange::Pod(change)),
     );
-    tokio::join!(nodes, pods);
+    let copies = feed::run(
+        name("copies"),
+        Api::<Reservation>::namespaced(context.member.clone(), names::MEMBER_NAMESPACE),
+        watcher::Config::default(),
+        context.shutdown.clone(),
+        move |change| send(changes.clone(), CoreChange::Copy(change)),
+    );
+    let copies = async {
+        // A member without the definition holds nothing.
+        if context.options.reservation {
+            copies.await;
+        }
+    };
+    tokio::join!(nodes, pods, copies);
     Ok(())
 }
 
@@ -283,6 +299,10 @@ impl Core {
                 self.book.remove(reservation.metadata.name.as_deref().unwrap_or_default(), state);
             }
             CoreChange::Reservation(Change::All(reservations)) => self.book.replace(&reservations, state),
+            CoreChange::Copy(Change::Apply(copy)) => self.book.see_copy(&copy),
+            // A listing may be older than what was written since: what it lacks says nothing.
+            CoreChange::Copy(Change::All(copies)) => copies.iter().for_each(|copy| self.book.see_copy(copy)),
+            CoreChange::Copy(Change::Delete(_)) => {}
         }
     }
 

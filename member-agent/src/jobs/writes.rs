@@ -62,7 +62,8 @@ pub(super) async fn get<T: DeserializeOwned>(
     }
 }
 
-/// Deletes the object with that uid. One that is gone, or another one of that name, is fine.
+/// Deletes the object with that uid; one that is gone is fine. A conflict comes back: it may mean another object of that
+/// name, which the watch will tell of, or a race that the server did not settle.
 pub(super) async fn delete(
     client: &Client,
     resource: &ApiResource,
@@ -78,7 +79,7 @@ pub(super) async fn delete(
     })
     .await;
     match answer {
-        Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+        Err(error) if error.is_not_found() => Ok(()),
         answer => answer,
     }
 }

@@ -130,6 +130,30 @@ impl Book {
         self.due.insert(name);
     }
 
+    /// The member tells of a copy. Nobody here may know of it: it came with a request that arrived after its sender
+    /// had given up, and goes again.
+    pub fn see_copy(&mut self, copy: &Reservation) {
+        let name = copy.metadata.name.clone().unwrap_or_default();
+        match self.entries.get_mut(&name) {
+            Some(entry) if entry.copy.is_none() => {
+                entry.copy = Some(None);
+                self.due.insert(name);
+            }
+            Some(_) => {}
+            None => {
+                let entry = Entry {
+                    spec: Arc::new(copy.spec.clone()),
+                    hub_uid: None,
+                    verdict: Verdict::Released,
+                    copy: Some(None),
+                    answered: None,
+                    busy: false,
+                };
+                self.insert(&name, entry);
+            }
+        }
+    }
+
     /// The hub's reservation is gone: the places are given back.
     pub fn remove(&mut self, name: &str, state: &mut MemberState) {
         if mutation::is_on(Mutation::HoldKept) {

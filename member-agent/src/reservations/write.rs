@@ -75,6 +75,8 @@ impl HoldWrite {
                 self.answer(context, written).await
             }
             CopyWrite::Create(status) => {
+                // Unless it is known to have failed it may stand, now or later.
+                written.copy = Some(Some(None));
                 self.create_copy(context, status).await?;
                 // The places are safe: the answer need not wait for the copy's status.
                 let mut answered = HoldWritten { name: String::new(), copy: None, answered: None };

@@ -62,8 +62,9 @@ impl Works {
         }
         let Some(patch) = desired::without_finalizer(&**work, WORK_FINALIZER) else { return Ok(Next::Wait) };
         match call(self.hub.patch(&work.name_any(), &PatchParams::default(), &Patch::Merge(&patch))).await {
-            // Changed meanwhile: the watch brings the newer one.
-            Err(error) if error.is_conflict() || error.is_not_found() => Ok(Next::Wait),
+            Err(error) if error.is_not_found() => Ok(Next::Wait),
+            // Changed meanwhile: the watch brings the newer one, or has brought it already.
+            Err(error) if error.is_conflict() => Ok(Next::Retry),
             Err(error) => Err(error),
             Ok(_) => Ok(Next::Wait),
         }

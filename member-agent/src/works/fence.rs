@@ -239,7 +239,7 @@ impl Works {
         let preconditions = Preconditions { uid: Some(pod.uid().to_owned()), resource_version: None };
         let params = DeleteParams::background().grace_period(grace).preconditions(preconditions);
         match crate::call(api.delete(pod.name(), &params)).await {
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
             Err(error) => {
                 self.state().may_ask_again(pod.uid());
                 Err(error)

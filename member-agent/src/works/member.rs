@@ -126,7 +126,8 @@ impl Works {
         }
     }
 
-    /// Deletes the object in the background, if it is still this one.
+    /// Deletes the object in the background, if it is still this one. A conflict may mean that it is not, and as well
+    /// that the server could not settle a race: it is told, and the next look finds out.
     pub(super) async fn delete(
         self: &Arc<Self>,
         id: &ObjectId,
@@ -136,8 +137,13 @@ impl Works {
         let preconditions = Preconditions { uid: object.metadata.uid.clone(), resource_version: None };
         let params = DeleteParams::background().preconditions(preconditions);
         match call(self.api(&resource, &id.namespace).delete(&id.name, &params)).await {
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
-            Err(error) => Err(error),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => {
+                if error.is_conflict() {
+                    self.fetch(id).await?;
+                }
+                Err(error)
+            }
             Ok(answer) => {
                 if let Some(object) = answer.left() {
                     self.keep(id, Arc::new(object));
@@ -154,7 +160,7 @@ impl Works {
         let preconditions = Preconditions { uid: Some(pod.uid().to_owned()), resource_version: None };
         let params = DeleteParams::background().preconditions(preconditions);
         match call(api.delete(pod.name(), &params)).await {
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
             answer => answer.map(drop),
         }
     }

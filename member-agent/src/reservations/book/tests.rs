@@ -110,6 +110,31 @@ fn a_hold_lapses_unless_its_pods_exist() {
 }
 
 #[test]
+fn a_copy_that_nobody_knows_of_is_removed() {
+    let mut desk = Desk::new(&["n1 8"]);
+    let late = reservation("r", "u", 1, &["worker 1 4"]);
+    desk.book.see_copy(&late);
+    assert_eq!(desk.settle().log(), "r delete ");
+    assert!(desk.book.entries.is_empty());
+    // One that is wanted stays, told of once or twice.
+    desk.apply(&reservation("s", "v", 1, &["worker 1 4"]));
+    desk.log();
+    desk.book.see_copy(&reservation("s", "v", 1, &["worker 1 4"]));
+    assert_eq!(desk.settle().log(), "");
+    // The write of this one was given up, and took effect after it was withdrawn.
+    let withdrawn = reservation("w", "x", 1, &["worker 1 4"]);
+    desk.book.apply(&withdrawn, &mut desk.state);
+    desk.book.plan_asked(&mut desk.state, desk.now, 7);
+    let write = desk.book.next_write().expect("a copy to make");
+    desk.book.remove("w", &mut desk.state);
+    desk.book.written(HoldWritten { name: write.name, copy: Some(Some(None)), answered: None });
+    assert_eq!(desk.settle().log(), "w delete ");
+    desk.book.see_copy(&withdrawn);
+    assert_eq!(desk.settle().log(), "w delete ");
+    assert_eq!(used(&desk.state), "n1 4/1");
+}
+
+#[test]
 fn asking_again_gets_the_same_places() {
     let mut desk = Desk::new(&["n1 8"]);
     let mut asked = reservation("r", "u", 1, &["worker 1 8"]);
