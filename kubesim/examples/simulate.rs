@@ -34,6 +34,9 @@ struct Arguments {
     /// Turn on a deliberate bug, to see after how many seeds it is found.
     #[arg(long, value_parser = bug)]
     bug: Option<Mutation>,
+    /// Turn on each deliberate bug in turn, and print after how many seeds it was found.
+    #[arg(long, conflicts_with = "bug")]
+    bugs: bool,
     /// Print the log of each seed, whether it fails or not.
     #[arg(long)]
     verbose: bool,
@@ -63,6 +66,9 @@ fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .without_time()
         .init();
+    if arguments.bugs {
+        return hunt_all(&arguments);
+    }
     mutation::set(arguments.bug.unwrap_or(Mutation::None));
     let began = Instant::now();
     let until = arguments.minutes.map(|minutes| began + Duration::from_secs(minutes * 60));
@@ -85,6 +91,53 @@ fn main() -> ExitCode {
     });
     let totals = totals.into_inner().unwrap_or_else(PoisonError::into_inner);
     report(&totals, began.elapsed())
+}
+
+/// Looks for each bug, and prints the table of `docs/simulation.md`.
+fn hunt_all(arguments: &Arguments) -> ExitCode {
+    println!("| bug | found at seed | seeds looked at | by |\n| --- | --- | --- | --- |");
+    let mut missed = 0;
+    for bug in Mutation::ALL {
+        mutation::set(*bug);
+        match hunt(arguments) {
+            Some((seed, what)) => {
+                println!("| `{bug:?}` | {seed} | {} | {what} |", seed + 1 - arguments.first);
+            }
+            None => {
+                missed += 1;
+                println!("| `{bug:?}` | - | {} | not found |", arguments.seeds);
+            }
+        }
+    }
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The first seed that fails, and how.
+fn hunt(arguments: &Arguments) -> Option<(u64, String)> {
+    let next = AtomicU64::new(arguments.first);
+    let found: Mutex<Option<(u64, String)>> = Mutex::new(None);
+    let known = || found.lock().unwrap_or_else(PoisonError::into_inner);
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.threads.max(1) {
+            scope.spawn(|| {
+                while known().is_none() {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= arguments.first + arguments.seeds {
+                        return;
+                    }
+                    let what = match run_plan(&Plan::of_seed(seed)) {
+                        Ok(outcome) => outcome.found.first().map(|first| first.violation.to_string()),
+                        Err(error) => Some(format!("{error:#}")),
+                    };
+                    let mut known = known();
+                    if let Some(what) = what.filter(|_| known.as_ref().is_none_or(|(at, _)| seed < *at)) {
+                        *known = Some((seed, what));
+                    }
+                }
+            });
+        }
+    });
+    found.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn run_seed(seed: u64, arguments: &Arguments, stop: &AtomicBool, totals: &Mutex<Totals>) {

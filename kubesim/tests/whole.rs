@@ -252,7 +252,7 @@ fn one_hung_member_changes_nothing_for_the_others() {
         1,
         Event {
             at: Duration::from_secs(6),
-            what: What::Partition { cluster: "west".to_string(), way: Way::Answers },
+            what: What::Partition { process: Process::Agent("west".to_string()), way: Way::Answers },
         },
     );
     until_all(&mut plan, "Succeeded", Duration::from_secs(300));

@@ -37,9 +37,27 @@ enum Task {
         /// End after so many minutes, however many seeds are left.
         #[arg(long)]
         minutes: Option<u64>,
+        /// Turn on each deliberate bug in turn, and print after how many seeds it was found.
+        #[arg(long)]
+        bugs: bool,
+        /// Go on after a seed that fails, and only name it.
+        #[arg(long)]
+        keep_going: bool,
         /// Build without optimisation: quicker to build, far slower to run.
         #[arg(long)]
         debug: bool,
+    },
+    /// Runs the test of the processes again and again, with SIGKILL and cut connections: two minutes of them each time.
+    Chaos {
+        /// How many times.
+        #[arg(long, default_value_t = 10)]
+        runs: u32,
+        /// Seconds of kills and cuts in each.
+        #[arg(long, default_value_t = 120)]
+        seconds: u32,
+        /// Seed of the first; each further one takes the next.
+        #[arg(long, default_value_t = 1)]
+        first: u64,
     },
 }
 
@@ -56,7 +74,17 @@ fn main() -> ExitCode {
 fn run(task: Task) -> anyhow::Result<()> {
     match task {
         Task::Tidy => tidy(),
-        Task::Simulate { seeds, first, minutes, debug } => simulate(seeds, first, minutes, debug),
+        Task::Simulate { seeds, first, minutes, bugs, keep_going, debug } => {
+            let mut arguments =
+                vec!["--seeds".to_string(), seeds.to_string(), "--first".to_string(), first.to_string()];
+            if let Some(minutes) = minutes {
+                arguments.extend(["--minutes".to_string(), minutes.to_string()]);
+            }
+            arguments.extend(bugs.then(|| "--bugs".to_string()));
+            arguments.extend(keep_going.then(|| "--keep-going".to_string()));
+            simulate(&arguments, debug)
+        }
+        Task::Chaos { runs, seconds, first } => chaos(runs, seconds, first),
         Task::Test { no_lints } => {
             if !no_lints {
                 tidy()?;
@@ -74,18 +102,34 @@ fn run(task: Task) -> anyhow::Result<()> {
 }
 
 /// The simulation itself is an example of `kubesim/`, so that this program stays quick to build.
-fn simulate(seeds: u64, first: u64, minutes: Option<u64>, debug: bool) -> anyhow::Result<()> {
-    let (seeds, first) = (seeds.to_string(), first.to_string());
-    let minutes = minutes.map(|minutes| minutes.to_string());
-    let mut arguments = vec!["run", "--quiet", "-p", "fleet-kubesim", "--example", "simulate"];
+fn simulate(arguments: &[String], debug: bool) -> anyhow::Result<()> {
+    let mut all = vec!["run", "--quiet", "-p", "fleet-kubesim", "--example", "simulate"];
     if !debug {
-        arguments.push("--release");
+        all.push("--release");
     }
-    arguments.extend(["--", "--seeds", &seeds, "--first", &first]);
-    if let Some(minutes) = &minutes {
-        arguments.extend(["--minutes", minutes]);
+    all.push("--");
+    all.extend(arguments.iter().map(String::as_str));
+    cargo(&all)
+}
+
+/// Ends at the first run that fails; its seed stands in the line before.
+fn chaos(runs: u32, seconds: u32, first: u64) -> anyhow::Result<()> {
+    cargo(&["build", "--workspace", "--bins"])?;
+    for run in 0..runs {
+        let seed = first + u64::from(run);
+        eprintln!("run {} of {runs}: FLEET_SEED={seed} FLEET_CHAOS_SECONDS={seconds}", run + 1);
+        let test = ["test", "--quiet", "-p", "fleet-tests", "--test", "process_chaos", "--", "--nocapture"];
+        let status = Command::new(cargo_path())
+            .args(test)
+            .env("FLEET_SEED", seed.to_string())
+            .env("FLEET_CHAOS_SECONDS", seconds.to_string())
+            .status()
+            .context("cargo test could not be started")?;
+        if !status.success() {
+            bail!("run {} with seed {seed} failed ({status})", run + 1);
+        }
     }
-    cargo(&arguments)
+    Ok(())
 }
 
 fn tidy() -> anyhow::Result<()> {

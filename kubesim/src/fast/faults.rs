@@ -55,6 +55,11 @@ impl Sim<'_> {
         self.change_link(cluster, |link| link.partitioned = false);
     }
 
+    /// While the hub does not take them the agent is as good as cut off.
+    pub fn credentials(&mut self, cluster: &str, valid: bool) {
+        self.change_link(cluster, |link| link.unauthorized = !valid);
+    }
+
     pub fn crash(&mut self, process: &Process, restart_ms: Option<i64>) {
         match process {
             Process::Hub => {
@@ -78,7 +83,7 @@ impl Sim<'_> {
         self.change_link(&name, |link| link.agent_away = false);
         let link = &self.members[member].link;
         // It reads from the member's own lease that it was past its deadline.
-        if link.partitioned && self.now_ms >= link.renewed_ms + self.times.lapse_ms {
+        if !link.reachable() && self.now_ms >= link.renewed_ms + self.times.lapse_ms {
             self.members[member].link.lapsed = true;
             self.fence(member, |_| true);
         }

@@ -27,6 +27,13 @@ impl Sim<'_> {
         match &event.action {
             Action::Apply(manifest) => self.apply(manifest)?,
             Action::Delete(name) => self.delete(name),
+            Action::ApplyInMember { cluster, manifest } => {
+                self.in_member(cluster, &manifest.kind, &manifest.namespace, &manifest.name, true);
+            }
+            Action::DeleteInMember { cluster, name } => {
+                self.in_member(cluster, &name.kind, &name.namespace, &name.name, false);
+            }
+            Action::Credentials { cluster, valid } => self.credentials(cluster, *valid),
             Action::Node { cluster, name, ready } => self.node(cluster, name, *ready),
             Action::Partition { cluster } => self.partition(cluster),
             Action::Heal { cluster } => self.heal(cluster),
@@ -63,6 +70,25 @@ impl Sim<'_> {
             Applied::Ignored => {}
         }
         Ok(())
+    }
+
+    /// Somebody in a member makes an object there or deletes one.
+    fn in_member(&mut self, cluster: &str, kind: &str, namespace: &str, name: &str, made: bool) {
+        let Some(member) = self.member_of.get(cluster).copied() else { return };
+        let (kind, name) = (kind.to_string(), format!("{namespace}/{name}"));
+        let here = self.members[member].stays.keys().copied().find(|job| {
+            let job = &self.jobs[*job];
+            *job.name == *name && *job.spec.kind == *kind
+        });
+        match (made, here) {
+            // It stands already: the change of somebody else is put right.
+            (true, Some(_)) => {}
+            (true, None) => drop(self.members[member].own.insert((kind, name))),
+            (false, _) if self.members[member].own.remove(&(kind, name)) => {}
+            // The agent holds what has ended until the hub knows, and makes anew what has not.
+            (false, Some(job)) => self.run_again(job, member),
+            (false, None) => {}
+        }
     }
 
     fn rules(&mut self) {

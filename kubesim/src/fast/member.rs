@@ -3,7 +3,10 @@
 //! Gangs are placed by the production solver. Deliberately absent: what the hub believes of the member; that is
 //! the planner's.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fleet_placement::{Gang, GroupedNodes, NodeShape, Places};
 use fleet_policies::affinity::ClusterFacts;
@@ -66,6 +69,7 @@ pub(super) struct Stay {
 #[derive(Debug, Default)]
 pub(super) struct Link {
     pub partitioned: bool,
+    pub unauthorized: bool,
     pub agent_away: bool,
     /// The last renewal that went through before the present cut.
     pub renewed_ms: i64,
@@ -81,7 +85,7 @@ pub(super) struct Link {
 
 impl Link {
     pub fn reachable(&self) -> bool {
-        !self.partitioned && !self.agent_away
+        !self.partitioned && !self.unauthorized && !self.agent_away
     }
 }
 
@@ -93,6 +97,8 @@ pub(super) struct Member {
     pub link: Link,
     /// By job number.
     pub stays: BTreeMap<usize, Stay>,
+    /// Kind and name of jobs of the member's own users.
+    pub own: BTreeSet<(String, String)>,
     nodes: Vec<NodeState>,
     by_name: BTreeMap<String, usize>,
     pools: Vec<Pool>,
@@ -121,6 +127,7 @@ impl Member {
             reserves: spec.reservation,
             link: Link::default(),
             stays: BTreeMap::new(),
+            own: BTreeSet::new(),
             nodes: Vec::new(),
             by_name: BTreeMap::new(),
             pools: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fleet_controller::planner::{Counted, Held, Job, Stand};
+use fleet_controller::planner::{self, Counted, Held, Job, Stand};
 use fleet_placement::Places;
 use fleet_policies::reason::Reason;
 
@@ -37,14 +37,23 @@ impl Sim<'_> {
                 .filter(|(_, reason)| failed(reason))
                 .map(|(cluster, _)| cluster.clone())
                 .collect(),
-            blocked: known.spec.suspended.then(|| {
-                fleet_controller::planner::Waiting::new(Reason::Suspended, "the policy suspends dispatching")
-            }),
+            blocked: known
+                .spec
+                .suspended
+                .then(|| planner::Waiting::new(Reason::Suspended, "the policy suspends dispatching")),
             stand,
             runtime_ms: known.spec.declared_ms,
             started_at_ms: known.started_ms,
             checkpoint_at_ms: None,
-            barred: Default::default(),
+            barred: known
+                .attempts
+                .iter()
+                .filter(|(_, reason)| *reason == Reason::NameTaken)
+                .map(|(cluster, reason)| {
+                    let message = format!("an object of that name in {cluster} is not Fleet's");
+                    (cluster.clone(), planner::Waiting::new(*reason, message))
+                })
+                .collect(),
         }
     }
 
@@ -80,10 +89,15 @@ impl Sim<'_> {
         self.start_when_placed(job, member);
     }
 
-    /// A gang with places starts; one without waits in the member for them.
+    /// A gang with places starts; one without waits in the member for them. One whose name a job of the member's own
+    /// users has goes elsewhere.
     fn start_when_placed(&mut self, job: usize, member: usize) {
         if !self.members[member].link.reachable() {
             return;
+        }
+        if self.name_is_taken(job, member) {
+            let epoch = self.jobs[job].epoch;
+            return self.push(self.now_ms, Tick::Judge { job, epoch });
         }
         if self.jobs[job].spec.components.values().any(|count| *count > 0) {
             if let Some(broken) = self.members[member].place_waiting(job) {
@@ -96,6 +110,12 @@ impl Sim<'_> {
             }
         }
         self.start(job, member);
+    }
+
+    fn name_is_taken(&self, job: usize, member: usize) -> bool {
+        let own = &self.members[member].own;
+        !own.is_empty()
+            && own.contains(&(self.jobs[job].spec.kind.to_string(), self.jobs[job].name.to_string()))
     }
 
     /// The whole gang runs.
@@ -130,6 +150,15 @@ impl Sim<'_> {
         let held = Held::here(&self.members[member].name, Counted::ByPlanner);
         let known = self.planner_job(job, Stand::Holds(held));
         self.planner.set_job(known, self.now_ms);
+    }
+
+    /// The run was deleted in its member: what has not ended is made anew.
+    pub fn run_again(&mut self, job: usize, member: usize) {
+        let runs =
+            self.members[member].stays.get(&job).is_some_and(|stay| matches!(stay.run, Run::Runs { .. }));
+        if runs {
+            self.start(job, member);
+        }
     }
 
     /// Gangs that wait in the member, oldest first.
@@ -232,6 +261,7 @@ impl Sim<'_> {
                     self.tolerate(job);
                 }
             }
+            Run::Waits if self.name_is_taken(job, member) => self.take_back(job, Reason::NameTaken),
             Run::Waits if self.now_ms >= self.jobs[job].bound_ms + self.times.start_timeout_ms => {
                 self.take_back(job, Reason::GangNotStarted);
             }

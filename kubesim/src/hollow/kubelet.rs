@@ -245,8 +245,26 @@ impl Kubelets<'_> {
             _ => None,
         };
         if let Some(step) = step {
-            self.begin(key, step);
+            match self.grace_left(&key).filter(|_| step == Step::Delete) {
+                Some(left) => self.begin_later(key, step, left),
+                None => self.begin(key, step),
+            }
         }
+    }
+
+    /// What a pod that runs may still take until it must have ended.
+    fn grace_left(&self, key: &PodKey) -> Option<Duration> {
+        let pod = &self.pods.get(key).filter(|_| self.options.lingering)?.pod;
+        let until = pod.metadata.deletion_timestamp.as_ref().filter(|_| pod.phase() == Phase::Running)?;
+        let left = Duration::try_from(until.0.duration_since(self.options.clock.now())).unwrap_or_default();
+        Some(left).filter(|left| !left.is_zero())
+    }
+
+    fn begin_later(&mut self, key: PodKey, step: Step, wait: Duration) {
+        let Some(entry) = self.pods.get_mut(&key) else { return };
+        (entry.step, entry.attempts) = (Some(step), 0);
+        let uid = entry.pod.uid().to_string();
+        self.timers.insert(Instant::now() + wait, Due { key, uid, step });
     }
 
     fn begin(&mut self, key: PodKey, step: Step) {

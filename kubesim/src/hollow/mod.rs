@@ -116,6 +116,8 @@ pub struct Options {
     pub heartbeat: Option<Duration>,
     /// Writes in flight at once.
     pub concurrency: usize,
+    /// Pods that are asked to end take all of the time they were given; else they end at once.
+    pub lingering: bool,
     pub clock: Clock,
 }
 
@@ -134,6 +136,7 @@ impl Options {
             default_run_time,
             heartbeat: Some(DEFAULT_HEARTBEAT),
             concurrency: DEFAULT_CONCURRENCY,
+            lingering: false,
             clock: Clock::default(),
         }
     }

@@ -113,6 +113,20 @@ pub enum Action {
     /// Creates the object or replaces the one of that name; `job` in the file becomes this too.
     Apply(Manifest),
     Delete(ObjectName),
+    /// Somebody in the member makes or deletes an object there.
+    ApplyInMember {
+        cluster: String,
+        manifest: Manifest,
+    },
+    DeleteInMember {
+        cluster: String,
+        name: ObjectName,
+    },
+    /// The hub takes the agent's credentials, or does not.
+    Credentials {
+        cluster: String,
+        valid: bool,
+    },
     Node {
         cluster: String,
         name: String,

@@ -201,13 +201,13 @@ fn default_namespace(kind: &str) -> &'static str {
     }
 }
 
-const EVENT: &str = "at and one of job, apply, delete, node, partition, heal, crash";
+const EVENT: &str = "at and one of job, apply, delete, node, partition, heal, credentials, crash";
 
 fn event(field: &Field<'_>, clusters: &[ClusterSpec]) -> Read<Event> {
     let mut fields = field.map(EVENT)?;
     let at = fields.need("at", "the time of the event, such as 90s")?.duration()?;
     let mut found: Vec<(&'static str, Field<'_>)> = Vec::new();
-    for name in ["job", "apply", "delete", "node", "partition", "heal", "crash"] {
+    for name in ["job", "apply", "delete", "node", "partition", "heal", "credentials", "crash"] {
         found.extend(fields.take(name).map(|field| (name, field)));
     }
     let [(name, of)] = found.as_slice() else {
@@ -216,10 +216,31 @@ fn event(field: &Field<'_>, clusters: &[ClusterSpec]) -> Read<Event> {
         fields.end()?;
         return Err(field.wrong(found, EVENT));
     };
-    let action = match *name {
+    let inside = fields.take("cluster").map(|field| known_cluster(&field, clusters)).transpose()?;
+    let action = match (*name, inside) {
+        ("apply", Some(cluster)) => Action::ApplyInMember { cluster, manifest: manifest(of)? },
+        ("delete", Some(cluster)) => Action::DeleteInMember { cluster, name: delete(of)? },
+        (name, Some(_)) => {
+            return Err(field.wrong(format!("cluster beside {name}"), "cluster beside apply or delete"));
+        }
+        (name, None) => on_the_hub(name, of, clusters)?,
+    };
+    fields.end()?;
+    Ok(Event { at, line: field.at.line, action })
+}
+
+fn on_the_hub(name: &str, of: &Field<'_>, clusters: &[ClusterSpec]) -> Read<Action> {
+    Ok(match name {
         "job" => Action::Apply(job::manifest(of, clusters)?),
         "apply" => Action::Apply(manifest(of)?),
-        "delete" => delete(of)?,
+        "delete" => Action::Delete(delete(of)?),
+        "credentials" => {
+            let mut fields = of.map("a map with cluster and valid")?;
+            let cluster = known_cluster(&fields.need("cluster", "a cluster of this file")?, clusters)?;
+            let valid = fields.need("valid", "true or false")?.truth()?;
+            fields.end()?;
+            Action::Credentials { cluster, valid }
+        }
         "node" => node(of, clusters)?,
         "crash" => crash(of, clusters)?,
         name => {
@@ -228,12 +249,10 @@ fn event(field: &Field<'_>, clusters: &[ClusterSpec]) -> Read<Event> {
             fields.end()?;
             if name == "heal" { Action::Heal { cluster } } else { Action::Partition { cluster } }
         }
-    };
-    fields.end()?;
-    Ok(Event { at, line: field.at.line, action })
+    })
 }
 
-fn delete(field: &Field<'_>) -> Read<Action> {
+fn delete(field: &Field<'_>) -> Read<ObjectName> {
     let mut fields = field.map("a map with kind and name")?;
     let kind = fields.need("kind", "the object's kind")?.text("the object's kind")?;
     let api_version = fields.take("apiVersion").map(|f| f.text("an API version")).transpose()?;
@@ -243,7 +262,7 @@ fn delete(field: &Field<'_>) -> Read<Action> {
         None => default_namespace(&kind).to_string(),
     };
     fields.end()?;
-    Ok(Action::Delete(ObjectName { api_version, kind, namespace, name }))
+    Ok(ObjectName { api_version, kind, namespace, name })
 }
 
 fn node(field: &Field<'_>, clusters: &[ClusterSpec]) -> Read<Action> {

@@ -6,6 +6,7 @@
 //! the fault layer of `fleet-apiserver`. The same plan runs the same way again. Deliberately absent: any rule of
 //! the product; what is right is stated by `fleet_controller::check`.
 
+mod draw;
 mod observe;
 mod plan;
 mod random;
@@ -16,7 +17,7 @@ mod sim;
 mod weather;
 
 pub use observe::{Found, Line};
-pub use plan::{EXPECT_LABEL, Event, Plan, Process, Rates, Server, Way, What};
+pub use plan::{EXPECT_LABEL, Event, Plan, Process, Rates, Server, Side, Way, What};
 pub use run::{Outcome, run_plan};
 pub use scenario_run::run;
 pub use shrink::shrink;

@@ -135,6 +135,14 @@ impl Observer {
         self.seen().lines.clone()
     }
 
+    /// Whether a job is bound and has not ended.
+    pub fn has_runs(&self) -> bool {
+        let bound = |binding: &Value| {
+            !binding["spec"]["clusters"][0].is_null() && binding["status"]["result"].is_null()
+        };
+        self.seen().bindings.values().any(bound)
+    }
+
     /// How many lines there are, to see whether anything still happens.
     pub fn count(&self) -> usize {
         self.seen().lines.len()

@@ -23,6 +23,7 @@ use super::{
     plan::{EXPECT_LABEL, Plan, Process, Server, What},
     sim::Sim,
 };
+use crate::scenario::ObjectName;
 
 /// What came of a run.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +54,11 @@ impl Outcome {
 const LOOK_EVERY: Duration = Duration::from_secs(20);
 /// A scenario without an end is over when nothing has happened for so long.
 const STILL: Duration = Duration::from_secs(120);
+/// And while a job is bound, which may run long before the next thing happens.
+const STILL_WITH_RUNS: Duration = Duration::from_secs(1800);
+/// Longest wait for every cluster to join, and how often it is looked.
+const JOINED_WITHIN: Duration = Duration::from_secs(60);
+const JOIN_LOOK: Duration = Duration::from_millis(50);
 /// Who applies what users apply.
 const MANAGER: &str = "kubectl";
 
@@ -85,8 +91,11 @@ struct Run<'p> {
 impl<'p> Run<'p> {
     async fn start(plan: &'p Plan) -> anyhow::Result<Self> {
         let (sender, deaths) = mpsc::unbounded_channel();
-        let began = Instant::now();
         let sim = Sim::start(plan, sender).await?;
+        if plan.settled {
+            all_join(sim.hub(), plan.clusters.len()).await?;
+        }
+        let began = Instant::now();
         let tree = plan.objects.iter().find(|object| object["kind"] == "ElasticQuotaTree");
         let judge = Judge::new(nodes(plan), tree.map(|tree| Quota::read(&tree["spec"])));
         let observer = Observer::start(sim.hub(), &sim.members(), judge, began);
@@ -158,7 +167,10 @@ impl<'p> Run<'p> {
                 }
                 let over = match plan.calm {
                     Some(_) => self.wrong_at_the_end().await?.is_empty(),
-                    None => plan.until_is_default() && now - last.1 >= STILL,
+                    None => {
+                        let still = if self.observer.has_runs() { STILL_WITH_RUNS } else { STILL };
+                        plan.until_is_default() && now - last.1 >= still
+                    }
                 };
                 if over {
                     break;
@@ -179,7 +191,10 @@ impl<'p> Run<'p> {
     }
 
     async fn happen(&mut self, what: &What) -> anyhow::Result<()> {
-        if !matches!(what, What::Apply(_) | What::Delete(_) | What::ApplyInMember { .. }) {
+        if !matches!(
+            what,
+            What::Apply(_) | What::Delete(_) | What::ApplyInMember { .. } | What::DeleteInMember { .. }
+        ) {
             self.observer.tell("Fault", "", json!({"what": what.to_string()}));
         }
         match what {
@@ -189,25 +204,21 @@ impl<'p> Run<'p> {
                 self.strangers.push((cluster.clone(), object.clone()));
             }
             What::Delete(name) => {
-                let api_version = name.api_version.as_deref().unwrap_or(default_version(&name.kind));
-                let api: Api<DynamicObject> = Api::namespaced_with(
-                    self.sim.hub().clone(),
-                    &name.namespace,
-                    &resource(api_version, &name.kind),
-                );
-                // It may have gone by itself.
-                let _ = api.delete(&name.name, &DeleteParams::background()).await;
+                self.delete(&Server::Hub, name).await;
                 self.observer.tell("Deleted", &format!("{}/{}", name.namespace, name.name), json!({}));
+            }
+            What::DeleteInMember { cluster, name } => {
+                self.delete(&Server::Member(cluster.clone()), name).await;
             }
             What::Node { cluster, name, ready } => {
                 self.sim.count_fault("node");
                 set_node(&self.sim.members()[cluster], name, *ready).await;
             }
-            What::Partition { cluster, way } => {
+            What::Partition { process, way } => {
                 self.sim.count_fault("partition");
-                self.sim.partition(cluster, *way);
+                self.sim.partition(process, *way);
             }
-            What::Heal { cluster } => self.sim.heal(cluster),
+            What::Heal { process } => self.sim.heal(process),
             What::MemberDown { cluster, hung } => {
                 self.sim.count_fault(if *hung { "member hung" } else { "member gone" });
                 self.sim.member_down(cluster, Some(*hung));
@@ -222,9 +233,18 @@ impl<'p> Run<'p> {
                     self.sim.die_in(process, *after_writes, *unheard);
                 }
             }
-            What::Weather { process, rates } => self.sim.set_rates(process, *rates),
+            What::Weather { process, side, rates } => self.sim.set_rates(process, *side, *rates),
         }
         Ok(())
+    }
+
+    async fn delete(&self, server: &Server, name: &ObjectName) {
+        let Some(client) = self.sim.direct.get(server) else { return };
+        let api_version = name.api_version.as_deref().unwrap_or(default_version(&name.kind));
+        let resource = resource(api_version, &name.kind);
+        let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &name.namespace, &resource);
+        // It may have gone by itself.
+        let _ = api.delete(&name.name, &DeleteParams::background()).await;
     }
 
     async fn submit(&mut self, object: &Value) {
@@ -378,6 +398,24 @@ fn default_version(kind: &str) -> &'static str {
         "Cluster" => "fleet.dev/v1alpha1",
         _ => "v1",
     }
+}
+
+/// Waits until so many clusters are ready.
+async fn all_join(hub: &Client, clusters: usize) -> anyhow::Result<()> {
+    let api: Api<DynamicObject> = Api::all_with(hub.clone(), &resource("fleet.dev/v1alpha1", "Cluster"));
+    let until = Instant::now() + JOINED_WITHIN;
+    while Instant::now() < until {
+        let found = api.list(&ListParams::default()).await?;
+        let is_ready = |cluster: &DynamicObject| {
+            let conditions = cluster.data["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+        };
+        if found.iter().filter(|cluster| is_ready(cluster)).count() == clusters {
+            return Ok(());
+        }
+        sleep_until(Instant::now() + JOIN_LOOK).await;
+    }
+    anyhow::bail!("not every cluster is ready after {} s", JOINED_WITHIN.as_secs())
 }
 
 async fn put(client: &Client, object: &Value) -> anyhow::Result<()> {

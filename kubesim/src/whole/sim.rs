@@ -1,20 +1,18 @@
 //! The fleet of one run: API servers in memory, and the processes between them, each behind its own weather.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
 use anyhow::Context;
-use fleet_api::{
-    clock::Clock,
-    crds::{self, Side},
-};
+use fleet_api::{clock::Clock, crds};
 use fleet_apiserver::{
     ApiServer, Config, Ids,
     faults::{FaultLayer, Link},
 };
+use fleet_controller::Election;
 use kube::Client;
 use member_agent::JobController;
 use tokio::{sync::mpsc, task::JoinHandle};
@@ -22,14 +20,17 @@ use tokio_util::sync::CancellationToken;
 use tower::Layer;
 
 use super::{
-    plan::{Plan, Process, Rates, Server, Way},
+    plan::{Plan, Process, Rates, Server, Side, Way},
     random::Random,
-    weather::{Faults, Reports, Weather},
+    weather::{Faults, Reports, Sky, Weather},
 };
 use crate::{RunTime, hollow, scenario::ClusterSpec};
 
 /// When every run begins; any moment would do, as long as it is always the same.
 const BEGIN: &str = "2026-01-01T00:00:00Z";
+
+/// How long a leader's lease lasts.
+const ELECTION: Duration = Duration::from_secs(15);
 
 /// One process that runs.
 struct Running {
@@ -40,7 +41,7 @@ struct Running {
     task: JoinHandle<()>,
 }
 
-/// State of the ways of an agent, which outlives its process.
+/// State of the ways of a process, which outlives it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ways {
     requests_cut: bool,
@@ -52,13 +53,15 @@ struct Ways {
 pub struct Sim {
     seed: u64,
     drift_ppm: i32,
+    standby: bool,
+    lingering: bool,
     servers: BTreeMap<Server, ApiServer>,
     /// Without weather: for the user, the observer and the checker.
     pub direct: BTreeMap<Server, Client>,
     clusters: BTreeMap<String, ClusterSpec>,
     running: BTreeMap<Process, Running>,
-    ways: BTreeMap<String, Ways>,
-    rates: BTreeMap<Process, Rates>,
+    ways: BTreeMap<Process, Ways>,
+    skies: BTreeMap<Process, Sky>,
     lives: BTreeMap<Process, u64>,
     /// Of the machines on which the processes run.
     clocks: BTreeMap<Process, Clock>,
@@ -75,7 +78,7 @@ impl Sim {
         let mut servers = BTreeMap::new();
         let names = plan.clusters.iter().map(|cluster| Server::Member(cluster.name.clone()));
         for (index, server) in std::iter::once(Server::Hub).chain(names).enumerate() {
-            let side = if server == Server::Hub { Side::Hub } else { Side::Member };
+            let side = if server == Server::Hub { crds::Side::Hub } else { crds::Side::Member };
             let config = Config {
                 crds: crds::definitions(side),
                 clock: fleet_apiserver::Clock(Arc::new(move || clock.now())),
@@ -90,12 +93,14 @@ impl Sim {
         let mut sim = Self {
             seed: plan.seed,
             drift_ppm: plan.drift_ppm,
+            standby: plan.standby,
+            lingering: plan.lingering,
             direct: direct.collect(),
             servers,
             clusters: plan.clusters.iter().map(|cluster| (cluster.name.clone(), cluster.clone())).collect(),
             running: BTreeMap::new(),
             ways: BTreeMap::new(),
-            rates: BTreeMap::new(),
+            skies: BTreeMap::new(),
             lives: BTreeMap::new(),
             clocks: BTreeMap::new(),
             reports: Reports {
@@ -115,7 +120,8 @@ impl Sim {
             .clusters
             .keys()
             .flat_map(|name| [Process::Nodes(name.clone()), Process::Agent(name.clone())]);
-        std::iter::once(Process::Controller).chain(of_members).collect()
+        let standby = self.standby.then_some(Process::Standby);
+        std::iter::once(Process::Controller).chain(standby).chain(of_members).collect()
     }
 
     pub fn hub(&self) -> &Client {
@@ -155,16 +161,17 @@ impl Sim {
         let life = self.lives.entry(process.clone()).or_default();
         *life += 1;
         let life = *life;
-        let rates = self.rates.get(process).copied().unwrap_or_default();
-        let weather = Weather::new(process.clone(), life, self.seed, rates, &self.reports);
+        let sky = self.skies.get(process).copied().unwrap_or_default();
+        let weather = Weather::new(process.clone(), life, self.seed, sky, &self.reports);
         let stop = CancellationToken::new();
         let mut links = Vec::new();
         let mut client = |server: Server| -> anyhow::Result<Client> {
             let router = self.servers.get(&server).with_context(|| format!("no {server}"))?.router();
             let link = Link::default();
-            weather.add_link(link.clone());
+            let side = if server == Server::Hub { Side::Hub } else { Side::Own };
+            let road = weather.road(link.clone(), side);
             links.push((server, link.clone()));
-            Ok(Client::new(FaultLayer::new(link, weather.clone()).layer(router), "default"))
+            Ok(Client::new(FaultLayer::new(link, road).layer(router), "default"))
         };
         // Each process has its own drift, the same over all of its lives: it is the machine's.
         let drift = drift(self.seed, process, self.drift_ppm);
@@ -174,8 +181,13 @@ impl Sim {
             None => *self.clocks.entry(process.clone()).or_insert(fresh()?),
         };
         let task = match process {
-            Process::Controller => {
-                let options = controller_options(clock, drift);
+            Process::Controller | Process::Standby => {
+                let mut options = controller_options(clock, drift);
+                options.election = self.standby.then(|| Election {
+                    namespace: "kube-system".to_string(),
+                    identity: process.to_string(),
+                    duration: drifted(ELECTION, drift),
+                });
                 let work = fleet_controller::run(client(Server::Hub)?, options, stop.clone());
                 tokio::spawn(ends(process.clone(), work))
             }
@@ -187,7 +199,8 @@ impl Sim {
             }
             Process::Nodes(name) => {
                 let cluster = self.clusters.get(name).with_context(|| format!("no cluster {name}"))?;
-                let options = hollow_options(cluster, clock);
+                let mut options = hollow_options(cluster, clock);
+                options.lingering = self.lingering;
                 let member = client(Server::Member(name.clone()))?;
                 tokio::spawn(ends(process.clone(), hollow::run(member, options, stop.clone())))
             }
@@ -217,38 +230,39 @@ impl Sim {
         }
     }
 
-    pub fn set_rates(&mut self, process: &Process, rates: Rates) {
-        self.rates.insert(process.clone(), rates);
+    pub fn set_rates(&mut self, process: &Process, side: Side, rates: Rates) {
+        let sky = self.skies.entry(process.clone()).or_default();
+        sky.set(side, rates);
         if let Some(running) = self.running.get(process) {
-            running.weather.set_rates(rates);
+            running.weather.set_sky(*sky);
         }
     }
 
-    /// Closes the way between a member's agent and the hub.
-    pub fn partition(&mut self, cluster: &str, way: Way) {
-        let ways = self.ways.entry(cluster.to_string()).or_default();
+    /// Closes the way between a process and the hub.
+    pub fn partition(&mut self, process: &Process, way: Way) {
+        let ways = self.ways.entry(process.clone()).or_default();
         ways.requests_cut = way != Way::Answers;
         ways.answers_cut = way != Way::Requests;
-        self.apply_ways(&Process::Agent(cluster.to_string()));
+        self.apply_ways(process);
     }
 
-    pub fn heal(&mut self, cluster: &str) {
-        let ways = self.ways.entry(cluster.to_string()).or_default();
+    pub fn heal(&mut self, process: &Process) {
+        let ways = self.ways.entry(process.clone()).or_default();
         (ways.requests_cut, ways.answers_cut) = (false, false);
-        self.apply_ways(&Process::Agent(cluster.to_string()));
+        self.apply_ways(process);
     }
 
     /// A member's API server hangs, or is gone, for its agent and its nodes.
     pub fn member_down(&mut self, cluster: &str, down: Option<bool>) {
-        let ways = self.ways.entry(cluster.to_string()).or_default();
-        (ways.member_hung, ways.member_refused) = (down == Some(true), down == Some(false));
-        self.apply_ways(&Process::Agent(cluster.to_string()));
-        self.apply_ways(&Process::Nodes(cluster.to_string()));
+        for process in [Process::Agent(cluster.to_string()), Process::Nodes(cluster.to_string())] {
+            let ways = self.ways.entry(process.clone()).or_default();
+            (ways.member_hung, ways.member_refused) = (down == Some(true), down == Some(false));
+            self.apply_ways(&process);
+        }
     }
 
     fn apply_ways(&self, process: &Process) {
-        let (Process::Agent(cluster) | Process::Nodes(cluster)) = process else { return };
-        let ways = self.ways.get(cluster).copied().unwrap_or_default();
+        let ways = self.ways.get(process).copied().unwrap_or_default();
         let Some(running) = self.running.get(process) else { return };
         for (server, link) in &running.links {
             link.set(|state| match server {
@@ -269,13 +283,12 @@ impl Sim {
     /// As [`Self::begin`].
     pub fn calm(&mut self) -> anyhow::Result<()> {
         for process in self.processes() {
-            self.set_rates(&process, Rates::default());
+            self.set_rates(&process, Side::Hub, Rates::default());
+            self.set_rates(&process, Side::Own, Rates::default());
             self.die_in(&process, u64::MAX, false);
         }
-        let clusters: BTreeSet<String> = self.ways.keys().cloned().collect();
-        for cluster in clusters {
-            self.heal(&cluster);
-            self.member_down(&cluster, None);
+        for process in std::mem::take(&mut self.ways).into_keys() {
+            self.apply_ways(&process);
         }
         for process in self.processes() {
             if !self.is_running(&process) {

@@ -14,7 +14,7 @@ use http::Method;
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    plan::{Process, Rates},
+    plan::{Process, Rates, Side},
     random::Random,
 };
 
@@ -46,9 +46,38 @@ pub struct Weather {
     deaths: mpsc::UnboundedSender<(Process, u64)>,
 }
 
+/// What becomes of requests on one of the process's ways.
+pub struct Road {
+    weather: Arc<Weather>,
+    side: Side,
+}
+
+/// Rates towards the hub and towards the own member.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sky {
+    hub: Rates,
+    own: Rates,
+}
+
+impl Sky {
+    pub fn set(&mut self, side: Side, rates: Rates) {
+        match side {
+            Side::Hub => self.hub = rates,
+            Side::Own => self.own = rates,
+        }
+    }
+
+    fn over(&self, side: Side) -> Rates {
+        match side {
+            Side::Hub => self.hub,
+            Side::Own => self.own,
+        }
+    }
+}
+
 struct State {
     random: Random,
-    rates: Rates,
+    sky: Sky,
     /// Writes until the process dies, and whether the last of them takes effect.
     dies_in: Option<(u64, bool)>,
     links: Vec<Link>,
@@ -65,10 +94,10 @@ pub struct Reports {
 }
 
 impl Weather {
-    pub fn new(process: Process, life: u64, seed: u64, rates: Rates, reports: &Reports) -> Arc<Self> {
+    pub fn new(process: Process, life: u64, seed: u64, sky: Sky, reports: &Reports) -> Arc<Self> {
         let random = Random::branch(seed, &format!("{process} {life}"));
         let state =
-            State { random, rates, dies_in: None, links: Vec::new(), moment: Instant::now(), in_moment: 0 };
+            State { random, sky, dies_in: None, links: Vec::new(), moment: Instant::now(), in_moment: 0 };
         Arc::new(Self {
             process,
             life,
@@ -83,12 +112,14 @@ impl Weather {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn add_link(&self, link: Link) {
+    /// The script of one of its ways.
+    pub fn road(self: &Arc<Self>, link: Link, side: Side) -> Arc<Road> {
         self.state().links.push(link);
+        Arc::new(Road { weather: self.clone(), side })
     }
 
-    pub fn set_rates(&self, rates: Rates) {
-        self.state().rates = rates;
+    pub fn set_sky(&self, sky: Sky) {
+        self.state().sky = sky;
     }
 
     /// The process dies at the `writes`-th write from now.
@@ -104,12 +135,26 @@ impl Weather {
     }
 }
 
-impl Script for Weather {
+impl Script for Road {
     fn request(&self, method: &Method, path: &str) -> Fate {
+        self.weather.request(self.side, method, path)
+    }
+
+    fn frame(&self) -> FrameFate {
+        self.weather.frame(self.side)
+    }
+
+    fn died(&self) {
+        self.weather.died();
+    }
+}
+
+impl Weather {
+    fn request(&self, side: Side, method: &Method, path: &str) -> Fate {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let mut guard = self.state();
         let state = &mut *guard;
-        let (random, rates) = (&mut state.random, state.rates);
+        let (random, rates) = (&mut state.random, state.sky.over(side));
         let write = method != Method::GET;
         let mut fate = Fate { delay: random.time(0, 2), ..Fate::default() };
         let now = Instant::now();
@@ -133,9 +178,14 @@ impl Script for Weather {
         if rates == Rates::default() {
             return fate;
         }
+        if random.per_mille(rates.unauthorized) {
+            fate.refused = Some(401);
+            self.faults.count("401");
+            return fate;
+        }
         if random.per_mille(rates.late) {
-            fate.delay =
-                if random.per_mille(100) { random.time(1_000, 40_000) } else { random.time(5, 2_000) };
+            let latest = if random.per_mille(100) { rates.latest_ms } else { rates.latest_ms.min(2_000) };
+            fate.delay = random.time(5, latest.max(5));
             self.faults.count("late");
         }
         if random.per_mille(rates.request_lost) {
@@ -169,9 +219,9 @@ impl Script for Weather {
         fate
     }
 
-    fn frame(&self) -> FrameFate {
+    fn frame(&self, side: Side) -> FrameFate {
         let mut state = self.state();
-        let rate = state.rates.frames;
+        let rate = state.sky.over(side).frames;
         if !state.random.per_mille(rate) {
             return FrameFate::Arrives;
         }
