@@ -43,6 +43,8 @@ pub struct Worker {
     dependents: HashMap<String, BTreeSet<Place>>,
     /// Namespaces that wait for finalizers inside them.
     draining: BTreeSet<String>,
+    /// A cluster role changed since aggregated ones were filled.
+    roles: bool,
 }
 
 /// Makes both sides.
@@ -50,7 +52,7 @@ pub fn pair() -> (Feed, Worker) {
     let (sender, receiver) = channel(QUEUE);
     let overflow = Arc::new(AtomicBool::new(false));
     let feed = Feed { sender, overflow: overflow.clone() };
-    (feed, Worker { receiver, overflow, dependents: HashMap::new(), draining: BTreeSet::new() })
+    (feed, Worker { receiver, overflow, dependents: HashMap::new(), draining: BTreeSet::new(), roles: false })
 }
 
 fn owners(obj: &Obj) -> Vec<Value> {
@@ -85,6 +87,10 @@ impl Worker {
                 fact = self.receiver.recv() => {
                     let Some(fact) = fact else { return };
                     self.handle(&core, &fact.table, &fact.event).await;
+                    // Many may change at once, at the start above all.
+                    if self.receiver.is_empty() && std::mem::take(&mut self.roles) {
+                        rbac::aggregate(&core);
+                    }
                     if self.overflow.swap(false, Ordering::AcqRel) {
                         self.rescan(&core).await;
                     }
@@ -130,9 +136,7 @@ impl Worker {
     }
 
     async fn handle(&mut self, core: &Arc<Core>, table: &Arc<Table>, event: &Arc<Event>) {
-        if &*table.name == rbac::CLUSTER_ROLES {
-            rbac::aggregate(core);
-        }
+        self.roles |= &*table.name == rbac::CLUSTER_ROLES;
         if let Some(prev) = &event.prev {
             self.index(table, prev, false);
         }

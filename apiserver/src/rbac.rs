@@ -251,7 +251,7 @@ pub fn aggregate(core: &Core) {
             let selectors: Vec<Labels> = selectors.iter().map(Labels::from_object).collect();
             let mut rules: Vec<Value> = Vec::new();
             for other in roles.iter().filter(|o| o.key != role.key) {
-                if selectors.iter().any(|s| s.matches(&other.value())) {
+                if selectors.iter().any(|s| s.matches(&other.node())) {
                     for rule in other.list(&["rules"]) {
                         if !rules.contains(&rule) {
                             rules.push(rule.clone());

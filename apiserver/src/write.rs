@@ -18,7 +18,7 @@ use crate::{
 };
 use axum::body::Body;
 use http::{Response, StatusCode};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// Attempts of a patch that lost a race. The real server makes 5; in process races are closer together.
@@ -369,15 +369,22 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         };
         return Err(ApiError::unsupported_media(list));
     }
-    let (document, duplicates) = match tree::parse(body) {
-        Ok(found) => found,
-        Err(_) if apply => (http_io::parse_yaml(body)?, Vec::new()),
-        Err(e) => return Err(ApiError::bad_request(format!("error decoding patch: {e}"))),
+    let parse = || match tree::parse(body) {
+        Ok(found) => Ok(found),
+        Err(_) if apply => Ok((http_io::parse_yaml(body)?, Vec::new())),
+        Err(e) => Err(ApiError::bad_request(format!("error decoding patch: {e}"))),
     };
+    let (document, duplicates) = parse()?;
     if apply {
         return apply_patch(call, document).await;
     }
+    let mut parsed = Some(document);
     for _ in 0..PATCH_ATTEMPTS {
+        // Each attempt uses the document up; more than one is rare.
+        let document = match parsed.take() {
+            Some(document) => document,
+            None => parse()?.0,
+        };
         let old = read::current(call).await?;
         let mut live = old.full();
         let scaling = call.subresource == "scale";
@@ -390,9 +397,9 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         };
         convert::to_served(call.resource(), &mut new);
         match kind.as_str() {
-            "application/json-patch+json" => patches::json_patch(&mut new, document.clone())?,
-            "application/merge-patch+json" => patches::merge_patch(&mut new, document.clone()),
-            _ => patches::strategic(Some(&call.entry.resource.schema), &mut new, document.clone())?,
+            "application/json-patch+json" => patches::json_patch(&mut new, document)?,
+            "application/merge-patch+json" => patches::merge_patch(&mut new, document),
+            _ => patches::strategic(Some(&call.entry.resource.schema), &mut new, document)?,
         }
         if tree::meta_text(&new, "resourceVersion") != old.rv.to_string() {
             let pinned = tree::meta_text(&new, "resourceVersion");
@@ -404,13 +411,31 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
             new = scale::set(call.resource(), &live, &new)?;
         } else {
             call.warnings.clear();
+            let same = take_unchanged(call.resource(), &live, &mut new);
             normalize(call, &mut new, &duplicates)?;
+            tree::object(&mut new).extend(same);
         }
         if let Some(response) = change(call, &old, live, new, false).await? {
             return Ok(response);
         }
     }
     Err(ApiError::modified(call.resource(), &call.name))
+}
+
+/// Takes out what a patch left as it was: it has been decoded before. Custom resources stay whole, since the defaults of
+/// their schemas look at what is missing.
+fn take_unchanged(r: &Resource, live: &Value, new: &mut Value) -> Map<String, Value> {
+    let mut same = Map::new();
+    if r.custom || r.converts() {
+        return same;
+    }
+    for key in ["spec", "status", "data"] {
+        let Some(map) = new.as_object_mut() else { break };
+        if map.get(key).is_some_and(|v| v.is_object() && live.get(key) == Some(v)) {
+            same.extend(map.remove_entry(key));
+        }
+    }
+    same
 }
 
 async fn apply_patch(call: &mut Call, mut config: Value) -> ApiResult<Response<Body>> {
