@@ -18,6 +18,10 @@ pub struct Report {
 /// Fields reported at most; the rest is removed silently.
 const MAX_REPORTED: usize = 100;
 
+/// What the real server says of a quantity that is none.
+const NO_QUANTITY: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
 struct Walk<'r> {
     path: String,
     report: &'r mut Report,
@@ -98,7 +102,14 @@ impl Walk<'_> {
             }
             (Type::Number, Value::Number(_)) | (Type::Boolean, Value::Bool(_)) => {}
             (Type::IntOrString, Value::Number(_) | Value::String(_)) => {}
-            (Type::Quantity, Value::String(_)) => {}
+            (Type::Quantity, Value::String(text)) => {
+                if self.typed
+                    && fleet_resources::quantity::parse("", text).is_err()
+                    && self.report.mismatched.len() < MAX_REPORTED
+                {
+                    self.report.mismatched.push(NO_QUANTITY.into());
+                }
+            }
             (Type::Quantity, Value::Number(n)) => *value = Value::String(n.to_string()),
             (want, other) => {
                 let name = match want {

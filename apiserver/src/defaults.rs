@@ -1,6 +1,6 @@
 //! Defaults of built-in kinds, and the few checks that typed clients rely on.
 //!
-//! Inputs: a decoded object. Absent on purpose: addresses of services (`services`), quota, and the long tail of
+//! Inputs: a decoded object. Absent on purpose: addresses of services (`services`), quota (`resource_quota`), and the long tail of
 //! per-kind validation.
 
 use crate::admission;

@@ -47,6 +47,7 @@ mod protobuf;
 mod rbac;
 mod read;
 mod registry;
+mod resource_quota;
 mod reviews;
 mod rules;
 mod scale;
@@ -244,6 +245,7 @@ impl ApiServer {
         let core = Arc::new(Core {
             admission: admission::Admission::new(&store),
             budgets: budgets::Budgets::new(&store),
+            quotas: resource_quota::Quotas::new(&store),
             store,
             registry: ArcSwap::from_pointee(registry),
             clock: config.clock,
@@ -264,6 +266,7 @@ impl ApiServer {
             feed.offer(table, event);
             if let Some(core) = weak.upgrade() {
                 core.budgets.offer(table, event);
+                core.quotas.offer(table, event);
             }
         }));
         seed(&core)?;
@@ -273,9 +276,9 @@ impl ApiServer {
         }
         crd::refresh(&core);
         rbac::aggregate(&core);
-        let (first, second) = (core.clone(), core.clone());
+        let (first, second, third) = (core.clone(), core.clone(), core.clone());
         let worker = tokio::spawn(async move {
-            tokio::join!(worker.run(first), budgets::run(second));
+            tokio::join!(worker.run(first), budgets::run(second), resource_quota::run(third));
         });
         Ok(ApiServer(Arc::new(Inner {
             core,

@@ -68,13 +68,13 @@ impl Obj {
     /// The whole object as JSON.
     pub fn json(&self) -> Bytes {
         let mut out = Vec::with_capacity(4096);
-        self.node().object_json(self.rv, &mut out);
+        self.node().object_json(self.rv, &[], &mut out);
         out.into()
     }
 
-    /// Appends the whole object as JSON.
-    pub fn write_json(&self, out: &mut Vec<u8>) {
-        self.node().object_json(self.rv, out);
+    /// Appends the whole object as JSON, without some of its fields.
+    pub fn write_json(&self, without: &[&str], out: &mut Vec<u8>) {
+        self.node().object_json(self.rv, without, out);
     }
 
     /// True when there is something at a chain of fields.

@@ -24,9 +24,13 @@ pub fn served(resource: &Resource, obj: &Obj) -> Bytes {
     if !convert::needed(resource, obj.rv) {
         return obj.json();
     }
+    serde_json::to_vec(&served_value(resource, obj)).unwrap_or_default().into()
+}
+
+fn served_value(resource: &Resource, obj: &Obj) -> Value {
     let mut value = obj.full();
     convert::to_served(resource, &mut value);
-    serde_json::to_vec(&value).unwrap_or_default().into()
+    value
 }
 
 /// Only the metadata of an object.
@@ -335,9 +339,7 @@ pub async fn list(call: &mut Call) -> ApiResult<Response<Body>> {
                 .iter()
                 .map(|o| {
                     if convert::needed(r, o.rv) {
-                        let mut v = o.full();
-                        convert::to_served(r, &mut v);
-                        printers::row(r, &v, include, now)
+                        printers::row(r, &served_value(r, o), include, now)
                     } else {
                         // Rows go without managedFields: nobody reads them there.
                         printers::row(r, &o.value(), include, now)
@@ -353,14 +355,7 @@ pub async fn list(call: &mut Call) -> ApiResult<Response<Body>> {
             Ok(http_io::value_response(StatusCode::OK, &list))
         }
         Form::Yaml => {
-            let items: Vec<Value> = items
-                .iter()
-                .map(|o| {
-                    let mut v = o.full();
-                    convert::to_served(r, &mut v);
-                    v
-                })
-                .collect();
+            let items: Vec<Value> = items.iter().map(|o| as_item(r, served_value(r, o))).collect();
             let list =
                 json!({"kind": r.list_kind, "apiVersion": r.api_version(), "metadata": meta, "items": items});
             value_in_form(call, StatusCode::OK, list)
@@ -389,11 +384,23 @@ fn list_items(r: &Resource, items: &[Arc<Obj>], first: bool, out: &mut Vec<u8>) 
             out.push(b',');
         }
         if convert::needed(r, obj.rv) {
-            out.extend_from_slice(&served(r, obj));
+            out.extend_from_slice(as_item(r, served_value(r, obj)).to_string().as_bytes());
         } else {
-            obj.write_json(out);
+            obj.write_json(if r.custom { &[] } else { &TYPED }, out);
         }
     }
+}
+
+/// Fields that the items of a list of a built-in kind go without, as in the real server.
+const TYPED: [&str; 2] = ["kind", "apiVersion"];
+
+fn as_item(r: &Resource, mut value: Value) -> Value {
+    if let Value::Object(map) = &mut value
+        && !r.custom
+    {
+        TYPED.iter().for_each(|key| drop(map.remove(*key)));
+    }
+    value
 }
 
 /// A list document.

@@ -37,6 +37,8 @@ pub struct Core {
     pub admission: Admission,
     /// What is known to have changed about disruption budgets.
     pub budgets: Budgets,
+    /// What is known to have changed about resource quotas.
+    pub quotas: crate::resource_quota::Quotas,
     /// Addresses given to services that are being written.
     pub addresses: crate::services::Addresses,
     /// Turns of requests from the network.

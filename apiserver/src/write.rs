@@ -13,8 +13,8 @@ use crate::server::{Call, Core};
 use crate::settle::{Outcome, check_object, compose, finish, keeps_status_on_create};
 use crate::store::{Obj, Refused, Write};
 use crate::{
-    Ids, accounts, convert, crd, decode, defaults, namespaces, patch as patches, rbac, read, scale, services,
-    tree,
+    Ids, accounts, convert, crd, decode, defaults, namespaces, patch as patches, rbac, read, resource_quota,
+    scale, services, tree,
 };
 use axum::body::Body;
 use http::{Response, StatusCode};
@@ -25,6 +25,8 @@ use std::sync::Arc;
 const PATCH_ATTEMPTS: usize = 16;
 /// Attempts of a generated name.
 const NAME_ATTEMPTS: usize = 8;
+/// Attempts of a create that lost a race for its quota.
+const QUOTA_ATTEMPTS: usize = 64;
 
 async fn check_namespace_open(call: &Call, name: &str) -> ApiResult<()> {
     if call.namespace.is_empty() {
@@ -184,11 +186,12 @@ async fn create_object(call: &mut Call, mut value: Value, applied: bool) -> ApiR
     let name = tree::meta_text(&value, "name").to_string();
     admission::validate(call, Operation::Create, &name, None, Some(&value)).await?;
     for attempt in 0.. {
-        if attempt > 0 {
+        if attempt > 0 && generate {
             tree::meta(&mut value).insert("name".into(), generated(&call.core.ids, &base).into());
             complete_new(r, &mut value);
         }
         let name = tree::meta_text(&value, "name").to_string();
+        let charges = resource_quota::charge(&call.core, r, &call.namespace, &value)?;
         if call.dry_run() {
             if entry.table.get(&call.key(&name)).is_some() {
                 return Err(ApiError::already_exists(r, &name));
@@ -196,13 +199,15 @@ async fn create_object(call: &mut Call, mut value: Value, applied: bool) -> ApiR
             convert::to_served(r, &mut value);
             return read::value_in_form(call, StatusCode::CREATED, value);
         }
-        // Only a generated name may need another attempt.
-        let stored = if generate { value.clone() } else { std::mem::take(&mut value) };
+        // Only a generated name or a quota may need another attempt.
+        let again = generate || !charges.is_empty();
+        let stored = if again { value.clone() } else { std::mem::take(&mut value) };
         let mut writes =
             vec![Write::Create { table: entry.table.clone(), key: call.key(&name), value: stored }];
         if r.is("", "namespaces") {
             writes.extend(namespaces::companions(&call.core, &name));
         }
+        writes.extend(charges);
         let guard = if is_crd { Some(call.core.crd_lock.lock().await) } else { None };
         // The namespace is looked at again under the lock: it may just have begun to go away.
         match call.core.store.commit_if(writes, || namespace_is_open(call)) {
@@ -217,6 +222,8 @@ async fn create_object(call: &mut Call, mut value: Value, applied: bool) -> ApiR
                 return read::object_response(call, StatusCode::CREATED, &objs[0]);
             }
             Err(Refused::Exists(0)) if generate && attempt < NAME_ATTEMPTS => {}
+            // Somebody else was charged meanwhile.
+            Err(Refused::Changed(_)) if attempt < QUOTA_ATTEMPTS => {}
             Err(Refused::Exists(0)) => return Err(ApiError::already_exists(r, &name)),
             // A companion of a namespace is left from an earlier life: the namespace is still going away.
             Err(Refused::Exists(_)) => return Err(ApiError::already_exists(r, &name)),

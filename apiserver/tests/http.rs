@@ -525,10 +525,7 @@ async fn events_have_two_groups() {
         "eventTime": "2026-01-01T00:00:00.000000Z", "regarding": {"kind": "Pod", "name": "p", "namespace": "default"}});
     assert_eq!(api.post("/apis/events.k8s.io/v1/namespaces/default/events", event).await.code, 201);
     let core = api.get("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=p").await.body;
-    assert_eq!(
-        (&core["items"][0]["message"], &core["items"][0]["apiVersion"]),
-        (&json!("hello"), &json!("v1"))
-    );
+    assert_eq!((&core["items"][0]["message"], &core["apiVersion"]), (&json!("hello"), &json!("v1")));
     let new = api.get("/apis/events.k8s.io/v1/namespaces/default/events/e").await.body;
     assert_eq!((&new["note"], new.get("message")), (&json!("hello"), None));
 }

@@ -17,7 +17,10 @@ use fleet_policies::choice::{PolicyRule, PolicyScope};
 use fleet_policies::overrides::{self, OverridePolicy};
 use fleet_policies::reason::Reason;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Resource, ResourceExt, core::DynamicObject};
+use kube::{
+    Resource, ResourceExt,
+    core::{DynamicObject, TypeMeta},
+};
 use serde_json::Value;
 
 use crate::{
@@ -486,7 +489,7 @@ impl World {
             self.objects.insert(kind.clone(), objects);
         }
         let objects = self.objects.entry(kind.clone()).or_default();
-        let changed = keep(objects, &mut self.ended, change, read_object);
+        let changed = keep(objects, &mut self.ended, change, |object| read_object(&kind, object));
         if listed {
             // What was deleted meanwhile is in no listing, but its binding is still there.
             let of_kind = self.bindings.iter().filter(|(_, entry)| entry.kind == kind);
@@ -732,8 +735,11 @@ fn override_spec(wire: &OverrideSpec) -> overrides::OverrideSpec {
     serde_json::from_value(value).unwrap_or_default()
 }
 
-fn read_object(object: DynamicObject) -> Object {
+/// The items of a list do not say what they are; it is put down here, since a copy goes to the members.
+fn read_object(kind: &KindRef, object: DynamicObject) -> Object {
     let mut object = object;
+    let resource = kind.resource();
+    object.types = Some(TypeMeta { api_version: resource.api_version, kind: resource.kind });
     object.metadata.managed_fields = None;
     let created =
         object.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default();

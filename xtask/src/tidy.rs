@@ -13,7 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-placement", &["fleet-resources"]),
     ("fleet-scheduler", &["fleet-resources", "fleet-quota", "fleet-placement"]),
     ("fleet-api", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement"]),
-    ("fleet-apiserver", &["fleet-api"]),
+    ("fleet-apiserver", &["fleet-resources", "fleet-api"]),
     (
         "fleet-controller",
         &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-api"],

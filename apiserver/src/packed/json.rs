@@ -4,16 +4,23 @@ use super::*;
 use crate::dict::Shared;
 
 impl Node<'_> {
-    /// The whole object as JSON, with its resourceVersion.
-    pub fn object_json(mut self, rv: u64, out: &mut Vec<u8>) {
+    /// The whole object as JSON, with its resourceVersion, without some of its fields.
+    pub fn object_json(mut self, rv: u64, without: &[&str], out: &mut Vec<u8>) {
         out.push(b'{');
+        let start = out.len();
         if self.byte() == OBJECT {
-            for i in 0..self.varint() {
-                if i > 0 {
+            for _ in 0..self.varint() {
+                let mut ahead = self;
+                let name = ahead.field();
+                if without.contains(&name) {
+                    ahead.skip();
+                    self = ahead;
+                    continue;
+                }
+                if out.len() > start {
                     out.push(b',');
                 }
-                let mut ahead = self;
-                if ahead.field() != "metadata" || ahead.byte() != OBJECT {
+                if name != "metadata" || ahead.byte() != OBJECT {
                     self.json_field(out);
                     self.json(out, DEPTH);
                     continue;

@@ -87,7 +87,7 @@ impl<'a> Node<'a> {
         Ok(self)
     }
 
-    fn skip(&mut self) {
+    pub(super) fn skip(&mut self) {
         // Counted, not recursive: containers only add to what is left to pass.
         let mut left = 1u64;
         while left > 0 && !self.buf.is_empty() {

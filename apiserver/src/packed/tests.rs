@@ -12,8 +12,14 @@ fn round(dict: &Dict, key: &str, value: &Value) -> usize {
     }
     assert_eq!(node.object(7, true), expect);
     let mut text = Vec::new();
-    node.object_json(7, &mut text);
+    node.object_json(7, &[], &mut text);
     assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), expect, "{}", String::from_utf8_lossy(&text));
+    let mut item = Vec::new();
+    node.object_json(7, &["metadata", "spec"], &mut item);
+    for key in ["metadata", "spec"] {
+        expect.as_object_mut().unwrap().remove(key);
+    }
+    assert_eq!(serde_json::from_slice::<Value>(&item).unwrap(), expect);
     for (key, part) in value.as_object().into_iter().flatten().filter(|(k, _)| *k != "metadata") {
         assert_eq!(node.get(key).map(Node::value).as_ref(), Some(part));
     }

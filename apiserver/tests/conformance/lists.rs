@@ -28,6 +28,10 @@ async fn pages_are_one_snapshot() {
         (names(&first.body), &first.body["metadata"]["remainingItemCount"]),
         (vec!["s0".into(), "s1".into(), "s2".into()], &json!(4))
     );
+    assert!(
+        first.body["items"][0].get("kind").is_none(),
+        "items of built-in kinds do not say their kind again"
+    );
     let list_version: u64 = first.rv().parse().unwrap();
     for item in first.body["items"].as_array().unwrap() {
         assert!(

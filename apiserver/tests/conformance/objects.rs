@@ -478,3 +478,69 @@ async fn services_get_addresses_and_keep_them() {
     api.post(&path, service("three", json!({"clusterIP": ip}))).await.expect(201);
     api.done().await;
 }
+
+#[tokio::test]
+async fn quotas_bound_what_a_namespace_holds() {
+    let api = Api::new().await;
+    let quotas = api.core("resourcequotas");
+    let hard = json!({"configmaps": "3", "count/deployments.apps": "1", "requests.cpu": "2", "limits.memory": "1Gi", "pods": "3"});
+    api.post(&quotas, json!({"metadata": {"name": "q"}, "spec": {"hard": hard}})).await.expect(201);
+    let at = format!("{quotas}/q");
+    // The certificate of the authority is there already.
+    let known = api.until(&at, |a| a.body["status"]["used"]["configmaps"] == "1").await.body;
+    assert_eq!((&known["status"]["hard"], &known["status"]["used"]["requests.cpu"]), (&hard, &json!("0")));
+
+    // Many at once never pass the bound together.
+    let maps = api.core("configmaps");
+    let all = (0..8).map(|i| {
+        let (api, maps) = (api.clone(), maps.clone());
+        tokio::spawn(async move { api.post(&maps, config_map(&format!("m{i}"))).await.code })
+    });
+    let mut codes = Vec::new();
+    for one in all.collect::<Vec<_>>() {
+        codes.push(one.await.unwrap());
+    }
+    codes.sort();
+    assert_eq!(codes, [201, 201, 403, 403, 403, 403, 403, 403]);
+    let refused = api.post(&maps, config_map("more")).await.fails(403, "Forbidden");
+    let text = "configmaps \"more\" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=3, limited: configmaps=3";
+    assert_eq!(refused.message(), text);
+    api.delete(&format!("{maps}?fieldSelector=metadata.name!=kube-root-ca.crt"), Value::Null)
+        .await
+        .expect(200);
+    api.until(&at, |a| a.body["status"]["used"]["configmaps"] == "1").await;
+    api.post(&maps, config_map("more")).await.expect(201);
+
+    let deployments = api.group("apps/v1", "deployments");
+    api.post(&deployments, deployment("one")).await.expect(201);
+    api.post(&deployments, deployment("two")).await.fails(403, "Forbidden");
+
+    // Amounts: every container has to state what a quota counts, and an ended pod gives its share back.
+    let pods = api.core("pods");
+    let silent = api.post(&pods, pod("silent")).await.fails(403, "Forbidden");
+    assert!(
+        silent.message().contains("failed quota: q: must specify limits.memory,requests.cpu for: c"),
+        "{}",
+        silent.text
+    );
+    let asking = |name: &str, cpu: &str, memory: &str| {
+        let mut pod = pod(name);
+        pod["spec"]["containers"][0]["resources"] =
+            json!({"requests": {"cpu": cpu}, "limits": {"memory": memory}});
+        pod
+    };
+    api.post(&pods, asking("wrong", "two", "1Mi")).await.fails(400, "BadRequest");
+    api.post(&pods, asking("a", "1500m", "512Mi")).await.expect(201);
+    let refused = api.post(&pods, asking("b", "600m", "1Mi")).await.fails(403, "Forbidden");
+    assert!(
+        refused.message().ends_with("exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=1500m, limited: requests.cpu=2"),
+        "{}",
+        refused.text
+    );
+    let ended = json!({"status": {"phase": "Succeeded"}});
+    api.patch(&format!("{pods}/a/status"), "merge", ended).await.expect(200);
+    api.until(&at, |a| a.body["status"]["used"]["requests.cpu"] == "0").await;
+    api.post(&pods, asking("b", "600m", "1Mi")).await.expect(201);
+    assert_eq!(api.get(&at).await.body["status"]["used"]["requests.cpu"], "600m");
+    api.done().await;
+}
