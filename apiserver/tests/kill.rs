@@ -9,7 +9,7 @@ mod api;
 use api::Api;
 use fleet_apiserver::{Access, ApiServer, Config, ServeOptions};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -189,14 +189,20 @@ async fn check(api: &Api, models: &mut [Model], namespaces: &[String], newest: u
     }
     assert!(found.is_empty(), "nobody wrote {found:?}");
     let list = api.get("/api/v1/namespaces").await.expect(200).body;
-    let there: Vec<&str> =
+    let there: BTreeSet<&str> =
         list["items"].as_array().unwrap().iter().filter_map(|n| n["metadata"]["name"].as_str()).collect();
     for name in namespaces {
-        assert!(there.contains(&name.as_str()), "acknowledged namespace {name} is gone");
+        assert!(there.contains(name.as_str()), "acknowledged namespace {name} is gone");
     }
-    for name in there {
-        api.get(&format!("/api/v1/namespaces/{name}/serviceaccounts/default")).await.expect(200);
-        api.get(&format!("/api/v1/namespaces/{name}/configmaps/kube-root-ca.crt")).await.expect(200);
+    // A namespace comes with both in one commit.
+    for (plural, companion) in [("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt")] {
+        let path = format!("/api/v1/{plural}?fieldSelector=metadata.name%3D{companion}");
+        let list = api.get(&path).await.expect(200).body;
+        let all = list["items"].as_array().unwrap().iter();
+        let has: BTreeSet<&str> = all.filter_map(|o| o["metadata"]["namespace"].as_str()).collect();
+        for name in &there {
+            assert!(has.contains(name), "namespace {name} came without its {companion}");
+        }
     }
 }
 
