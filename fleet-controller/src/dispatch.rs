@@ -286,8 +286,12 @@ fn bound(
     patch_object_status(world, entry, object, &status, step);
     let running =
         items.iter().any(|item| item.status.is_some_and(|s| workload::is_running(entry.workload, s)));
-    let phase = if running { UnitPhase::Running } else { UnitPhase::Dequeued };
-    unit(world, key, entry, phase, None, step, now);
+    // A run that has begun does not go back; its end is told once the result stands.
+    if desired["result"].is_null() {
+        let begun = run.started_at.is_some();
+        let phase = if running || begun { UnitPhase::Running } else { UnitPhase::Dequeued };
+        unit(world, key, entry, phase, None, step, now);
+    }
     drop_other_reservations(world, key, entry, winner.as_deref(), step);
 }
 

@@ -534,7 +534,7 @@ impl Planner {
                         "holds a claim on {}: others have passed it for {} s; room in {} is kept for it and it \
                          starts {start}",
                         claim.cluster,
-                        (now_ms - claim.since_ms).max(0) / 1000,
+                        (now_ms - claim.passed_since_ms).max(0) / 1000,
                         claim.path
                     );
                     self.verdicts.tell(&job, Waiting::new(Reason::Claimed, message));

@@ -68,6 +68,8 @@ pub struct Claim {
     /// The leaf's path; room is kept on each node of it.
     pub path: String,
     pub since_ms: i64,
+    /// Since when others have passed the job.
+    pub passed_since_ms: i64,
     /// When the job is expected to start by the declared run times of others;
     /// `None` where one of those declared none.
     pub start_ms: Option<i64>,

@@ -8,7 +8,7 @@ use fleet_tests::{
     FleetSpec, Look, TestFleet,
     fleet::Part,
     jobs::{Job, Queueing, gang_policy},
-    objects::{self, BINDING, EVENT, PYTORCH_JOB, QUEUE_UNIT},
+    objects::{self, BATCH_JOB, BINDING, EVENT, PYTORCH_JOB, QUEUE_UNIT},
 };
 use serde_json::{Value, json};
 
@@ -245,5 +245,73 @@ async fn a_job_that_belongs_nowhere_says_so() -> anyhow::Result<()> {
         {"name": "d", "namespaces": ["default"]}]});
     fleet.apply(&tree(root)).await?;
     fleet.wait_state(PYTORCH_JOB, "homeless", "Succeeded").await?;
+    fleet.finish().await
+}
+
+#[tokio::test]
+async fn by_fair_share_the_heavier_leaf_takes_from_the_larger_borrower() -> anyhow::Result<()> {
+    let fleet = FleetSpec::of("east 1x0").cpu("9").run_time(RunTime::Forever).start().await?;
+    let mut heavy = leaf("a", "a", 3, 9);
+    heavy["attributes"] = json!({"fleet.dev/weight": "2"});
+    let root = json!({"name": "root", "max": cpu(9), "attributes": {"fleet.dev/share-preemption": "FairShare"},
+        "children": [heavy, leaf("b", "b", 3, 9), leaf("c", "c", 3, 9)]});
+    fleet.apply(&tree(root)).await?;
+    namespaces(&fleet, &["a", "b", "c"]).await?;
+    for n in 0..3 {
+        fleet.apply(&job(&format!("job-{n}"), "a", 1)).await?;
+    }
+    for n in 0..6 {
+        fleet.apply(&job(&format!("job-{n}"), "b", 1)).await?;
+    }
+    expect_running(&fleet, &[("a", 3), ("b", 6)]).await?;
+    fleet.apply(&job("wide", "a", 2)).await?;
+    expect_running(&fleet, &[("a", 4), ("b", 4)]).await?;
+    let mut told = Vec::new();
+    for binding in objects::list(&fleet.hub(), BINDING).await? {
+        for attempt in binding["status"]["attempts"].as_array().into_iter().flatten() {
+            let message = attempt["message"].as_str().unwrap_or_default();
+            assert!(
+                message.contains("makes room for a/wide") && message.contains("(FairShare)"),
+                "{message}"
+            );
+            told.push(binding["metadata"]["namespace"].clone());
+        }
+    }
+    assert_eq!(told, ["b", "b"]);
+    fleet.finish().await
+}
+
+#[tokio::test]
+async fn a_wide_job_is_not_passed_without_end() -> anyhow::Result<()> {
+    let fleet = FleetSpec::of("east 1x0").cpu("4").run_time(RunTime::Forever).start().await?;
+    let mut leaf = leaf("a", "a", 4, 4);
+    leaf["attributes"] = json!({"fleet.dev/max-bypass": "500ms"});
+    fleet.apply(&tree(json!({"name": "root", "max": cpu(4), "children": [leaf]}))).await?;
+    namespaces(&fleet, &["a"]).await?;
+    let small = |n: usize| job(&format!("small-{n}"), "a", 2);
+    fleet.apply(&small(0)).await?;
+    runs(&fleet, "a", "small-0").await?;
+    fleet.apply(&job("wide", "a", 4)).await?;
+    // It cannot start beside the first, and the second passes it.
+    fleet.apply(&small(1)).await?;
+    runs(&fleet, "a", "small-1").await?;
+    fleet
+        .wait_for("the wide job's claim", async || {
+            let unit = unit(&fleet, "a", "wide").await?;
+            Ok(Look::at(unit["status"]["reason"] == "Claimed", || unit["status"].to_string()))
+        })
+        .await?;
+    // Half of the room is free, and kept for it.
+    fleet.delete(BATCH_JOB, "a", "small-0").await?;
+    fleet.apply(&small(2)).await?;
+    fleet
+        .wait_for("the third to wait for the claim", async || {
+            let unit = unit(&fleet, "a", "small-2").await?;
+            let told = unit["status"]["message"].as_str().unwrap_or_default().contains("a/wide");
+            Ok(Look::at(unit["status"]["reason"] == "Claimed" && told, || unit["status"].to_string()))
+        })
+        .await?;
+    fleet.delete(BATCH_JOB, "a", "small-1").await?;
+    runs(&fleet, "a", "wide").await?;
     fleet.finish().await
 }

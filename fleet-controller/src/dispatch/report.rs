@@ -97,8 +97,14 @@ fn foreign(entry: &BindingEntry, work: &Work) -> Option<String> {
 
 /// What each member reports, into the binding's status.
 pub(super) fn report(entry: &BindingEntry, items: &[Item], status: &mut Value, now: Timestamp) {
+    // A member that has not answered yet has nothing to report.
+    let answered = |item: &&Item| {
+        item.refused.is_some()
+            || item.work.status.as_ref().is_some_and(|status| !status.conditions.is_empty())
+    };
     let listed: Vec<Value> = items
         .iter()
+        .filter(answered)
         .map(|item| {
             let conditions = item.work.status.as_ref().map_or(&[][..], |status| &status.conditions);
             let applied = find_condition(conditions, "Applied");
@@ -119,8 +125,14 @@ pub(super) fn report(entry: &BindingEntry, items: &[Item], status: &mut Value, n
             value
         })
         .collect();
-    let all = !listed.is_empty() && listed.iter().all(|item| item["applied"] == true);
-    status["aggregatedStatus"] = Value::Array(listed);
+    let all = listed.len() == items.len()
+        && !listed.is_empty()
+        && listed.iter().all(|item| item["applied"] == true);
+    if listed.is_empty() {
+        status.as_object_mut().map(|status| status.remove("aggregatedStatus"));
+    } else {
+        status["aggregatedStatus"] = Value::Array(listed);
+    }
     let failed: Vec<String> = items
         .iter()
         .filter_map(|item| {

@@ -25,6 +25,7 @@ use super::{
     state::{Snapshot, State, Support},
     volcano_feed, writes,
 };
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -41,6 +42,8 @@ const CALLS_PER_JOB: usize = 16;
 const STANDSTILL: Duration = Duration::from_secs(1);
 /// Plans of one job in a row before others have their turn.
 const ROUNDS: usize = 4;
+/// How long changes of the number of ready pods of a batch Job are gathered.
+const READY_BATCH: Duration = Duration::from_millis(500);
 
 /// `lease` is that of the agent, when there is one: what may run without the hub's word ends with it.
 pub(super) async fn run(
@@ -202,6 +205,10 @@ impl Driver {
             let wrote = self.carry_out(&snapshot, &plan).await?;
             if wrote {
                 continue;
+            }
+            if let Some(wait) = self.batched(&snapshot, &plan) {
+                let wait = plan.look_again.map_or(wait, |look| look.min(wait));
+                return Ok(Next::After(wait));
             }
             self.write_status(&snapshot, &plan).await?;
             if plan.delete_job {
@@ -412,6 +419,26 @@ impl Driver {
         Ok(())
     }
 
+    /// How long a status waits for company: how many pods of a batch Job are ready changes pod by pod, and
+    /// Kubernetes' own controller batches such changes too.
+    fn batched(&self, snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
+        let job = &snapshot.job.object;
+        let change = plan.status.as_ref().and_then(|status| merge_diff(&job.status, status));
+        let waits = matches!(self.kinds[snapshot.job.kind].role, Role::Batch)
+            && !plan.delete_job
+            && change.as_ref().and_then(Value::as_object).is_some_and(|fields| fields.keys().eq(["ready"]));
+        let now = Instant::now();
+        let mut state = self.state();
+        if waits {
+            let due = *state.batched.entry(job.uid().to_owned()).or_insert(now + READY_BATCH);
+            if due > now {
+                return Some(due - now);
+            }
+        }
+        state.batched.remove(job.uid());
+        None
+    }
+
     async fn write_status(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
         let job = &snapshot.job.object;
         let Some(status) = &plan.status else { return Ok(()) };
@@ -434,6 +461,7 @@ impl Driver {
     /// The job is deleted: so is what it owned.
     async fn clear(&self, snapshot: &Snapshot) -> Result<Next, CallError> {
         let job = &snapshot.job.object;
+        self.state().batched.remove(job.uid());
         let alive: Vec<_> = snapshot.pods.values().filter(|pod| !pod.is_deleting()).collect();
         for pod in alive {
             self.delete_pod(pod).await?;

@@ -6,6 +6,7 @@ use std::{
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use tokio::time::Instant;
 
 use super::{
     objects::{Object, Pod, controller_of},
@@ -43,6 +44,8 @@ pub(super) struct State {
     /// Who waits for a pod name to become free.
     blocked: BTreeMap<ObjectKey, String>,
     kind_synced: BTreeSet<usize>,
+    /// When a status that waits for company is written at the latest, by uid of the job.
+    pub batched: BTreeMap<String, Instant>,
     /// What Volcano's jobs need beside pods.
     pub volcano: VolcanoState,
 }

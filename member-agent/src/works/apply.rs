@@ -1,7 +1,7 @@
 //! Brings the member in line with one Work, and tells the hub.
 
 use fleet_api::patch::merge_diff_of;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fleet_api::{
     Work,
@@ -27,6 +27,9 @@ use crate::{CallError, call, reconcile::Next};
 
 /// Dependencies of one Work that are applied at a time.
 const DEPENDENCIES_IN_FLIGHT: usize = 8;
+
+/// How long the first report waits for what the object says of itself.
+const FIRST_REPORT: Duration = Duration::from_millis(25);
 
 /// What became of one manifest.
 enum Placed {
@@ -72,6 +75,13 @@ impl Works {
             }
         };
         let objects = self.objects(&work);
+        // Most objects say something of themselves at once: that goes into the first report.
+        let first = matches!(applied, Some(Applied::Yes)) && report::is_unreported(&work);
+        let silent =
+            || objects.first().and_then(Option::as_ref).is_none_or(|object| object.data["status"].is_null());
+        if first && silent() && self.state().begin_report(name) {
+            return Ok(Next::After(FIRST_REPORT));
+        }
         self.write_status(&work, applied.as_ref(), &objects).await?;
         if work.annotations().contains_key(RESULT_RECORDED_ANNOTATION) {
             self.let_go(&work, objects.first().and_then(Option::as_ref)).await?;

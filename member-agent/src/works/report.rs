@@ -80,6 +80,11 @@ pub(super) fn status(
     status
 }
 
+/// Nothing was said of it yet.
+pub(super) fn is_unreported(work: &Work) -> bool {
+    work.status.as_ref().is_none_or(|status| status.conditions.is_empty())
+}
+
 /// Whether the end of this Work's run has been reported for its epoch.
 pub(super) fn has_ended(work: &Work) -> bool {
     let Some(status) = &work.status else { return false };

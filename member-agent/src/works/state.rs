@@ -89,6 +89,8 @@ pub(super) struct State {
     /// Uids of pods that have been asked to stop because the cluster is cut off.
     stopping: BTreeSet<String>,
     epochs_order: VecDeque<String>,
+    /// Works whose first report has waited for what the object says of itself.
+    first_reports: BTreeSet<String>,
     /// Patches that changed nothing the next comparison would see; not sent again.
     settled: BTreeMap<ObjectId, String>,
 }
@@ -111,6 +113,11 @@ pub(super) enum Known {
 impl State {
     pub fn work(&self, namespace: &str, name: &str) -> Option<Arc<Work>> {
         self.works.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    }
+
+    /// Whether the first report of the Work has not waited yet; it has after this call.
+    pub fn begin_report(&mut self, name: &str) -> bool {
+        self.first_reports.insert(name.to_owned())
     }
 
     /// Keeps a Work unless a newer version is known.
@@ -141,6 +148,7 @@ impl State {
     /// Forgets a Work; what it named may be left over.
     pub fn end_work(&mut self, work: &Work) -> Vec<Key> {
         let Some(old) = self.works.remove(work) else { return Vec::new() };
+        self.first_reports.remove(&old.name_any());
         self.unindex(&old);
         let manifests = old.spec.workload.manifests.iter();
         manifests.map(|manifest| Key::Leftover(ObjectId::of_manifest(manifest))).collect()

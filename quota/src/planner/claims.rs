@@ -207,6 +207,7 @@ impl Planner {
             cluster: claim.cluster.clone(),
             path: self.ledger.tree().node(claim.leaf).path.clone(),
             since_ms: claim.since_ms,
+            passed_since_ms: self.passed_since_ms(claim.leaf, &claim.job).unwrap_or(claim.since_ms),
             start_ms: claim.start_ms,
         }
     }

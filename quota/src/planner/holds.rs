@@ -216,7 +216,7 @@ impl Holds {
 
     /// Claims that bind the visitor: not its own, nor younger ones than its own,
     /// nor those that start after it has ended; a borrower's claim does not
-    /// hold back who stays inside min.
+    /// hold back who stays inside min in another leaf.
     fn claims_on<'h>(
         &'h self,
         ledger: &'h Ledger,
@@ -231,7 +231,7 @@ impl Holds {
             claim.job != *visitor.job
                 && !own_is_older
                 && !over
-                && (!inside || ledger.inside_min(claim.leaf, &claim.request))
+                && (!inside || claim.leaf == visitor.leaf || ledger.inside_min(claim.leaf, &claim.request))
         })
     }
 

@@ -106,3 +106,18 @@ fn one_claim_a_leaf_and_older_claims_hold_back_younger_ones() {
     fleet.end("c1");
     assert_eq!(fleet.plan()[0], "a1 starts on east");
 }
+
+#[test]
+fn a_claim_holds_against_its_own_leaf_though_that_is_inside_min() {
+    let mut fleet = Fleet::new("root 4-4; a 4-4 @max-bypass=0s", "east 4");
+    fleet.run("s0", "a", 2, 0, "east");
+    fleet.submit("big", "a", 4, 0);
+    fleet.plan();
+    fleet.submit("s1", "a", 2, 0);
+    assert_eq!(fleet.plan(), ["s1 starts on east", "big claims east"]);
+    fleet.end("s0");
+    fleet.submit("s2", "a", 2, 0);
+    assert_eq!(fleet.plan(), ["s2 waits: Claimed by big"]);
+    fleet.end("s1");
+    assert_eq!(fleet.plan()[0], "big starts on east");
+}
