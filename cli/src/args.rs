@@ -325,6 +325,8 @@ pub enum Measure {
     All,
     /// A deep queue under a quota tree, in real time: see --shape
     Queue,
+    /// The member's scheduler: its planner alone, then end to end; see --nodes and --pods
+    Scheduler,
 }
 
 /// Shapes of the queue measure.
@@ -353,6 +355,15 @@ pub struct BenchArgs {
     /// Shape of the queue measure
     #[arg(long, value_enum, default_value_t = Shape::Baseline)]
     pub shape: Shape,
+    /// Nodes of the scheduler measure
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub nodes: u32,
+    /// Pods of the scheduler measure
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub pods: u32,
+    /// Pods of the scheduler measure come in gangs of 8 to 512
+    #[arg(long)]
+    pub gangs: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -8,7 +8,10 @@ use std::{future::Future, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{Options, clock::Clock, reservations::Reservations, standing::LeaseClock, terms::Terms};
+use crate::{
+    Options, admissions::Admissions, clock::Clock, reservations::Reservations, standing::LeaseClock,
+    terms::Terms,
+};
 
 /// Longest wait for the answer to one request, watches excepted.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -28,6 +31,8 @@ pub struct Context {
     pub(crate) terms: Terms,
     /// Wall-clock time.
     pub clock: Clock,
+    /// Which Volcano Jobs are let into their queues.
+    pub(crate) admissions: Admissions,
     reservations: Reservations,
 }
 
@@ -41,7 +46,8 @@ impl Context {
         reservations: Reservations,
     ) -> Self {
         let clock = options.clock;
-        Self { hub, member, options, shutdown, lease, terms: Terms::default(), clock, reservations }
+        let (terms, admissions) = (Terms::default(), Admissions::default());
+        Self { hub, member, options, shutdown, lease, terms, clock, admissions, reservations }
     }
 
     /// Namespace on the hub that belongs to this member.

@@ -23,12 +23,14 @@ use crate::{
     capacity::{self, Report},
     clock::Backoff,
     context::{Context, call},
+    core_groups::{self, Statuses},
     feed::{self, Change},
+    jobs::Object,
     lean::{LeanNode, LeanPod},
     notices::Notices,
     reservations::{HoldRequest, book::Book, write::HoldWritten},
     scheduler::{
-        self, Binding, Decision, Memo, Rank, Refused,
+        self, Binding, Decision, Rank, Refused,
         write::{self, Bound, Told},
     },
     state::{GangKey, MemberState, PodKey},
@@ -55,6 +57,11 @@ pub(crate) enum CoreChange {
     Reservation(Change<Reservation>),
     /// Of the member: what stands there of the holds.
     Copy(Change<Reservation>),
+    PodGroup(Change<Object>),
+    Queue(Change<Object>),
+    PriorityClass(Change<Object>),
+    /// The scheduler's configuration is new.
+    Config(Box<fleet_scheduler::Config>),
     /// Number of the last report that the hub has.
     LastReport(i64),
 }
@@ -64,13 +71,16 @@ pub(crate) enum CoreChange {
 enum Ended {
     Bound(Vec<(Binding, Bound)>),
     Told(Vec<PodKey>),
-    Evicted,
+    /// Those that could not be.
+    Evicted(Vec<PodKey>),
+    Status(core_groups::Written),
 }
 
 /// A write to the gang's pods that is not urgent.
 enum Lazy {
     Tell(Vec<Told>, String),
     Evict(Vec<(PodKey, String)>),
+    Status(core_groups::StatusWrite),
 }
 
 pub(crate) struct Core {
@@ -96,6 +106,9 @@ pub(crate) struct Core {
     binds: JoinSet<Ended>,
     tells: JoinSet<Ended>,
     holds: JoinSet<HoldWritten>,
+    statuses: Statuses,
+    /// A cycle ended at its bounds.
+    cycle_again: bool,
     /// Number of the last report.
     sequence: i64,
     /// Highest report number that an answer has named.
@@ -137,14 +150,18 @@ pub(crate) async fn feed_member(
         Api::<LeanPod>::all(context.member.clone()),
         watcher::Config::default(),
         context.shutdown.clone(),
-        move |change| send(sender.clone(), CoreChange::Pod(change)),
+        {
+            let changes = changes.clone();
+            move |change| send(changes.clone(), CoreChange::Pod(change))
+        },
     );
+    let on_copy = changes.clone();
     let copies = feed::run(
         name("copies"),
         Api::<Reservation>::namespaced(context.member.clone(), names::MEMBER_NAMESPACE),
         watcher::Config::default(),
         context.shutdown.clone(),
-        move |change| send(changes.clone(), CoreChange::Copy(change)),
+        move |change| send(on_copy.clone(), CoreChange::Copy(change)),
     );
     let copies = async {
         // A member without the definition holds nothing.
@@ -152,7 +169,13 @@ pub(crate) async fn feed_member(
             copies.await;
         }
     };
-    tokio::join!(nodes, pods, copies);
+    let groups = core_groups::feed(context.clone(), changes.clone());
+    let conf = async {
+        if let Some(file) = context.options.scheduler_conf.clone() {
+            context.shutdown.run_until_cancelled(scheduler::conf::watch(file, changes)).await;
+        }
+    };
+    tokio::join!(nodes, pods, copies, groups, conf);
     Ok(())
 }
 
@@ -169,7 +192,7 @@ pub(crate) async fn feed_hub(context: Arc<Context>, changes: mpsc::Sender<CoreCh
     Ok(())
 }
 
-async fn send(changes: mpsc::Sender<CoreChange>, change: CoreChange) -> bool {
+pub(crate) async fn send(changes: mpsc::Sender<CoreChange>, change: CoreChange) -> bool {
     changes.send(change).await.is_ok()
 }
 
@@ -194,6 +217,8 @@ impl Core {
             binds: JoinSet::new(),
             tells: JoinSet::new(),
             holds: JoinSet::new(),
+            statuses: Statuses::default(),
+            cycle_again: false,
             promised: 0,
             report_due: None,
             reported_at: None,
@@ -303,6 +328,13 @@ impl Core {
             // A listing may be older than what was written since: what it lacks says nothing.
             CoreChange::Copy(Change::All(copies)) => copies.iter().for_each(|copy| self.book.see_copy(copy)),
             CoreChange::Copy(Change::Delete(_)) => {}
+            CoreChange::PodGroup(change) => self.statuses.pod_group(change, state, &self.context.admissions),
+            CoreChange::Queue(change) => self.statuses.queue(change, state),
+            CoreChange::PriorityClass(change) => core_groups::priority_class(change, state),
+            CoreChange::Config(config) => match fleet_scheduler::Policy::compile(&config) {
+                Ok(policy) => state.cluster.set_policy(policy),
+                Err(error) => tracing::error!(%error, "the scheduler's configuration is not used"),
+            },
         }
     }
 
@@ -335,7 +367,12 @@ impl Core {
                     self.state.set_told(&pod, None);
                 }
             }
-            Ok(Ended::Evicted) => {}
+            Ok(Ended::Evicted(failed)) => {
+                for pod in failed {
+                    self.state.set_evicting(&pod, false);
+                }
+            }
+            Ok(Ended::Status(written)) => self.statuses.written(written, &mut self.state),
             Err(error) => tracing::error!(%error, "a write of the scheduler ended abnormally"),
         }
     }
@@ -367,17 +404,24 @@ impl Core {
         while self.rechecks.first().is_some_and(|(at, _)| *at <= now) {
             self.dirty.extend(self.rechecks.pop_first().map(|(_, key)| key));
         }
-        if self.dirty.is_empty() {
-            return;
-        }
         let dirty = std::mem::take(&mut self.dirty);
-        let mut ranks: Vec<Rank> = dirty.iter().filter_map(|key| scheduler::rank(&self.state, key)).collect();
+        // Gangs with places that the hub has reserved come first: the places are theirs.
+        let mut ranks: Vec<Rank> = dirty
+            .iter()
+            .filter(|key| scheduler::is_reserved(&self.state, key))
+            .filter_map(|key| scheduler::rank(&self.state, key))
+            .collect();
         ranks.sort_unstable();
-        let mut memo = Memo::default();
         for (_, _, key) in ranks {
-            match scheduler::decide(&mut self.state, &key, &mut memo) {
+            match scheduler::decide(&mut self.state, &key) {
                 Decision::Nothing => {}
-                Decision::Incomplete { exist, size } => self.incomplete(&key, exist, size, now),
+                Decision::Incomplete { exist, size } => {
+                    self.incomplete(
+                        &key,
+                        &format!("waiting for the gang: {exist} of {size} pods exist"),
+                        now,
+                    );
+                }
                 Decision::Bind(bindings) => {
                     if let Some(gang) = self.state.gang_mut(&key) {
                         gang.half_bound_since = None;
@@ -388,9 +432,14 @@ impl Core {
                 Decision::Refused(refused) => self.refused(&key, refused, now),
             }
         }
+        self.cycle(now);
+        for key in &dirty {
+            if !scheduler::is_reserved(&self.state, key) {
+                self.look_at(key, now);
+            }
+        }
         // What deciding itself changed: use of nodes, and nothing that another gang could wait for.
         let effects = self.state.take_effects();
-        self.dirty.extend(effects.dirty);
         if effects.capacity {
             self.note_capacity();
         }
@@ -402,13 +451,94 @@ impl Core {
         }
     }
 
+    /// One cycle of the scheduler over everything that is placed by it.
+    fn cycle(&mut self, now: Instant) {
+        let limits = fleet_scheduler::Limits::default();
+        let outcome = self.state.cluster.cycle(self.context.clock.now().as_second(), &limits);
+        self.cycle_again = outcome.more;
+        for (_, pods) in outcome.bound {
+            let mut bindings = Vec::with_capacity(pods.len());
+            for (id, node) in pods {
+                let node = self.state.cluster.nodes.get(node).name.to_string();
+                let Some(key) = self.state.key_of(id) else { continue };
+                self.state.assume(&key, &node);
+                let Some(pod) = self.state.pod(&key) else { continue };
+                bindings.push(scheduler::binding(&key, pod, node));
+            }
+            if let Some(first) = bindings.first()
+                && let Some(gang) = self.state.pod(&first.pod).map(|pod| pod.gang.clone())
+                && let Some(gang) = self.state.gang_mut(&gang)
+            {
+                gang.half_bound_since = None;
+                gang.incomplete_since = None;
+            }
+            self.to_bind.push_back(bindings);
+        }
+        let mut leaving = Vec::new();
+        for eviction in outcome.evicted {
+            let Some(key) = self.state.key_of(eviction.pod) else { continue };
+            self.state.set_evicting(&key, true);
+            if let Some(pod) = self.state.pod(&key) {
+                tracing::info!(pod = %key.name, namespace = %key.namespace, action = ?eviction.action, "a pod leaves for another");
+                leaving.push((key, pod.uid.clone()));
+            }
+        }
+        if !leaving.is_empty() {
+            self.lazy.push_front(Lazy::Evict(leaving));
+        }
+        for group in self.state.cluster.take_changed_groups() {
+            self.statuses.group_changed(group, &mut self.state, &self.context.admissions);
+            if let Some(key) = self.state.gang_of_group(group).cloned()
+                && !scheduler::is_reserved(&self.state, &key)
+            {
+                self.look_at(&key, now);
+            }
+        }
+        self.statuses.queues_changed(&mut self.state, now);
+    }
+
+    /// Tells a gang that waits why it does.
+    fn look_at(&mut self, key: &GangKey, now: Instant) {
+        let Some(group) = self.state.gang(key).and_then(|gang| gang.group) else { return };
+        let Some(known) = self.state.cluster.try_group(group) else { return };
+        let waits = !known.pending.is_empty() || !known.pending_best_effort.is_empty();
+        let unreadable = self.unreadable(key);
+        if !waits && unreadable.is_none() {
+            return;
+        }
+        if let Some(message) = unreadable {
+            return self.refused(key, Refused { message, half_bound: Vec::new() }, now);
+        }
+        match (known.validity(), known.why.clone()) {
+            (Err((_, sentence)), _) => {
+                let unknown = known.min() >= (crate::state::UNKNOWN_SIZE as i64);
+                let missing = || format!("its PodGroup {} does not exist", known.input.name);
+                let sentence = if unknown { missing() } else { sentence };
+                self.incomplete(key, &sentence, now);
+            }
+            (Ok(()), Some(why)) => {
+                let half_bound = scheduler::half_bound_pods(&self.state, key);
+                self.refused(key, Refused { message: why.to_string(), half_bound }, now);
+            }
+            (Ok(()), None) => {}
+        }
+    }
+
+    fn unreadable(&self, key: &GangKey) -> Option<String> {
+        let gang = self.state.gang(key)?;
+        gang.pods.iter().find_map(|key| {
+            let pod = self.state.pod(key)?;
+            Some(format!("pod {}: {}", key.name, pod.unreadable.as_ref()?))
+        })
+    }
+
     /// A gang that stays incomplete is told so after a while; most are complete at once.
-    fn incomplete(&mut self, key: &GangKey, exist: usize, size: usize, now: Instant) {
+    fn incomplete(&mut self, key: &GangKey, message: &str, now: Instant) {
         let grace = self.context.options.gang_grace;
         let Some(gang) = self.state.gang_mut(key) else { return };
         let since = *gang.incomplete_since.get_or_insert(now);
         if now >= since + grace {
-            self.tell(key, &format!("waiting for the gang: {exist} of {size} pods exist"), now);
+            self.tell(key, message, now);
         } else if since == now {
             self.rechecks.insert((since + grace, key.clone()));
         }
@@ -416,7 +546,9 @@ impl Core {
 
     fn refused(&mut self, key: &GangKey, refused: Refused, now: Instant) {
         let grace = self.context.options.gang_grace;
-        self.waiting.insert(key.clone());
+        if scheduler::is_reserved(&self.state, key) {
+            self.waiting.insert(key.clone());
+        }
         let uid = |pod: &PodKey| self.state.pod(pod).map(|entry| (pod.clone(), entry.uid.clone()));
         let half_bound: Vec<(PodKey, String)> = refused.half_bound.iter().filter_map(uid).collect();
         let Some(gang) = self.state.gang_mut(key) else { return };
@@ -497,6 +629,9 @@ impl Core {
         {
             self.holds.spawn(write.perform(self.context.clone()));
         }
+        self.lazy.extend(
+            self.statuses.due(&mut self.state, &self.context, Instant::now()).into_iter().map(Lazy::Status),
+        );
         while self.tells.len() < TELLS_AT_ONCE
             && let Some(lazy) = self.lazy.pop_front()
         {
@@ -506,10 +641,8 @@ impl Core {
                     Lazy::Tell(pods, message) => {
                         Ended::Told(write::tell(context, notices, pods, message).await)
                     }
-                    Lazy::Evict(pods) => {
-                        write::evict(context, pods).await;
-                        Ended::Evicted
-                    }
+                    Lazy::Evict(pods) => Ended::Evicted(write::evict(context, pods).await),
+                    Lazy::Status(write) => Ended::Status(write.perform(context).await),
                 }
             });
         }
@@ -521,7 +654,8 @@ impl Core {
         }
         let lapse = self.book.next_deadline().map(|deadline| self.context.clock.instant_of(deadline));
         let recheck = self.rechecks.first().map(|(at, _)| *at);
-        [lapse, recheck, self.report_due].into_iter().flatten().min()
+        let again = self.cycle_again.then(Instant::now);
+        [lapse, recheck, self.report_due, again, self.statuses.next_look()].into_iter().flatten().min()
     }
 }
 

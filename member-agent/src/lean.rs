@@ -31,6 +31,10 @@ pub(crate) struct LeanPodSpec {
     pub node_name: Option<String>,
     pub scheduler_name: Option<String>,
     pub priority: Option<i32>,
+    pub priority_class_name: Option<String>,
+    pub preemption_policy: Option<String>,
+    pub topology_spread_constraints: Vec<Value>,
+    pub host_network: bool,
     pub scheduling_gates: Vec<IgnoredAny>,
     pub node_selector: BTreeMap<String, String>,
     pub affinity: Option<Value>,
@@ -46,8 +50,19 @@ pub(crate) struct LeanPodSpec {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct LeanContainer {
     pub resources: LeanRequirements,
+    pub ports: Vec<LeanPort>,
     /// `Always` makes an init container a sidecar.
     pub restart_policy: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct LeanPort {
+    pub container_port: i64,
+    pub host_port: i64,
+    #[serde(rename = "hostIP")]
+    pub host_ip: String,
+    pub protocol: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -2,16 +2,19 @@
 //! reservations, applies Works, reports status, and brings the job controllers and the gang scheduler
 //! to members that have none.
 
+mod admissions;
 mod capacity;
 mod clock;
 mod context;
 mod core;
+mod core_groups;
 mod feed;
 #[cfg(test)]
 mod fixture;
 pub mod jobs;
 mod join;
 mod lean;
+mod lean_extras;
 mod lease;
 mod notices;
 mod options;

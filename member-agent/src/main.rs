@@ -49,6 +49,9 @@ struct Flags {
     /// Names of schedulers this agent binds pods for; `none` for none
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "fleet,volcano")]
     scheduler_names: Vec<String>,
+    /// Configuration of the scheduler in the format of volcano-scheduler.conf, read again when it changes
+    #[arg(long, value_name = "FILE", env = "SCHEDULER_CONF")]
+    scheduler_conf: Option<PathBuf>,
     /// Let the hub compare sums instead of asking for reservations
     #[arg(long)]
     no_reservation: bool,
@@ -120,6 +123,7 @@ impl Flags {
             labels: self.labels.iter().cloned().collect(),
             reservation: !self.no_reservation,
             scheduler_names: named.cloned().collect(),
+            scheduler_conf: self.scheduler_conf.clone(),
             controllers: controllers(&self.controllers)?,
             lease_duration: Duration::from_secs(self.lease_duration.into()),
             lease_renew: Duration::from_secs(self.lease_renew.into()),

@@ -43,6 +43,8 @@ pub struct Options {
     pub reservation: bool,
     /// Which `schedulerName`s this agent binds pods for; empty turns the scheduler off.
     pub scheduler_names: BTreeSet<String>,
+    /// The scheduler's configuration in Volcano's format, read again when it changes; `None` is the built-in one.
+    pub scheduler_conf: Option<std::path::PathBuf>,
     /// Which job controllers run.
     pub controllers: BTreeSet<JobController>,
     pub lease_duration: Duration,
@@ -82,6 +84,7 @@ impl Options {
             labels: Default::default(),
             reservation: true,
             scheduler_names: ["fleet".to_string(), "volcano".to_string()].into(),
+            scheduler_conf: None,
             controllers: BTreeSet::new(),
             lease_duration: Duration::from_secs(40),
             lease_renew: Duration::from_secs(10),

@@ -256,6 +256,71 @@ async fn a_job_whose_queue_is_closed_or_missing_waits_and_says_so() -> anyhow::R
 }
 
 #[tokio::test]
+async fn a_pod_group_of_a_users_own_starts_whole_and_its_queue_counts_it() -> anyhow::Result<()> {
+    let fleet = FleetSpec::of("east 2x0").cpu("2").run_time(RunTime::Forever).start().await?;
+    let member = fleet.member("east")?;
+    let queue = json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "team"},
+        "spec": {"weight": 1, "capability": {"cpu": "4"}}});
+    objects::apply(&member, &queue).await?;
+    let group = json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+        "metadata": {"name": "ring", "namespace": "default"}, "spec": {"minMember": 2, "queue": "team"}});
+    objects::apply(&member, &group).await?;
+    let pod = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "annotations": {"scheduling.k8s.io/group-name": "ring"}},
+            "spec": {"schedulerName": "volcano", "containers": [{"name": "main", "image": "registry.example.com/ring:v1",
+                "resources": {"requests": {"cpu": "2"}}}]}})
+    };
+    objects::apply(&member, &pod("ring-w-0")).await?;
+    let stands = async |what: &str, check: fn(&Value, &Value) -> bool| {
+        fleet
+            .wait_for(what, async || {
+                let group = objects::get(&member, POD_GROUP, "default", "ring").await?.unwrap_or_default();
+                let queue = objects::get(&member, VOLCANO_QUEUE, "", "team").await?.unwrap_or_default();
+                let (group, queue) = (&group["status"], &queue["status"]);
+                Ok(Look::at(check(group, queue), || format!("{group} {queue}")))
+            })
+            .await
+    };
+    stands("the group to wait for its second pod", |group, queue| {
+        let said = group["conditions"][0]["message"].as_str().unwrap_or_default();
+        group["phase"] == "Inqueue"
+            && group["conditions"][0]["reason"] == "NotEnoughTasks"
+            && said.starts_with(
+                "2/1 tasks in gang unschedulable: pod group is not ready, 1 Pending, 2 minAvailable",
+            )
+            && queue["inqueue"] == 1
+    })
+    .await?;
+    let first = objects::get(&member, POD, "default", "ring-w-0").await?.unwrap_or_default();
+    assert!(first["spec"]["nodeName"].is_null(), "half a gang has no place");
+    objects::apply(&member, &pod("ring-w-1")).await?;
+    stands("both to run", |group, queue| {
+        group["phase"] == "Running"
+            && group["running"] == 2
+            && group["conditions"][0]["type"] == "Scheduled"
+            && queue["running"] == 1
+            && queue["inqueue"].is_null()
+            && queue["state"] == "Open"
+            && queue["allocated"]["cpu"] == "4"
+    })
+    .await?;
+    // The queue has four cpus, and the next pod would be its fifth.
+    let mut one = pod("lone");
+    one["metadata"]["annotations"] = json!({"scheduling.volcano.sh/queue-name": "team"});
+    one["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1".into();
+    objects::apply(&member, &one).await?;
+    fleet
+        .wait_for("the pod to say why it waits", async || {
+            let pod = objects::get(&member, POD, "default", "lone").await?.unwrap_or_default();
+            let said = pod["status"]["conditions"].to_string();
+            Ok(Look::at(said.contains("queue team: 4 of 4 cpu are in use, 1 are asked for"), || said))
+        })
+        .await?;
+    fleet.finish().await
+}
+
+#[tokio::test]
 async fn what_cannot_be_a_job_is_refused_with_the_field_and_what_is_allowed() -> anyhow::Result<()> {
     let fleet = FleetSpec::of("east 1x0").start().await?;
     let member = fleet.member("east")?;

@@ -4,7 +4,9 @@
 //! because a time on someone's laptop is no test.
 
 mod jobs;
+mod planner_rows;
 mod queue;
+mod scheduler;
 mod size;
 
 use std::{process::ExitCode, time::Duration};
@@ -43,6 +45,11 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     let wants = |measure| args.what == measure || args.what == Measure::All;
     if args.what == Measure::Queue {
         return queue::run(args.shape, args.output.is_some()).await;
+    }
+    if args.what == Measure::Scheduler {
+        let size =
+            scheduler::Size { nodes: args.nodes as usize, pods: args.pods as usize, gangs: args.gangs };
+        return Answer::text(scheduler::run(size).await?).print();
     }
     let mut findings = Vec::new();
     // First, while the process has not grown yet.

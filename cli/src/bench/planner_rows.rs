@@ -113,7 +113,7 @@ pub fn rows() -> anyhow::Result<Vec<Row>> {
     for _ in 0..5 {
         let mut one = cluster(&config, 10_000)?;
         for i in 0..2_000 {
-            gang(&mut one, "default", &format!("f{i}"), 1 + (i % 4), &spec(4_000 + i * 7, 1 + i % 3));
+            gang(&mut one, "default", &format!("f{i}"), 1 + (i % 4), &spec(4_000 + i % 16 * 7, 1 + i % 3));
         }
         settle(&mut one);
         gang(&mut one, "default", "wide", 1_024, &spec(8_000, 8));

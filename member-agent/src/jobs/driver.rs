@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     CallError, LeaseClock,
+    admissions::Admissions,
     clock::Clock,
     reconcile::{Change, Next, Queue, follow},
 };
@@ -52,6 +53,7 @@ pub(super) async fn run(
     kinds: Vec<Kind>,
     clock: Clock,
     lease: Option<LeaseClock>,
+    admissions: Option<Admissions>,
     shutdown: CancellationToken,
 ) {
     let driver = Arc::new(Driver {
@@ -60,6 +62,7 @@ pub(super) async fn run(
         kinds,
         clock,
         lease,
+        admissions,
         state: Mutex::default(),
         queue: Arc::new(Queue::new()),
     });
@@ -78,6 +81,14 @@ pub(super) async fn run(
     }
     if driver.kinds.iter().any(|kind| kind.role == Role::Volcano) {
         volcano_feed::start(&driver, &mut watches, &shutdown);
+        if let Some(admissions) = driver.admissions.clone() {
+            let (driver, shutdown) = (driver.clone(), shutdown.clone());
+            watches.spawn(async move {
+                while let Some(jobs) = shutdown.run_until_cancelled(admissions.changed()).await {
+                    jobs.into_iter().for_each(|job| driver.queue.add(job));
+                }
+            });
+        }
     }
     let worker = driver.clone();
     driver
@@ -97,6 +108,8 @@ pub(super) struct Driver {
     kinds: Vec<Kind>,
     clock: Clock,
     lease: Option<LeaseClock>,
+    /// The scheduler's word on which jobs are let in; without a scheduler all are.
+    pub admissions: Option<Admissions>,
     state: Mutex<State>,
     /// Uids of jobs, or of owners of pods that are no job known here.
     pub queue: Arc<Queue<String>>,

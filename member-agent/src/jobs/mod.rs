@@ -13,13 +13,13 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod volcano_feed;
-mod writes;
+pub(crate) mod writes;
 
 use std::sync::Arc;
 
 use kube::discovery::ApiResource;
 
-pub(crate) use objects::{Pod, controller_of, resource};
+pub(crate) use objects::{Object, Pod, controller_of, resource};
 
 use crate::{Context, JobController, clock::Clock};
 use plan::Framework;
@@ -35,7 +35,10 @@ pub async fn run(context: Arc<Context>) -> anyhow::Result<()> {
         return Ok(());
     }
     let (cluster, lease) = (&context.options.cluster, Some(context.lease.clone()));
-    driver::run(context.member.clone(), cluster, kinds, context.clock, lease, context.shutdown.clone()).await;
+    // Where others schedule, groups are let in by them, or by nobody.
+    let admissions = (!context.options.scheduler_names.is_empty()).then(|| context.admissions.clone());
+    let (client, shutdown) = (context.member.clone(), context.shutdown.clone());
+    driver::run(client, cluster, kinds, context.clock, lease, admissions, shutdown).await;
     Ok(())
 }
 
@@ -50,7 +53,7 @@ pub async fn run_alone(
     if kinds.is_empty() {
         shutdown.cancelled().await;
     } else {
-        driver::run(client, name, kinds, Clock::start(), None, shutdown).await;
+        driver::run(client, name, kinds, Clock::start(), None, None, shutdown).await;
     }
 }
 

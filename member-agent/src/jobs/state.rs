@@ -55,8 +55,8 @@ pub(super) struct State {
 pub(super) struct VolcanoState {
     /// PodGroups by the uid of the job that owns them.
     pub groups: BTreeMap<String, Arc<Object>>,
-    /// Queues by name.
-    pub queues: BTreeMap<String, Arc<Object>>,
+    /// Names of queues.
+    pub queues: BTreeSet<String>,
     /// Commands by the uid of the job they are for, by name.
     pub commands: BTreeMap<String, BTreeMap<String, volcano::Command>>,
     pub priorities: BTreeMap<String, i64>,

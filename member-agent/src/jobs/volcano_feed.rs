@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use fleet_resources::Resources;
 use kube::{Api, runtime::watcher};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -109,8 +108,6 @@ impl Driver {
                         state.volcano.groups.remove(&owner);
                     }
                     uids.push(owner);
-                    // Room in its queue came free.
-                    uids.extend(state.volcano.waiting());
                 }
                 Change::Synced => uids = state.uids(),
             }
@@ -119,29 +116,27 @@ impl Driver {
     }
 
     fn queue_changed(&self, change: Change<Object>) {
-        let waiting = {
-            let mut state = self.state();
-            match change {
-                Change::Applied(queue) => {
-                    state.volcano.queues.insert(queue.name().to_owned(), queue);
-                    state.volcano.waiting()
-                }
-                Change::Deleted(queue) => {
-                    state.volcano.queues.remove(queue.name());
-                    Vec::new()
-                }
-                Change::Synced => {
-                    let known = &state.volcano.queues;
-                    let missing: Vec<&str> =
-                        BUILT_IN_QUEUES.into_iter().filter(|name| !known.contains_key(*name)).collect();
-                    if !missing.is_empty() {
-                        tokio::spawn(make_queues(self.client.clone(), missing));
-                    }
-                    Vec::new()
+        let mut state = self.state();
+        match change {
+            Change::Applied(queue) => drop(state.volcano.queues.insert(queue.name().to_owned())),
+            Change::Deleted(queue) => drop(state.volcano.queues.remove(queue.name())),
+            Change::Synced => {
+                let known = &state.volcano.queues;
+                let missing: Vec<&str> =
+                    BUILT_IN_QUEUES.into_iter().filter(|name| !known.contains(*name)).collect();
+                if !missing.is_empty() {
+                    tokio::spawn(make_queues(self.client.clone(), missing));
                 }
             }
-        };
-        waiting.into_iter().for_each(|uid| self.queue.add(uid));
+        }
+    }
+
+    /// Whether the scheduler has let the job's group in, or why not; before its first word nothing is said.
+    fn gate(&self, job: &str) -> Result<(), String> {
+        match &self.admissions {
+            None => Ok(()),
+            Some(admissions) => admissions.get(job).unwrap_or_else(|| Err(String::new())),
+        }
     }
 
     fn command_changed(&self, change: Change<Object>) {
@@ -175,7 +170,7 @@ impl Driver {
         let state = self.state();
         let group = state.volcano.groups.get(job.uid()).cloned();
         let command = state.volcano.commands.get(job.uid()).and_then(|all| all.values().next()).cloned();
-        let gate = state.volcano.gate(job, group.as_deref());
+        let gate = self.gate(job.uid());
         volcano::plan(&volcano::Input {
             resource,
             job,
@@ -267,13 +262,7 @@ impl Driver {
             }
             _ => return Ok(false),
         };
-        let waiting = {
-            let mut state = self.state();
-            state.volcano.put_group(job.uid(), Arc::new(answer));
-            state.volcano.waiting()
-        };
-        // What one group takes or gives back decides about others of its queue.
-        waiting.into_iter().filter(|uid| uid != job.uid()).for_each(|uid| self.queue.add(uid));
+        self.state().volcano.put_group(job.uid(), Arc::new(answer));
         Ok(true)
     }
 
@@ -296,61 +285,6 @@ impl VolcanoState {
             _ => drop(self.groups.insert(owner.to_owned(), group)),
         }
     }
-
-    /// Owners of groups that are not let in yet, in a fixed order.
-    fn waiting(&self) -> Vec<String> {
-        let waits = |group: &Object| matches!(group.status["phase"].as_str(), None | Some("" | "Pending"));
-        let mut uids: Vec<String> =
-            self.groups.iter().filter(|(_, group)| waits(group)).map(|(uid, _)| uid.clone()).collect();
-        uids.sort();
-        uids
-    }
-
-    /// Whether a job's group may be let into its queue now, or why not.
-    fn gate(&self, job: &Object, group: Option<&Object>) -> Result<(), String> {
-        let name = volcano::queue_of(&job.spec);
-        let Some(queue) = self.queues.get(name) else {
-            return Err(format!("queue {name} does not exist"));
-        };
-        let state = queue.status["state"].as_str().filter(|state| !state.is_empty()).unwrap_or("Open");
-        if state != "Open" {
-            return Err(format!("queue {name} is {state}; allowed: a queue that is Open"));
-        }
-        let capability = amounts(&queue.spec["capability"]);
-        if capability.is_zero() {
-            return Ok(());
-        }
-        let asked = group.map(|group| amounts(&group.spec["minResources"])).unwrap_or_default();
-        let mut used = Resources::new();
-        for other in self.groups.values().filter(|other| group.is_none_or(|group| group.uid() != other.uid()))
-        {
-            let inside = matches!(other.status["phase"].as_str(), Some("Inqueue" | "Running" | "Unknown"));
-            if inside && volcano::queue_of(&other.spec) == name {
-                used.add(&amounts(&other.spec["minResources"]));
-            }
-        }
-        for (resource, limit) in capability.iter() {
-            let (wants, holds) = (asked.get(resource.as_str()), used.get(resource.as_str()));
-            if wants > 0 && holds + wants > limit {
-                let text = |amount| fleet_resources::quantity::format(resource.as_str(), amount);
-                return Err(format!(
-                    "queue {name}: {} of {} {} are in use, {} are asked for",
-                    text(holds),
-                    text(limit),
-                    resource.as_str(),
-                    text(wants)
-                ));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn amounts(list: &Value) -> Resources {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let pairs: Vec<(&String, String)> =
-        list.as_object().into_iter().flatten().map(|(name, value)| (name, text(value))).collect();
-    Resources::parse(pairs.iter().map(|(name, text)| (name.as_str(), text.as_str()))).unwrap_or_default()
 }
 
 async fn make_queues(client: kube::Client, names: Vec<&'static str>) {

@@ -85,7 +85,7 @@ pub(super) async fn delete(
 }
 
 /// Merge patch of an object or, with `subresource`, of a part of it; the answer is the object.
-pub(super) async fn patch(
+pub(crate) async fn patch(
     client: &Client,
     resource: &ApiResource,
     object: &Object,

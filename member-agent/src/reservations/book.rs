@@ -14,7 +14,8 @@ use fleet_api::{
     Reservation, ReservationSpec, ReservationStatus,
     reservation::{ComponentRefusal, ReservationPhase},
 };
-use fleet_placement::{Refusal, place_gang};
+use fleet_placement::Refusal;
+use fleet_scheduler::PodSpec;
 use jiff::{SignedDuration, Timestamp};
 
 use super::write::{CopyWrite, HoldWrite, HoldWritten};
@@ -381,19 +382,29 @@ fn expired(message: &str) -> ReservationStatus {
 /// The status that answers: places for all components at once, or why not.
 fn plan(
     spec: &ReservationSpec,
-    state: &MemberState,
+    state: &mut MemberState,
     now: Timestamp,
     next_report: i64,
 ) -> Result<ReservationStatus, ReservationStatus> {
     let gang =
         fleet_api::convert::gang(&spec.components).map_err(|error| refused(error.to_string(), Vec::new()))?;
-    let placement = place_gang(state.nodes(), &gang)
+    let components: Vec<(String, Arc<PodSpec>, i64)> = gang
+        .components
+        .iter()
+        .map(|component| {
+            let spec = PodSpec { shape: component.shape.clone(), extras: None };
+            (component.name.clone(), Arc::new(spec), component.replicas)
+        })
+        .collect();
+    let places = state
+        .cluster
+        .find_places(&components)
         .map_err(|refusal| refused(refusal.sentence(), components_of(&refusal)))?;
     let expires_at =
         now.checked_add(SignedDuration::from_secs(spec.ttl_seconds.max(1))).unwrap_or(Timestamp::MAX);
     Ok(ReservationStatus {
         phase: Some(ReservationPhase::Reserved),
-        nodes: placement.components,
+        nodes: places,
         refusals: Vec::new(),
         message: Some(format!("{} places held", gang.pods())),
         report_sequence: Some(next_report),

@@ -4,11 +4,9 @@
 //! sentence why not. Order between gangs, retries and writes are the core task's; deliberately absent
 //! here are clocks and IO.
 
+pub(crate) mod conf;
+pub(crate) mod status;
 pub(crate) mod write;
-
-use std::collections::BTreeMap;
-
-use fleet_placement::{Gang, GangComponent, NodeIndex, PodShape, Refusal, place_gang};
 
 use crate::state::{GangKey, MemberState, PodEntry, PodKey};
 
@@ -46,13 +44,6 @@ pub(crate) struct Refused {
     pub half_bound: Vec<PodKey>,
 }
 
-/// Gangs refused in one pass, by what they ask for: while nothing comes free, an equal gang is refused
-/// as well.
-#[derive(Debug, Default)]
-pub(crate) struct Memo {
-    refused: BTreeMap<Vec<(PodShape, i64)>, Refusal>,
-}
-
 /// Where the gang stands in line; `None` when none of its pods waits.
 pub(crate) fn rank(state: &MemberState, key: &GangKey) -> Option<Rank> {
     let gang = state.gang(key)?;
@@ -62,8 +53,26 @@ pub(crate) fn rank(state: &MemberState, key: &GangKey) -> Option<Rank> {
     Some((std::cmp::Reverse(priority), created, key.clone()))
 }
 
+/// The hub has reserved places for the gang, or its pods say so: they are placed by name.
+pub(crate) fn is_reserved(state: &MemberState, key: &GangKey) -> bool {
+    let group = state.gang(key).and_then(|gang| gang.group);
+    group.and_then(|group| state.cluster.try_group(group)).is_some_and(|group| group.input.manual)
+}
+
+/// Bound pods of a gang that was never complete, when it has no hold.
+pub(crate) fn half_bound_pods(state: &MemberState, key: &GangKey) -> Vec<PodKey> {
+    let Some(gang) = state.gang(key) else { return Vec::new() };
+    let members = gang.pods.iter().filter_map(|pod| state.pod(pod).map(|entry| (pod.clone(), entry.clone())));
+    let members = members.filter(|(_, pod)| !pod.deleting);
+    let (pending, settled): (Vec<_>, Vec<_>) = members.partition(|(_, pod)| pod.is_pending());
+    if settled.is_empty() || settled.len() >= gang.size {
+        return Vec::new();
+    }
+    half_bound(&settled, &pending, gang.size)
+}
+
 /// Places what waits of one gang: all that its size demands or nothing, then as many of the rest as fit.
-pub(crate) fn decide(state: &mut MemberState, key: &GangKey, memo: &mut Memo) -> Decision {
+pub(crate) fn decide(state: &mut MemberState, key: &GangKey) -> Decision {
     let Some(gang) = state.gang(key) else { return Decision::Nothing };
     let size = gang.size;
     let members: Vec<(PodKey, PodEntry)> = gang
@@ -87,13 +96,13 @@ pub(crate) fn decide(state: &mut MemberState, key: &GangKey, memo: &mut Memo) ->
     }
     let demanded = size.saturating_sub(placed);
     let rest = pending.split_off(demanded);
-    let mut bindings = match place_all(state, &pending, memo) {
+    let mut bindings = match place_all(state, key, &pending) {
         Ok(bindings) => bindings,
         Err(message) => return refuse(message, half_bound(&settled, &pending, size)),
     };
     let mut refusal = None;
     for one in rest {
-        match place_all(state, &[one], memo) {
+        match place_all(state, key, &[one]) {
             Ok(binding) => bindings.extend(binding),
             Err(message) => refusal = Some(message),
         }
@@ -127,8 +136,8 @@ fn half_bound(settled: &[(PodKey, PodEntry)], pending: &[(PodKey, PodEntry)], si
 /// Takes a place for each pod, or changes nothing and says why.
 fn place_all(
     state: &mut MemberState,
+    gang: &GangKey,
     pods: &[(PodKey, PodEntry)],
-    memo: &mut Memo,
 ) -> Result<Vec<Binding>, String> {
     let before = state.take_effects();
     let mut bindings = Vec::with_capacity(pods.len());
@@ -142,13 +151,23 @@ fn place_all(
             None => unplaced.push((key, pod)),
         }
     }
-    let planned = plan(state.nodes(), &unplaced, memo);
+    let ids: Vec<u32> = unplaced.iter().filter_map(|(key, _)| state.pod(key)?.id).collect();
+    let group = state.gang(gang).and_then(|gang| gang.group);
+    let planned = match group {
+        _ if unplaced.is_empty() => Ok(Vec::new()),
+        Some(group) => state.cluster.place_exactly(group, &ids).map_err(|why| why.to_string()),
+        None => Err("the gang is not known to the scheduler".to_owned()),
+    };
     match planned {
-        Ok(nodes) => {
-            for ((key, pod), node) in unplaced.into_iter().zip(nodes) {
-                state.assume(key, &node);
-                bindings.push(binding(key, pod, node));
+        Ok(placed) => {
+            for (id, node) in placed {
+                let node = state.cluster.nodes.get(node).name.to_string();
+                let Some(key) = state.key_of(id) else { continue };
+                let Some((_, pod)) = unplaced.iter().find(|(known, _)| **known == key) else { continue };
+                bindings.push(binding(&key, pod, node.clone()));
+                state.assume(&key, &node);
             }
+            bindings.sort_by(|a, b| a.pod.cmp(&b.pod));
             state.merge_effects(before);
             Ok(bindings)
         }
@@ -163,7 +182,7 @@ fn place_all(
     }
 }
 
-fn binding(key: &PodKey, pod: &PodEntry, node: String) -> Binding {
+pub(crate) fn binding(key: &PodKey, pod: &PodEntry, node: String) -> Binding {
     Binding { pod: key.clone(), uid: pod.uid.clone(), node, scheduler_name: pod.scheduler_name.clone() }
 }
 
@@ -174,64 +193,8 @@ fn held_node(state: &MemberState, key: &PodKey, pod: &PodEntry) -> Option<String
     let node = state.nodes().get(&place.node)?;
     // The place itself is counted as used until the pod has it.
     let free = node.free().plus(&place.requests);
-    let fits = node.admits(&pod.shape) && pod.shape.requests.fits_in(&free);
+    let fits = node.admits(&pod.spec.shape) && pod.requests().fits_in(&free);
     (fits && place.occupant.is_none()).then(|| place.node.clone())
-}
-
-/// A node for each pod, in their order.
-fn plan(nodes: &NodeIndex, pods: &[(&PodKey, &PodEntry)], memo: &mut Memo) -> Result<Vec<String>, String> {
-    if pods.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut components: Vec<GangComponent> = Vec::new();
-    let mut component_of = Vec::with_capacity(pods.len());
-    for (_, pod) in pods {
-        let same =
-            |known: &GangComponent| known.shape == *pod.shape && base(&known.name) == component_name(pod);
-        let at = components.iter().position(same).unwrap_or_else(|| {
-            let name = unused_name(&components, component_name(pod));
-            components.push(GangComponent::whole(&name, 0, (*pod.shape).clone()));
-            components.len() - 1
-        });
-        components[at].replicas += 1;
-        components[at].min += 1;
-        component_of.push(at);
-    }
-    let gang = Gang { components };
-    let asked: Vec<(PodShape, i64)> = gang.components.iter().map(|c| (c.shape.clone(), c.replicas)).collect();
-    if let Some(refusal) = memo.refused.get(&asked) {
-        return Err(refusal.sentence());
-    }
-    let placement = place_gang(nodes, &gang).map_err(|refusal| {
-        let message = refusal.sentence();
-        memo.refused.insert(asked, refusal);
-        message
-    })?;
-    let mut places: Vec<_> = gang
-        .components
-        .iter()
-        .map(|component| placement.components.get(&component.name).cloned().unwrap_or_default().into_iter())
-        .collect();
-    component_of
-        .into_iter()
-        .map(|at| places[at].next().ok_or_else(|| "the plan holds fewer places than pods".to_owned()))
-        .collect()
-}
-
-fn component_name(pod: &PodEntry) -> &str {
-    if pod.component.is_empty() { "pod" } else { &pod.component }
-}
-
-/// Pods of one component with different shapes become components of their own: `worker`, `worker/2`.
-fn unused_name(components: &[GangComponent], name: &str) -> String {
-    match components.iter().filter(|known| base(&known.name) == name).count() {
-        0 => name.to_owned(),
-        known => format!("{name}/{}", known + 1),
-    }
-}
-
-fn base(name: &str) -> &str {
-    name.split_once('/').map_or(name, |(base, _)| base)
 }
 
 #[cfg(test)]

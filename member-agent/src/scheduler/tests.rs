@@ -12,7 +12,7 @@ fn gang(name: &str) -> GangKey {
 
 /// What one look at the gang comes to, as text.
 fn look(state: &mut MemberState, gang: &GangKey) -> String {
-    match decide(state, gang, &mut Memo::default()) {
+    match decide(state, gang) {
         Decision::Nothing => "nothing".to_owned(),
         Decision::Incomplete { exist, size } => format!("{exist} of {size} exist"),
         Decision::Bind(bindings) => {
@@ -162,18 +162,6 @@ fn gangs_stand_in_line_by_priority_then_age_then_name() {
         })
         .collect();
     assert_eq!(names, ["high", "old", "a", "b"]);
-}
-
-#[test]
-fn an_equal_gang_is_refused_from_memory() {
-    let mut state = state(&["n1 8"]);
-    let mut memo = Memo::default();
-    for name in ["a", "b"] {
-        state.apply_pod(&pod(&format!("{name}: gpu=9")));
-        let decision = decide(&mut state, &GangKey::Single(key(name)), &mut memo);
-        assert!(matches!(decision, Decision::Refused(_)));
-    }
-    assert_eq!(memo.refused.len(), 1);
 }
 
 #[test]

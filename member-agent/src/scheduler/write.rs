@@ -99,8 +99,9 @@ async fn read_node(context: &Context, binding: &Binding) -> Result<Option<String
     Ok(pod.spec.node_name.filter(|node| !node.is_empty()))
 }
 
-/// Deletes bound pods of a gang that cannot be completed.
-pub(crate) async fn evict(context: Arc<Context>, pods: Vec<(PodKey, String)>) {
+/// Deletes pods that are to leave. Returns those that could not be.
+pub(crate) async fn evict(context: Arc<Context>, pods: Vec<(PodKey, String)>) -> Vec<PodKey> {
+    let mut failed = Vec::new();
     for (pod, uid) in pods {
         let api: Api<LeanPod> = Api::namespaced(context.member.clone(), &pod.namespace);
         let params = DeleteParams {
@@ -111,8 +112,10 @@ pub(crate) async fn evict(context: Arc<Context>, pods: Vec<(PodKey, String)>) {
             && !error.is_not_found()
         {
             tracing::warn!(pod = %pod.name, namespace = %pod.namespace, %error, "cannot take the pod's place back");
+            failed.push(pod);
         }
     }
+    failed
 }
 
 /// A pod that is to be told why it waits.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use fleet_scheduler::GroupId;
 use tokio::time::Instant;
 
 use super::PodKey;
@@ -33,4 +34,6 @@ pub(crate) struct GangEntry {
     pub incomplete_since: Option<Instant>,
     /// Since when it is half bound and cannot be completed.
     pub half_bound_since: Option<Instant>,
+    /// Its number in the scheduler.
+    pub group: Option<GroupId>,
 }

@@ -5,17 +5,23 @@
 //! pods and over held places whose pod is not bound.
 
 mod gangs;
+mod groups;
 mod hold;
 mod pod;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fleet_placement::{Node, NodeIndex};
 use fleet_resources::Resources;
+use fleet_scheduler::{Cluster, Config, GroupId, PodId, PodInput, PodSpec, Policy, QueueInput};
 
 pub(crate) use gangs::{GangEntry, GangKey};
+pub(crate) use groups::{PodGroup, PodGroupObject};
 pub(crate) use hold::{Hold, Place};
-pub(crate) use pod::{PodEntry, PodKey};
+pub(crate) use pod::{PodEntry, PodKey, UNKNOWN_SIZE};
 
 use crate::lean::{LeanNode, LeanPod};
 
@@ -36,8 +42,19 @@ struct Usage {
     pods: i64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct MemberState {
+    /// The scheduler's own view: it decides who goes where.
+    pub cluster: Cluster,
+    /// Specs of pods, equal ones once.
+    specs: BTreeSet<Arc<PodSpec>>,
+    /// PodGroup objects, by namespace and name.
+    pub pod_groups: BTreeMap<(String, String), PodGroup>,
+    /// Values of PriorityClasses, by name.
+    pub priorities: BTreeMap<String, i64>,
+    gangs_by_group: BTreeMap<GroupId, GangKey>,
+    /// Stands for pods that others schedule.
+    foreign: Option<GroupId>,
     nodes: NodeIndex,
     /// Use by node name, kept for nodes not seen yet as well.
     usage: BTreeMap<String, Usage>,
@@ -55,7 +72,27 @@ pub(crate) struct MemberState {
 
 impl MemberState {
     pub fn new(scheduler_names: BTreeSet<String>) -> Self {
-        Self { scheduler_names, ..Self::default() }
+        // The built-in configuration has no argument that could be wrong.
+        let policy = Policy::compile(&Config::default()).unwrap_or_else(|error| unreachable!("{error}"));
+        let mut cluster = Cluster::new(policy);
+        cluster.put_queue(QueueInput::named(fleet_scheduler::queue::DEFAULT_QUEUE));
+        Self {
+            cluster,
+            specs: BTreeSet::new(),
+            pod_groups: BTreeMap::new(),
+            priorities: BTreeMap::new(),
+            gangs_by_group: BTreeMap::new(),
+            foreign: None,
+            nodes: NodeIndex::default(),
+            usage: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            holds: BTreeMap::new(),
+            reserved_pods: BTreeMap::new(),
+            gangs: BTreeMap::new(),
+            unbound: Resources::new(),
+            scheduler_names,
+            effects: Effects::default(),
+        }
     }
 
     pub fn take_effects(&mut self) -> Effects {
@@ -105,6 +142,7 @@ impl MemberState {
         if self.nodes.get(&node.name) == Some(&node) {
             return;
         }
+        self.cluster.put_node(&node);
         self.nodes.upsert(node);
         self.effects.capacity = true;
         self.effects.freed = true;
@@ -112,6 +150,7 @@ impl MemberState {
 
     pub fn remove_node(&mut self, name: &str) {
         if self.nodes.remove(name).is_some() {
+            self.cluster.remove_node(name);
             self.effects.capacity = true;
         }
     }
@@ -143,7 +182,10 @@ impl MemberState {
     }
 
     pub fn remove_pod(&mut self, key: &PodKey) {
-        let Some(entry) = self.pods.remove(key) else { return };
+        let Some(mut entry) = self.pods.remove(key) else { return };
+        if let Some(id) = entry.id.take() {
+            self.cluster.remove_pod(id);
+        }
         self.uncount(key, &entry);
         self.leave_gang(key, &entry);
         if let Some(reservation) = &entry.reservation
@@ -193,7 +235,19 @@ impl MemberState {
         }
     }
 
-    fn put_pod(&mut self, key: PodKey, entry: PodEntry) {
+    /// The scheduler has decided that the pod leaves, or its leaving did not come about.
+    pub fn set_evicting(&mut self, key: &PodKey, evicting: bool) {
+        if let Some(entry) = self.pods.get_mut(key) {
+            entry.evicting = evicting;
+            self.mirror(key);
+        }
+    }
+
+    fn put_pod(&mut self, key: PodKey, mut entry: PodEntry) {
+        match self.specs.get(&entry.spec) {
+            Some(known) => entry.spec = known.clone(),
+            None => drop(self.specs.insert(entry.spec.clone())),
+        }
         if let Some(known) = self.pods.get(&key) {
             if *known == entry {
                 return;
@@ -201,6 +255,7 @@ impl MemberState {
             if known.gang != entry.gang || known.reservation != entry.reservation || known.ours != entry.ours
             {
                 self.remove_pod(&key);
+                entry.id = None;
             }
         }
         let known = self.pods.remove(&key);
@@ -216,18 +271,67 @@ impl MemberState {
         if !same {
             self.count(&key, &entry);
         }
-        self.pods.insert(key, entry);
+        self.pods.insert(key.clone(), entry);
+        self.mirror(&key);
+    }
+
+    /// Tells the scheduler of a pod.
+    fn mirror(&mut self, key: &PodKey) {
+        let Some(entry) = self.pods.get(key) else { return };
+        let (status, id, ours, gang) = (entry.status(), entry.id, entry.ours, entry.gang.clone());
+        let node: Option<Arc<str>> = entry.node.as_deref().or(entry.assumed.as_deref()).map(Arc::from);
+        if !ours && node.is_none() {
+            return;
+        }
+        if let Some(id) = id {
+            let known = self.cluster.pod(id);
+            // A promise is the scheduler's own; the API server knows nothing of it.
+            let promised = known.status == fleet_scheduler::Status::Pipelined
+                && status == fleet_scheduler::Status::Pending;
+            if !promised {
+                self.cluster.update_pod(id, status, node.as_deref());
+            }
+            return;
+        }
+        let group = if ours { self.group_of(&gang) } else { self.foreign_group() };
+        let Some(entry) = self.pods.get_mut(key) else { return };
+        let held = entry.reservation.as_ref().is_some_and(|name| self.holds.contains_key(name));
+        let input = PodInput {
+            namespace: key.namespace.as_str().into(),
+            name: key.name.as_str().into(),
+            group,
+            spec: entry.spec.clone(),
+            role: entry.component.as_str().into(),
+            status,
+            node,
+            priority: entry.priority.into(),
+            created: entry.created.map_or(0, |at| at.as_second()),
+            preemptable: entry.preemptable && ours && !held,
+            never_preempts: entry.never_preempts,
+            critical: entry.critical,
+            labels: entry.labels.clone(),
+        };
+        entry.id = Some(self.cluster.add_pod(input));
+    }
+
+    pub fn key_of(&self, id: PodId) -> Option<PodKey> {
+        let pod = self.cluster.find_pod(id)?;
+        Some(PodKey { namespace: pod.namespace.to_string(), name: pod.name.to_string() })
+    }
+
+    pub fn gang_of_group(&self, group: GroupId) -> Option<&GangKey> {
+        self.gangs_by_group.get(&group)
     }
 
     fn count(&mut self, key: &PodKey, entry: &PodEntry) {
         match entry.counted_on() {
             Some(node) => {
                 let node = node.to_owned();
-                self.take(&node, &entry.shape.requests);
+                self.take(&node, entry.requests());
                 self.seat(key, entry);
             }
             None if entry.wants_node() => {
-                self.unbound.add(&entry.shape.requests);
+                self.unbound.add(entry.requests());
                 self.effects.capacity = true;
             }
             None => {}
@@ -239,10 +343,10 @@ impl MemberState {
             Some(node) => {
                 let node = node.to_owned();
                 self.unseat(key, entry);
-                self.give_back(&node, &entry.shape.requests);
+                self.give_back(&node, entry.requests());
             }
             None if entry.wants_node() => {
-                self.unbound.sub(&entry.shape.requests);
+                self.unbound.sub(entry.requests());
                 self.effects.capacity = true;
             }
             None => {}
@@ -256,7 +360,7 @@ impl MemberState {
         self.remove_hold(&hold.name);
         let name = hold.name.clone();
         for place in &hold.places {
-            self.take(&place.node, &place.requests);
+            self.hold(&place.node, &place.requests);
         }
         self.holds.insert(name.clone(), hold);
         for key in self.reserved_pods.get(&name).cloned().unwrap_or_default() {
@@ -272,7 +376,7 @@ impl MemberState {
     pub fn remove_hold(&mut self, name: &str) -> bool {
         let Some(hold) = self.holds.remove(name) else { return false };
         for place in hold.places.iter().filter(|place| place.occupant.is_none()) {
-            self.give_back(&place.node, &place.requests);
+            self.unhold(&place.node, &place.requests);
         }
         true
     }
@@ -295,8 +399,8 @@ impl MemberState {
             // The pod takes what the place gives back; no room comes free unless it asks for less.
             let freed = self.effects.freed
                 || entry.counted_on() != Some(&*node)
-                || !requests.fits_in(&entry.shape.requests);
-            self.give_back(&node, &requests);
+                || !requests.fits_in(entry.requests());
+            self.unhold(&node, &requests);
             self.effects.freed = freed;
         }
     }
@@ -308,10 +412,20 @@ impl MemberState {
         };
         place.occupant = None;
         let (node, requests) = (place.node.clone(), place.requests.clone());
-        self.take(&node, &requests);
+        self.hold(&node, &requests);
     }
 
     // ---- use of nodes
+
+    fn hold(&mut self, node: &str, requests: &Resources) {
+        self.take(node, requests);
+        self.cluster.reserve(node, requests, 1);
+    }
+
+    fn unhold(&mut self, node: &str, requests: &Resources) {
+        self.give_back(node, requests);
+        self.cluster.reserve(node, requests, -1);
+    }
 
     fn take(&mut self, node: &str, requests: &Resources) {
         let usage = self.usage.entry(node.to_owned()).or_default();
@@ -343,16 +457,19 @@ impl MemberState {
         let gang = self.gangs.entry(entry.gang.clone()).or_default();
         gang.pods.insert(key.clone());
         gang.size = entry.gang_size.max(1);
+        let new = gang.group.is_none();
         if entry.is_pending() {
             self.effects.dirty.insert(entry.gang.clone());
         }
+        self.group_joined(&entry.gang, entry, new);
     }
 
     fn leave_gang(&mut self, key: &PodKey, entry: &PodEntry) {
         if let Some(gang) = self.gangs.get_mut(&entry.gang) {
             gang.pods.remove(key);
             if gang.pods.is_empty() {
-                self.gangs.remove(&entry.gang);
+                let group = self.gangs.remove(&entry.gang).and_then(|gang| gang.group);
+                self.drop_group(&entry.gang, group);
             }
         }
     }

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use fleet_api::names;
 use fleet_placement::PodShape;
+use fleet_scheduler::{Labels, PodId, PodSpec, Status};
 use jiff::Timestamp;
 
 use super::GangKey;
@@ -34,7 +35,7 @@ pub(crate) struct PodEntry {
     pub finished: bool,
     pub deleting: bool,
     pub gated: bool,
-    pub shape: Arc<PodShape>,
+    pub spec: Arc<PodSpec>,
     /// Why the shape cannot be read; such a pod is never bound.
     pub unreadable: Option<String>,
     pub gang: GangKey,
@@ -48,7 +49,36 @@ pub(crate) struct PodEntry {
     pub started: Option<Timestamp>,
     /// Why it waits, as its condition says.
     pub told: Option<String>,
+    /// Its number in the scheduler.
+    pub id: Option<PodId>,
+    pub phase: Phase,
+    /// The scheduler has decided that it leaves, and it is not seen to leave yet.
+    pub evicting: bool,
+    /// Queue it names itself.
+    pub queue: Option<String>,
+    pub labels: Labels,
+    pub preemptable: bool,
+    pub never_preempts: bool,
+    pub critical: bool,
 }
+
+/// A pod's phase as far as places depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    Unknown,
+}
+
+/// Classes of pods that must always run.
+const CRITICAL_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
+/// Its pods are never taken.
+const SYSTEM_NAMESPACE: &str = "kube-system";
+
+/// A gang whose size nothing says: it waits for its PodGroup.
+pub(crate) const UNKNOWN_SIZE: usize = usize::MAX >> 2;
 
 impl PodEntry {
     /// `None` for a pod without a uid, which no API server sends.
@@ -62,6 +92,23 @@ impl PodEntry {
             Ok(shape) => (shape, None),
             Err(error) => (PodShape::default(), Some(error.to_string())),
         };
+        let zone = annotation("volcano.sh/revocable-zone").cloned();
+        let extras = crate::lean_extras::read(&pod.spec, &key.namespace, zone);
+        let extras = (extras != fleet_scheduler::Extras::default()).then(|| Arc::new(extras));
+        let phase = match pod.status.phase.as_deref() {
+            Some("Running") => Phase::Running,
+            Some("Succeeded") => Phase::Succeeded,
+            Some("Failed") => Phase::Failed,
+            Some("Unknown") => Phase::Unknown,
+            _ => Phase::Pending,
+        };
+        let class = pod.spec.priority_class_name.as_deref().unwrap_or_default();
+        // The annotation wins over the label; what is neither yes nor no is no.
+        let preemptable = annotation("volcano.sh/preemptable").or(label("volcano.sh/preemptable"));
+        let preemptable = preemptable.is_none_or(|text| text == "true");
+        let group =
+            annotation("scheduling.k8s.io/group-name").or(annotation("scheduling.volcano.sh/group-name"));
+        let group = group.or(annotation(names::GANG_ANNOTATION)).map(String::as_str);
         let size = annotation(names::GANG_SIZE_ANNOTATION).and_then(|size| size.parse().ok());
         let index = key.name.rsplit_once('-').and_then(|(_, index)| index.parse().ok());
         Some(Self {
@@ -70,20 +117,33 @@ impl PodEntry {
             scheduler_name,
             node: pod.spec.node_name.clone().filter(|node| !node.is_empty()),
             assumed: None,
-            finished: matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")),
+            finished: matches!(phase, Phase::Succeeded | Phase::Failed),
             deleting: meta.deletion_timestamp.is_some(),
             gated: !pod.spec.scheduling_gates.is_empty(),
-            shape: Arc::new(shape),
+            spec: Arc::new(PodSpec { shape, extras }),
             unreadable,
-            gang: GangKey::new(&key, annotation(names::GANG_ANNOTATION).map(String::as_str)),
-            gang_size: size.unwrap_or(1),
-            component: label(names::COMPONENT_LABEL).cloned().unwrap_or_default(),
+            gang: GangKey::new(&key, group),
+            gang_size: size.unwrap_or(if group.is_some() { UNKNOWN_SIZE } else { 1 }),
+            component: label(names::COMPONENT_LABEL)
+                .or(annotation("volcano.sh/task-spec"))
+                .cloned()
+                .unwrap_or_default(),
             index,
             reservation: annotation(names::RESERVATION_ANNOTATION).cloned(),
             priority: pod.spec.priority.unwrap_or(0),
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             started: pod.status.start_time.as_ref().map(|time| time.0),
             told: None,
+            id: None,
+            phase,
+            evicting: false,
+            queue: annotation("scheduling.volcano.sh/queue-name")
+                .or(annotation("volcano.sh/queue-name"))
+                .cloned(),
+            labels: Labels::new(meta.labels.as_ref().unwrap_or(&Default::default())),
+            preemptable,
+            never_preempts: pod.spec.preemption_policy.as_deref() == Some("Never"),
+            critical: CRITICAL_CLASSES.contains(&class) || key.namespace == SYSTEM_NAMESPACE,
         })
     }
 
@@ -93,8 +153,29 @@ impl PodEntry {
             self.assumed.clone_from(&known.assumed);
             self.told.clone_from(&known.told);
         }
-        if self.shape == known.shape {
-            self.shape = known.shape.clone();
+        if self.spec == known.spec {
+            self.spec = known.spec.clone();
+        }
+        self.id = known.id;
+        self.evicting = known.evicting && !self.deleting && !self.finished;
+    }
+
+    pub fn requests(&self) -> &fleet_resources::Resources {
+        &self.spec.shape.requests
+    }
+
+    /// Where it stands, in the scheduler's words.
+    pub fn status(&self) -> Status {
+        match self.phase {
+            Phase::Succeeded => Status::Succeeded,
+            Phase::Failed => Status::Failed,
+            _ if self.deleting || self.evicting => Status::Releasing,
+            Phase::Running if self.node.is_some() => Status::Running,
+            Phase::Unknown if self.node.is_some() => Status::Unknown,
+            _ if self.node.is_some() => Status::Bound,
+            _ if self.assumed.is_some() => Status::Binding,
+            _ if self.gated || self.unreadable.is_some() => Status::Gated,
+            _ => Status::Pending,
         }
     }
 
@@ -102,7 +183,7 @@ impl PodEntry {
     pub fn counts_as(&self, other: &Self) -> bool {
         self.counted_on() == other.counted_on()
             && self.wants_node() == other.wants_node()
-            && self.shape.requests == other.shape.requests
+            && self.spec.shape.requests == other.spec.shape.requests
             && self.component == other.component
     }
 

@@ -123,7 +123,12 @@ impl Cluster {
         }
         let lacking = if lacks.is_empty() { all } else { lacks };
         refusal.lacking = lacking.iter().map(|(_, count)| count).sum();
-        let most = lacking.into_iter().rev().max_by_key(|(_, count)| *count);
+        // Of equally many the one that lacks least: the others lack that, too.
+        let missing = |short: &[Shortage]| short.iter().map(Shortage::missing).fold(0, i64::saturating_add);
+        let most = lacking
+            .into_iter()
+            .rev()
+            .max_by_key(|(short, count)| (*count, std::cmp::Reverse(missing(short))));
         refusal.short = most.map(|(short, _)| short).unwrap_or_default();
         refusal
     }

@@ -66,7 +66,7 @@ fn asked_reserved_consumed_gone() {
     let mut desk = Desk::new(&["n1 8", "n2 8"]);
     desk.apply(&reservation("r", "u", 1, &["master 1 2", "worker 2 6"]));
     assert_eq!(desk.log(), "r create Reserved until");
-    assert_eq!(used(&desk.state), "n1 6/1, n2 8/2");
+    assert_eq!(used(&desk.state), "n1 8/2, n2 6/1");
     desk.book.consume("u", 2);
     desk.book.consume("other", 1);
     assert_eq!(desk.settle().log(), "");

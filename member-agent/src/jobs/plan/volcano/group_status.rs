@@ -112,6 +112,7 @@ fn shortage(
 ) -> Option<(&'static str, String)> {
     if let (Err(why), "Pending") = (view.input.gate, phase)
         && tasks.is_empty()
+        && !why.is_empty()
     {
         return Some(("NotEnoughResources", why.clone()));
     }

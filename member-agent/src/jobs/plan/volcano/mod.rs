@@ -29,7 +29,6 @@ use phase::{Kill, Phase, Step};
 use policy::Action;
 use task::Task;
 
-pub(crate) use group::queue as queue_of;
 pub(crate) use plugins::SSH_SECRET_LABEL;
 
 /// Pod annotation: version of the job's run that made it; older versions are on their way out.

@@ -1,0 +1,169 @@
+//! The member's scheduler: the planner alone, then end to end with an embedded API server, hollow nodes and an agent.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use fleet_api::{
+    crds::{Side, definitions},
+    names,
+};
+use fleet_apiserver::{ApiServer, Config};
+use futures::{StreamExt, stream};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{Api, Client, api::PostParams};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::planner_rows::{self, Row};
+use crate::table::Table;
+
+/// Pods created at once.
+const CREATES_AT_ONCE: usize = 64;
+/// How often is looked whether all are bound.
+const LOOK: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(1_800);
+
+/// What the end-to-end part stands up.
+pub struct Size {
+    pub nodes: usize,
+    pub pods: usize,
+    /// Pods in gangs of 8 to 512, not single.
+    pub gangs: bool,
+}
+
+/// Sizes of gangs, one after the other.
+const GANG_SIZES: [usize; 7] = [8, 16, 32, 64, 128, 256, 512];
+
+/// The gang of each pod, and how many pods it has.
+fn gangs(pods: usize) -> Vec<(usize, usize)> {
+    let mut found = Vec::with_capacity(pods);
+    for gang in 0.. {
+        let size = GANG_SIZES[gang % GANG_SIZES.len()].min(pods - found.len());
+        if size == 0 {
+            break;
+        }
+        found.extend(std::iter::repeat_n((gang, size), size));
+    }
+    found
+}
+
+pub async fn run(size: Size) -> anyhow::Result<String> {
+    super::say("the planner alone");
+    let mut rows = tokio::task::spawn_blocking(planner_rows::rows).await??;
+    let kind = if size.gangs { "pods in gangs of 8-512" } else { "single pods" };
+    super::say(&format!("{} {kind} on {} nodes, created to bound", size.pods, size.nodes));
+    rows.push(end_to_end(&size, kind).await?);
+    Ok(print(&rows))
+}
+
+fn print(rows: &[Row]) -> String {
+    let mut table = Table::new(&["WORK", "FOUND", "AIM"]);
+    for row in rows {
+        let sign = if row.unit == "pods/s" { ">=" } else { "<=" };
+        table.row([
+            row.what.clone(),
+            format!("{:.1} {}", row.found, row.unit),
+            format!("{sign} {} {}", row.aim, row.unit),
+        ]);
+    }
+    table.print()
+}
+
+/// A member and its hub: API servers in this process, nodes without kubelets, and the agent.
+async fn end_to_end(size: &Size, kind: &str) -> anyhow::Result<Row> {
+    let open = async |side| {
+        let config = Config { crds: definitions(side), ..Config::default() };
+        ApiServer::open(config).await.context("cannot open an API server")
+    };
+    let server = open(Side::Member).await?;
+    let client = Client::new(server.router(), "default");
+    let shutdown = CancellationToken::new();
+    make_nodes(&client, size.nodes).await?;
+    let mut options = member_agent::Options::new("bench");
+    options.scheduler_names = ["fleet".to_owned(), "volcano".to_owned()].into();
+    options.report_interval = Duration::from_secs(1);
+    let hub = open(Side::Hub).await?;
+    let hub_client = Client::new(hub.router(), "default");
+    let agent = tokio::spawn(member_agent::run(hub_client, client.clone(), options, shutdown.clone()));
+    let start = Instant::now();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    let gangs = if size.gangs { gangs(size.pods) } else { Vec::new() };
+    let made = stream::iter(0..size.pods)
+        .map(|i| {
+            let gang = gangs.get(i).copied();
+            let pods = pods.clone();
+            async move {
+                let pod: Pod = serde_json::from_value(pod(i, gang))?;
+                pods.create(&PostParams::default(), &pod).await?;
+                anyhow::Ok(())
+            }
+        })
+        .buffer_unordered(CREATES_AT_ONCE);
+    made.collect::<Vec<_>>().await.into_iter().collect::<anyhow::Result<Vec<()>>>()?;
+    let created = start.elapsed().as_secs_f64();
+    let bound = all_bound(&client, size.pods, start).await?;
+    shutdown.cancel();
+    let _ = agent.await;
+    server.shutdown().await;
+    hub.shutdown().await;
+    Ok(Row {
+        what: format!(
+            "end to end: {} {kind}, {} nodes, created ({created:.1} s) to bound ({bound:.1} s)",
+            size.pods, size.nodes
+        ),
+        found: size.pods as f64 / bound,
+        unit: "pods/s",
+        aim: 5_000.0,
+    })
+}
+
+async fn make_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    for i in 0..count {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": format!("node-{i:05}"), "labels": {"kubernetes.io/hostname": format!("node-{i:05}")}},
+        });
+        nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
+        let status = json!({"status": {
+            "allocatable": {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": "8"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }});
+        let patch = kube::api::Patch::Merge(status);
+        nodes.patch_status(&format!("node-{i:05}"), &kube::api::PatchParams::default(), &patch).await?;
+    }
+    Ok(())
+}
+
+fn pod(i: usize, gang: Option<(usize, usize)>) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("pod-{i:06}"), "namespace": "default"},
+        "spec": {"schedulerName": "fleet", "containers": [{"name": "main", "image": "registry.example.com/train:v1",
+            "resources": {"requests": {"cpu": "100m", "memory": "100Mi"}}}]},
+    });
+    if let Some((gang, size)) = gang {
+        pod["metadata"]["annotations"] = json!({
+            names::GANG_ANNOTATION: format!("gang-{gang}"),
+            names::GANG_SIZE_ANNOTATION: size.to_string(),
+        });
+    }
+    pod
+}
+
+/// Seconds from `start` until all pods have a node.
+async fn all_bound(client: &Client, wanted: usize, start: Instant) -> anyhow::Result<f64> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    loop {
+        // Only those without a node are listed, so that looking costs little near the end.
+        let params = kube::api::ListParams::default().fields("spec.nodeName=").limit(1);
+        let open = pods.list_metadata(&params).await?;
+        if open.items.is_empty() {
+            return Ok(start.elapsed().as_secs_f64());
+        }
+        if start.elapsed() > PATIENCE {
+            bail!("not all of {wanted} pods are bound after {PATIENCE:?}");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}

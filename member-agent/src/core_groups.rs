@@ -1,0 +1,358 @@
+//! PodGroups, Queues and PriorityClasses in the core: what they say goes to the scheduler, what the scheduler finds
+//! goes into their statuses, when it is news.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use fleet_api::patch::merge_diff;
+use fleet_resources::Resources;
+use fleet_scheduler::{GroupId, Phase, QueueInput, QueueState, queue::DEFAULT_QUEUE};
+use kube::{Api, runtime::watcher};
+use serde_json::{Value, json};
+use tokio::{sync::mpsc, time::Instant};
+
+use crate::{
+    admissions::Admissions,
+    context::{CallError, Context},
+    core::{CoreChange, send},
+    feed::{self, Change},
+    jobs::{Object, controller_of, resource, writes},
+    scheduler::status,
+    state::{MemberState, PodGroupObject},
+};
+
+const GROUP: &str = "scheduling.volcano.sh";
+const VERSION: &str = "v1beta1";
+/// Statuses of PodGroups whose writes wait at once.
+const GROUP_WRITES: usize = 64;
+/// A queue's status is written at most this often.
+const QUEUE_INTERVAL: Duration = Duration::from_secs(1);
+
+fn pod_groups() -> kube::discovery::ApiResource {
+    resource(GROUP, VERSION, "PodGroup", "podgroups")
+}
+
+fn queues() -> kube::discovery::ApiResource {
+    resource(GROUP, VERSION, "Queue", "queues")
+}
+
+/// Feeds PodGroups, Queues and PriorityClasses to the core, where this agent schedules.
+pub(crate) async fn feed(context: Arc<Context>, changes: mpsc::Sender<CoreChange>) {
+    if context.options.scheduler_names.is_empty() {
+        return;
+    }
+    let classes = resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
+    let kinds: [(&str, kube::discovery::ApiResource, fn(Change<Object>) -> CoreChange); 3] = [
+        ("podgroups", pod_groups(), CoreChange::PodGroup),
+        ("queues", queues(), CoreChange::Queue),
+        ("priorityclasses", classes, CoreChange::PriorityClass),
+    ];
+    let feeds = kinds.map(|(name, kind, wrap)| {
+        let changes = changes.clone();
+        feed::run(
+            format!("{}/core/{name}", context.options.cluster),
+            Api::<Object>::all_with(context.member.clone(), &kind),
+            watcher::Config::default(),
+            context.shutdown.clone(),
+            move |change| send(changes.clone(), wrap(change)),
+        )
+    });
+    futures::future::join_all(feeds).await;
+}
+
+pub(crate) fn priority_class(change: Change<Object>, state: &mut MemberState) {
+    let value = |class: &Object| class.rest["value"].as_i64();
+    match change {
+        Change::Apply(class) => state.set_priority_class(class.name(), value(&class)),
+        Change::Delete(class) => state.set_priority_class(class.name(), None),
+        Change::All(classes) => {
+            let listed: BTreeSet<&str> = classes.iter().map(Object::name).collect();
+            let gone: Vec<String> =
+                state.priorities.keys().filter(|name| !listed.contains(name.as_str())).cloned().collect();
+            gone.iter().for_each(|name| state.set_priority_class(name, None));
+            classes.iter().for_each(|class| state.set_priority_class(class.name(), value(class)));
+        }
+    }
+}
+
+/// What stands in the API and what is to be written.
+#[derive(Debug, Default)]
+pub(crate) struct Statuses {
+    /// Groups whose statuses may be out of date.
+    groups: BTreeSet<(String, String)>,
+    /// Statuses of queues as they stand, by name.
+    queues: BTreeMap<String, Value>,
+    due_queues: BTreeSet<String>,
+    queues_at: Option<Instant>,
+    queues_written: Option<Instant>,
+    in_flight: usize,
+    /// Counts looks, for the ids of conditions.
+    looks: u64,
+}
+
+/// One status to write.
+pub(crate) struct StatusWrite {
+    of: Of,
+    uid: String,
+    patch: Value,
+    wanted: Value,
+}
+
+#[derive(Clone, Debug)]
+enum Of {
+    Group(String, String),
+    Queue(String),
+}
+
+#[derive(Debug)]
+pub(crate) struct Written {
+    of: Of,
+    /// The status that stands now; `None`: it could not be written.
+    status: Option<Value>,
+    gone: bool,
+}
+
+impl StatusWrite {
+    pub async fn perform(self, context: Arc<Context>) -> Written {
+        let mut object = Object::default();
+        let kind = match &self.of {
+            Of::Group(namespace, name) => {
+                object.metadata.namespace = Some(namespace.clone());
+                object.metadata.name = Some(name.clone());
+                pod_groups()
+            }
+            Of::Queue(name) => {
+                object.metadata.name = Some(name.clone());
+                queues()
+            }
+        };
+        object.metadata.uid = Some(self.uid).filter(|uid| !uid.is_empty());
+        let patch = json!({"status": self.patch});
+        let answer: Result<Object, CallError> =
+            writes::patch(&context.member, &kind, &object, Some("status"), &patch).await;
+        match answer {
+            Ok(_) => Written { of: self.of, status: Some(self.wanted), gone: false },
+            Err(error) => {
+                tracing::debug!(of = ?self.of, %error, "a status was not written");
+                Written { of: self.of, status: None, gone: error.is_not_found() }
+            }
+        }
+    }
+}
+
+impl Statuses {
+    pub fn pod_group(&mut self, change: Change<Object>, state: &mut MemberState, admissions: &Admissions) {
+        match change {
+            Change::Apply(group) => {
+                let object = read_group(&group);
+                self.groups.insert((object.namespace.clone(), object.name.clone()));
+                state.put_pod_group(&object);
+            }
+            Change::Delete(group) => remove(state, admissions, group.namespace(), group.name()),
+            Change::All(groups) => {
+                let listed: BTreeSet<(&str, &str)> =
+                    groups.iter().map(|g| (g.namespace(), g.name())).collect();
+                let gone = |(namespace, name): &&(String, String)| {
+                    !listed.contains(&(namespace.as_str(), name.as_str()))
+                };
+                let gone: Vec<(String, String)> = state.pod_groups.keys().filter(gone).cloned().collect();
+                gone.iter().for_each(|(namespace, name)| remove(state, admissions, namespace, name));
+                for group in &groups {
+                    self.pod_group(Change::Apply(group.clone()), state, admissions);
+                }
+            }
+        }
+    }
+
+    pub fn queue(&mut self, change: Change<Object>, state: &mut MemberState) {
+        match change {
+            Change::Apply(queue) => {
+                self.queues.insert(queue.name().to_owned(), queue.status.clone());
+                self.due_queues.insert(queue.name().to_owned());
+                state.cluster.put_queue(read_queue(&queue));
+            }
+            Change::Delete(queue) => self.queue_gone(queue.name(), state),
+            Change::All(queues) => {
+                let listed: BTreeSet<&str> = queues.iter().map(Object::name).collect();
+                let gone: Vec<String> =
+                    self.queues.keys().filter(|name| !listed.contains(name.as_str())).cloned().collect();
+                gone.iter().for_each(|name| self.queue_gone(name, state));
+                for queue in queues {
+                    self.queue(Change::Apply(queue), state);
+                }
+            }
+        }
+    }
+
+    fn queue_gone(&mut self, name: &str, state: &mut MemberState) {
+        self.queues.remove(name);
+        state.cluster.remove_queue(name);
+        // Pods that name no queue are placed all the same.
+        if name == DEFAULT_QUEUE {
+            state.cluster.put_queue(QueueInput::named(DEFAULT_QUEUE));
+        }
+    }
+
+    /// Where a group stands has changed.
+    pub fn group_changed(&mut self, id: GroupId, state: &mut MemberState, admissions: &Admissions) {
+        let Some(group) = state.cluster.try_group(id) else { return };
+        let key = (group.input.namespace.to_string(), group.input.name.to_string());
+        let Some(object) = state.pod_groups.get(&key) else {
+            let phase = status::phase(group);
+            return state.cluster.set_phase(id, phase);
+        };
+        if let Some(job) = &object.job {
+            let verdict = match (group.phase, group.why.as_deref()) {
+                (Phase::Pending, None) => return,
+                (Phase::Pending, Some(why)) => Err(why.to_owned()),
+                _ => Ok(()),
+            };
+            return admissions.set(job, Some(verdict));
+        }
+        let phase = status::phase(group);
+        state.cluster.set_phase(id, phase);
+        self.groups.insert(key);
+    }
+
+    pub fn queues_changed(&mut self, state: &mut MemberState, now: Instant) {
+        for id in state.cluster.take_changed_queues() {
+            let name = state.cluster.queue(id).input.name.to_string();
+            if self.queues.contains_key(&name) {
+                self.due_queues.insert(name);
+            }
+        }
+        if !self.due_queues.is_empty() && self.queues_at.is_none() {
+            self.queues_at = Some(self.queues_written.map_or(now, |at| at + QUEUE_INTERVAL));
+        }
+    }
+
+    pub fn next_look(&self) -> Option<Instant> {
+        self.queues_at
+    }
+
+    /// Writes that may start now.
+    pub fn due(&mut self, state: &mut MemberState, context: &Context, now: Instant) -> Vec<StatusWrite> {
+        let mut writes = Vec::new();
+        let time = format!("{:.0}", context.clock.now());
+        while self.in_flight + writes.len() < GROUP_WRITES
+            && let Some(key) = self.groups.pop_first()
+        {
+            let Some(known) = state.pod_groups.get_mut(&key) else { continue };
+            if known.job.is_some() || known.busy {
+                continue;
+            }
+            self.looks += 1;
+            let session = uuid::Uuid::new_v5(
+                &uuid::Uuid::NAMESPACE_OID,
+                format!("{}/{}/{time}", known.uid, self.looks).as_bytes(),
+            );
+            let wanted =
+                status::of_group(&state.cluster, known.group, &known.status, &time, &session.to_string());
+            let Some(wanted) = wanted else { continue };
+            let Some(patch) = merge_diff(&known.status, &wanted) else { continue };
+            known.busy = true;
+            let uid = known.uid.clone();
+            writes.push(StatusWrite { of: Of::Group(key.0, key.1), uid, patch, wanted });
+        }
+        if self.queues_at.is_some_and(|at| at <= now) {
+            self.queues_at = None;
+            self.queues_written = Some(now);
+            for name in std::mem::take(&mut self.due_queues) {
+                let Some(known) = self.queues.get(&name) else { continue };
+                let Some(id) = state.cluster.find_queue(&name) else { continue };
+                let Some(wanted) = status::of_queue(&state.cluster, id, known) else { continue };
+                let Some(patch) = merge_diff(known, &wanted) else { continue };
+                writes.push(StatusWrite { of: Of::Queue(name), uid: String::new(), patch, wanted });
+            }
+        }
+        self.in_flight += writes.len();
+        writes
+    }
+
+    pub fn written(&mut self, written: Written, state: &mut MemberState) {
+        self.in_flight -= 1;
+        match written.of {
+            Of::Group(namespace, name) => {
+                let key = (namespace, name);
+                let Some(known) = state.pod_groups.get_mut(&key) else { return };
+                known.busy = false;
+                if let Some(status) = written.status {
+                    known.status = status;
+                }
+                if !written.gone {
+                    self.groups.insert(key);
+                }
+            }
+            Of::Queue(name) => {
+                if let (Some(status), Some(known)) = (written.status, self.queues.get_mut(&name)) {
+                    *known = status;
+                }
+            }
+        }
+    }
+}
+
+fn remove(state: &mut MemberState, admissions: &Admissions, namespace: &str, name: &str) {
+    let known = state.pod_groups.get(&(namespace.to_owned(), name.to_owned()));
+    if let Some(job) = known.and_then(|known| known.job.clone()) {
+        admissions.set(&job, None);
+    }
+    state.remove_pod_group(namespace, name);
+}
+
+fn read_group(group: &Object) -> PodGroupObject {
+    let owner = controller_of(&group.metadata);
+    let of_volcano =
+        owner.filter(|owner| owner.kind == "Job" && owner.api_version.starts_with("batch.volcano.sh/"));
+    PodGroupObject {
+        namespace: group.namespace().to_owned(),
+        name: group.name().to_owned(),
+        uid: group.uid().to_owned(),
+        job: of_volcano.map(|owner| owner.uid.clone()),
+        created: group.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
+        annotations: group.metadata.annotations.clone().unwrap_or_default(),
+        spec: group.spec.clone(),
+        status: group.status.clone(),
+        priority_class: group.spec["priorityClassName"]
+            .as_str()
+            .filter(|class| !class.is_empty())
+            .map(str::to_owned),
+    }
+}
+
+fn read_queue(queue: &Object) -> QueueInput {
+    let spec = &queue.spec;
+    let annotation = |name: &str| queue.metadata.annotations.as_ref().and_then(|all| all.get(name));
+    let weights = annotation("volcano.sh/hierarchy-weights").map_or("", String::as_str).split('/');
+    let path = annotation("volcano.sh/hierarchy").map_or("", String::as_str).split('/');
+    let hierarchy =
+        path.zip(weights).map(|(name, weight)| (name.to_owned(), weight.parse().unwrap_or(1).max(1)));
+    QueueInput {
+        name: queue.name().into(),
+        weight: spec["weight"].as_i64().unwrap_or(1).max(1),
+        priority: spec["priority"].as_i64().unwrap_or(0),
+        parent: spec["parent"].as_str().filter(|parent| !parent.is_empty()).map(Arc::from),
+        capability: amounts(&spec["capability"]),
+        deserved: amounts(&spec["deserved"]),
+        deserved_names: spec["deserved"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name.clone())
+            .collect(),
+        guarantee: amounts(&spec["guarantee"]["resource"]),
+        reclaimable: spec["reclaimable"].as_bool().unwrap_or(true),
+        state: QueueState::read(queue.status["state"].as_str().unwrap_or_default()),
+        hierarchy: hierarchy.filter(|(name, _)| !name.is_empty()).collect(),
+    }
+}
+
+fn amounts(list: &Value) -> Resources {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let pairs: Vec<(&String, String)> =
+        list.as_object().into_iter().flatten().map(|(name, value)| (name, text(value))).collect();
+    Resources::parse(pairs.iter().map(|(name, text)| (name.as_str(), text.as_str()))).unwrap_or_default()
+}

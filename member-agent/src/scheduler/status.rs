@@ -1,0 +1,157 @@
+//! Statuses that the scheduler keeps: of PodGroups that no job controller looks after, and of Queues.
+
+use std::collections::BTreeMap;
+
+use fleet_resources::quantity;
+use fleet_scheduler::{Cluster, GroupId, Phase, QueueId, QueueState, Status, group::Group};
+use serde_json::{Map, Value, json};
+
+const READY: &str = "tasks in gang are ready to be scheduled";
+
+/// The phase of a group by where its pods stand.
+pub(crate) fn phase(group: &Group) -> Phase {
+    let count = |status: Status| group.count(status);
+    let ended = count(Status::Succeeded) + count(Status::Failed);
+    let scheduled = count(Status::Running)
+        + count(Status::Bound)
+        + count(Status::Binding)
+        + ended
+        + count(Status::Releasing);
+    let waits = count(Status::Pending) + count(Status::Gated) + count(Status::Pipelined) > 0;
+    if count(Status::Running) > 0 && waits && group.ready() < group.min() {
+        return Phase::Unknown;
+    }
+    if scheduled >= group.min() && scheduled > 0 {
+        return if ended == group.pods.len() as i64 { Phase::Completed } else { Phase::Running };
+    }
+    if group.input.no_gate || group.phase == Phase::Inqueue || (group.phase == Phase::Unknown && waits) {
+        Phase::Inqueue
+    } else {
+        Phase::Pending
+    }
+}
+
+/// The group's whole status, when it says something new. `session` names this look in conditions.
+pub(crate) fn of_group(
+    cluster: &Cluster,
+    id: GroupId,
+    known: &Value,
+    now: &str,
+    session: &str,
+) -> Option<Value> {
+    let group = cluster.group(id);
+    let mut status = if known.is_object() { known.clone() } else { json!({}) };
+    status["phase"] = group.phase.as_str().into();
+    let counts = [
+        ("running", group.count(Status::Running)),
+        ("succeeded", group.count(Status::Succeeded)),
+        ("failed", group.count(Status::Failed)),
+    ];
+    for (field, number) in counts {
+        set_count(&mut status, field, number);
+    }
+    if group.is_ready() && group.min() > 0 && !group.pods.is_empty() {
+        remove(&mut status, "Unschedulable");
+        set(&mut status, "Scheduled", READY, None, now, session);
+    } else if let Some((reason, message)) = shortage(cluster, group) {
+        set(&mut status, "Unschedulable", reason, Some(message), now, session);
+    }
+    (status != *known).then_some(status)
+}
+
+/// Why the group is not ready, as reason and message.
+fn shortage(cluster: &Cluster, group: &Group) -> Option<(&'static str, String)> {
+    let invalid = group.validity().err();
+    let why = group.why.as_deref();
+    if group.pods.is_empty() {
+        return why.map(|why| ("NotEnoughResources", why.to_owned()));
+    }
+    let first = group.pending.first().or(group.pending_best_effort.first()).map(|order| order.3)?;
+    let (reason, why) = match (&invalid, why) {
+        (Some((reason, sentence)), _) => (*reason, sentence.as_str()),
+        (None, Some(why)) => ("NotEnoughResources", why),
+        (None, None) => return None,
+    };
+    let mut histogram: BTreeMap<&str, i64> = BTreeMap::new();
+    for pod in &group.pods {
+        *histogram.entry(cluster.pod(*pod).status.as_str()).or_default() += 1;
+    }
+    // Sorted as text, so that "10 Running" comes before "3 Releasing": upstream's order.
+    let mut counts: Vec<String> =
+        histogram.iter().map(|(status, number)| format!("{number} {status}")).collect();
+    counts.sort();
+    counts.push(format!("{} minAvailable", group.min()));
+    let waiting = group.pending.len() + group.pending_best_effort.len();
+    let message = format!(
+        "{}/{} tasks in gang unschedulable: pod group is not ready, {}; Pending: {waiting} Unschedulable. Origin reason is {}: {why}",
+        (group.min() - group.ready()).max(0),
+        group.pods.len(),
+        counts.join(", "),
+        cluster.pod(first).name,
+    );
+    Some((reason, message))
+}
+
+/// The queue's whole status, when it says something new.
+pub(crate) fn of_queue(cluster: &Cluster, id: QueueId, known: &Value) -> Option<Value> {
+    let queue = cluster.queue(id);
+    let mut status = if known.is_object() { known.clone() } else { json!({}) };
+    let empty = queue.groups.iter().all(|group| cluster.group(*group).pods.is_empty());
+    let state = match queue.input.state {
+        QueueState::Closing if empty => QueueState::Closed,
+        state => state,
+    };
+    status["state"] = state.as_str().into();
+    for phase in [Phase::Pending, Phase::Inqueue, Phase::Running, Phase::Unknown, Phase::Completed] {
+        set_count(&mut status, &phase.as_str().to_lowercase(), queue.phases[phase as usize]);
+    }
+    let held = cluster.dimensions.resources(&queue.allocated);
+    let amounts: Map<String, Value> =
+        held.iter().map(|(name, n)| (name.to_string(), quantity::format(name.as_str(), n).into())).collect();
+    if amounts.is_empty() {
+        status.as_object_mut().map(|fields| fields.remove("allocated"));
+    } else {
+        status["allocated"] = amounts.into();
+    }
+    (status != *known).then_some(status)
+}
+
+fn set_count(status: &mut Value, field: &str, number: i64) {
+    match (number, status.as_object_mut()) {
+        (0, Some(fields)) => drop(fields.remove(field)),
+        (number, _) => status[field] = number.into(),
+    }
+}
+
+fn set(status: &mut Value, kind: &str, reason: &str, message: Option<String>, now: &str, session: &str) {
+    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    let known = conditions.iter().find(|condition| condition["type"] == kind);
+    let same = known.is_some_and(|known| {
+        known["reason"] == reason
+            && known["status"] == "True"
+            && known["message"].as_str() == message.as_deref()
+    });
+    if same {
+        return;
+    }
+    let mut condition = json!({
+        "type": kind,
+        "status": "True",
+        "reason": reason,
+        "lastTransitionTime": now,
+        "transitionID": session,
+    });
+    if let Some(message) = message {
+        condition["message"] = message.into();
+    }
+    conditions.retain(|condition| condition["type"] != kind);
+    conditions.push(condition);
+    conditions.sort_by(|a, b| b["type"].as_str().cmp(&a["type"].as_str()));
+    status["conditions"] = conditions.into();
+}
+
+fn remove(status: &mut Value, kind: &str) {
+    if let Some(conditions) = status["conditions"].as_array_mut() {
+        conditions.retain(|condition| condition["type"] != kind);
+    }
+}

@@ -1,0 +1,241 @@
+//! Groups as the scheduler knows them: from PodGroup objects, or from what their pods say where there is none.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fleet_resources::Resources;
+use fleet_scheduler::{GroupId, GroupInput, Phase, group::Topology, queue::DEFAULT_QUEUE};
+use serde_json::Value;
+
+use super::{GangKey, MemberState, PodEntry, UNKNOWN_SIZE};
+
+/// Name of the queue of pods that others schedule; no object has it.
+const FOREIGN_QUEUE: &str = "";
+
+/// A PodGroup object.
+#[derive(Clone, Debug)]
+pub(crate) struct PodGroup {
+    pub uid: String,
+    /// Uid of the Volcano Job it belongs to, whose controller writes its status.
+    pub job: Option<String>,
+    pub input: GroupInput,
+    pub priority_class: Option<String>,
+    /// As it stands, as far as known.
+    pub status: Value,
+    pub group: GroupId,
+    /// A write of its status is under way.
+    pub busy: bool,
+}
+
+impl MemberState {
+    /// The scheduler's group of a gang, made when there is none.
+    pub(super) fn group_of(&mut self, key: &GangKey) -> GroupId {
+        if let Some(group) = self.gangs.get(key).and_then(|gang| gang.group) {
+            return group;
+        }
+        let (namespace, name) = name_of(key);
+        let known = self.pod_groups.get(&(namespace.clone(), name.clone())).map(|known| known.group);
+        let group = known.unwrap_or_else(|| self.cluster.put_group(self.own_input(key)));
+        if let Some(gang) = self.gangs.get_mut(key) {
+            gang.group = Some(group);
+        }
+        self.gangs_by_group.insert(group, key.clone());
+        group
+    }
+
+    /// A pod has joined: what it says of its gang may be news, when no PodGroup says it.
+    pub(super) fn group_joined(&mut self, key: &GangKey, entry: &PodEntry, new: bool) {
+        if let Some(known) = self.pod_groups.get_mut(&name_of(key)) {
+            if entry.reservation.is_some() && !known.input.manual {
+                known.input.manual = true;
+                let input = known.input.clone();
+                self.cluster.put_group(input);
+            }
+            return;
+        }
+        if new {
+            self.group_of(key);
+        }
+        let Some(group) = self.gangs.get(key).and_then(|gang| gang.group) else { return };
+        let Some(known) = self.cluster.try_group(group) else { return };
+        let mut input = known.input.clone();
+        let priority = i64::from(entry.priority);
+        let created = entry.created.map_or(0, |at| at.as_second());
+        input.min_member = i64::try_from(entry.gang_size.max(1)).unwrap_or(i64::MAX);
+        input.queue =
+            entry.queue.as_deref().filter(|queue| !queue.is_empty()).unwrap_or(DEFAULT_QUEUE).into();
+        input.priority = if new { priority } else { input.priority.max(priority) };
+        input.created = if new { created } else { input.created.min(created) };
+        // Places that the hub has reserved are given by name.
+        input.manual |= entry.reservation.is_some();
+        if input != known.input {
+            self.cluster.put_group(input);
+        }
+    }
+
+    fn own_input(&self, key: &GangKey) -> GroupInput {
+        let (namespace, name) = name_of(key);
+        GroupInput {
+            namespace: namespace.into(),
+            name: name.into(),
+            queue: DEFAULT_QUEUE.into(),
+            min_member: 1,
+            no_gate: true,
+            ..GroupInput::default()
+        }
+    }
+
+    pub(super) fn foreign_group(&mut self) -> GroupId {
+        if let Some(group) = self.foreign {
+            return group;
+        }
+        let group = self.cluster.put_group(GroupInput {
+            queue: FOREIGN_QUEUE.into(),
+            no_gate: true,
+            manual: true,
+            ..GroupInput::default()
+        });
+        self.foreign = Some(group);
+        group
+    }
+
+    /// The gang's last pod is gone; a PodGroup outlives its pods.
+    pub(super) fn drop_group(&mut self, key: &GangKey, group: Option<GroupId>) {
+        let Some(group) = group else { return };
+        self.gangs_by_group.remove(&group);
+        if !self.pod_groups.contains_key(&name_of(key)) {
+            self.cluster.remove_group(group);
+        }
+    }
+
+    /// A PodGroup is new or has changed.
+    pub fn put_pod_group(&mut self, object: &PodGroupObject) {
+        let key = (object.namespace.clone(), object.name.clone());
+        let mut input = object.input();
+        input.priority = self.priority_of(object.priority_class.as_deref());
+        let before = self.pod_groups.get(&key);
+        let seen = before.map(|known| Phase::read(known.status["phase"].as_str().unwrap_or_default()));
+        let phase = Phase::read(object.status["phase"].as_str().unwrap_or_default());
+        // Pods of a group made for the hub's reservation are placed by name, whoever describes the group.
+        let old = self.cluster.find_group(&object.namespace, &object.name);
+        input.manual =
+            old.and_then(|old| self.cluster.try_group(old)).is_some_and(|group| group.input.manual);
+        let group = self.cluster.put_group(input.clone());
+        // What stands wins, except that being let in is not written at once.
+        if phase != Phase::Pending || seen.is_some_and(|seen| seen != Phase::Pending) {
+            self.cluster.set_phase(group, phase);
+        }
+        let busy = before.is_some_and(|known| known.busy && known.uid == object.uid);
+        let known = PodGroup {
+            uid: object.uid.clone(),
+            job: object.job.clone(),
+            input,
+            priority_class: object.priority_class.clone(),
+            status: object.status.clone(),
+            group,
+            busy,
+        };
+        self.pod_groups.insert(key, known);
+        let gang = GangKey::Named { namespace: object.namespace.clone(), gang: object.name.clone() };
+        if let Some(entry) = self.gangs.get_mut(&gang) {
+            entry.group = Some(group);
+            self.gangs_by_group.insert(group, gang);
+        }
+    }
+
+    /// A PodGroup is gone. Its pods, if any are left, wait for one.
+    pub fn remove_pod_group(&mut self, namespace: &str, name: &str) {
+        let Some(known) = self.pod_groups.remove(&(namespace.to_owned(), name.to_owned())) else { return };
+        let gang = GangKey::Named { namespace: namespace.to_owned(), gang: name.to_owned() };
+        match self.gangs.get(&gang) {
+            None => self.cluster.remove_group(known.group),
+            Some(entry) => {
+                let size = if entry.size >= UNKNOWN_SIZE { i64::MAX >> 2 } else { entry.size as i64 };
+                let manual = known.input.manual;
+                let input = GroupInput { min_member: size, manual, ..self.own_input(&gang) };
+                self.cluster.put_group(input);
+            }
+        }
+    }
+
+    /// A PriorityClass is new, has changed or is gone.
+    pub fn set_priority_class(&mut self, name: &str, value: Option<i64>) {
+        match value {
+            Some(value) => self.priorities.insert(name.to_owned(), value),
+            None => self.priorities.remove(name),
+        };
+        let concerned: Vec<(String, String)> = self
+            .pod_groups
+            .iter()
+            .filter(|(_, group)| group.priority_class.as_deref() == Some(name))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in concerned {
+            let Some(group) = self.pod_groups.get_mut(&key) else { continue };
+            group.input.priority = value.unwrap_or(0);
+            let input = group.input.clone();
+            self.cluster.put_group(input);
+        }
+    }
+
+    fn priority_of(&self, class: Option<&str>) -> i64 {
+        class.and_then(|class| self.priorities.get(class)).copied().unwrap_or(0)
+    }
+}
+
+fn name_of(key: &GangKey) -> (String, String) {
+    match key {
+        GangKey::Named { namespace, gang } => (namespace.clone(), gang.clone()),
+        // No object's name has a slash.
+        GangKey::Single(pod) => (pod.namespace.clone(), format!("pod/{}", pod.name)),
+    }
+}
+
+/// A PodGroup as the API server sends it, read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PodGroupObject {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub job: Option<String>,
+    pub created: i64,
+    pub annotations: BTreeMap<String, String>,
+    pub spec: Value,
+    pub status: Value,
+    pub priority_class: Option<String>,
+}
+
+impl PodGroupObject {
+    fn input(&self) -> GroupInput {
+        let spec = &self.spec;
+        let roles = spec["minTaskMember"].as_object().into_iter().flatten();
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let amounts: Option<Vec<(String, String)>> = spec["minResources"]
+            .as_object()
+            .map(|list| list.iter().map(|(name, value)| (name.clone(), text(value))).collect());
+        let resources = amounts.and_then(|list| {
+            Resources::parse(list.iter().map(|(name, text)| (name.as_str(), text.as_str()))).ok()
+        });
+        let topology = spec["networkTopology"].as_object().map(|topology| Topology {
+            hard: topology.get("mode").is_none_or(|mode| mode != "soft"),
+            highest_tier: topology.get("highestTierAllowed").and_then(Value::as_i64),
+        });
+        let annotation = |name: &str| self.annotations.get(name);
+        GroupInput {
+            namespace: self.namespace.as_str().into(),
+            name: self.name.as_str().into(),
+            queue: spec["queue"].as_str().filter(|queue| !queue.is_empty()).unwrap_or(DEFAULT_QUEUE).into(),
+            min_member: spec["minMember"].as_i64().unwrap_or(1),
+            min_roles: roles.map(|(role, n)| (Arc::from(role.as_str()), n.as_i64().unwrap_or(0))).collect(),
+            min_resources: resources,
+            priority: 0,
+            created: self.created,
+            preemptable: annotation("volcano.sh/preemptable").map(|text| text == "true"),
+            sla_wait: annotation("volcano.sh/sla-waiting-time")
+                .and_then(|text| fleet_scheduler::config::duration_s(text)),
+            topology,
+            phase: Phase::read(self.status["phase"].as_str().unwrap_or_default()),
+            no_gate: false,
+            manual: false,
+        }
+    }
+}
