@@ -325,7 +325,7 @@ pub enum Measure {
     All,
     /// A deep queue under a quota tree, in real time: see --shape
     Queue,
-    /// The member's scheduler: its planner alone, then end to end; see --nodes and --pods
+    /// The member's scheduler, alone and end to end: see --nodes and --pods
     Scheduler,
 }
 
