@@ -150,10 +150,7 @@ pub(crate) async fn feed_member(
         Api::<LeanPod>::all(context.member.clone()),
         watcher::Config::default(),
         context.shutdown.clone(),
-        {
-            let changes = changes.clone();
-            move |change| send(changes.clone(), CoreChange::Pod(change))
-        },
+        move |change| send(sender.clone(), CoreChange::Pod(change)),
     );
     let on_copy = changes.clone();
     let copies = feed::run(
