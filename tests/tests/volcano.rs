@@ -257,7 +257,7 @@ async fn a_job_whose_queue_is_closed_or_missing_waits_and_says_so() -> anyhow::R
 
 #[tokio::test]
 async fn a_pod_group_of_a_users_own_starts_whole_and_its_queue_counts_it() -> anyhow::Result<()> {
-    let fleet = FleetSpec::of("east 2x0").cpu("2").run_time(RunTime::Forever).start().await?;
+    let fleet = FleetSpec::of("east 2x0").cpu("3").run_time(RunTime::Forever).start().await?;
     let member = fleet.member("east")?;
     let queue = json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "team"},
         "spec": {"weight": 1, "capability": {"cpu": "4"}}});
