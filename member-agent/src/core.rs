@@ -437,6 +437,7 @@ impl Core {
         }
         // What deciding itself changed: use of nodes, and nothing that another gang could wait for.
         let effects = self.state.take_effects();
+        self.dirty.extend(effects.dirty);
         if effects.capacity {
             self.note_capacity();
         }

@@ -6,7 +6,7 @@ use fleet_resources::Resources;
 use fleet_scheduler::{GroupId, GroupInput, Phase, group::Topology, queue::DEFAULT_QUEUE};
 use serde_json::Value;
 
-use super::{GangKey, MemberState, PodEntry, UNKNOWN_SIZE};
+use super::{GangKey, MemberState, PodEntry};
 
 /// Name of the queue of pods that others schedule; no object has it.
 const FOREIGN_QUEUE: &str = "";
@@ -149,7 +149,7 @@ impl MemberState {
         match self.gangs.get(&gang) {
             None => self.cluster.remove_group(known.group),
             Some(entry) => {
-                let size = if entry.size >= UNKNOWN_SIZE { i64::MAX >> 2 } else { entry.size as i64 };
+                let size = i64::try_from(entry.size).unwrap_or(i64::MAX);
                 let manual = known.input.manual;
                 let input = GroupInput { min_member: size, manual, ..self.own_input(&gang) };
                 self.cluster.put_group(input);

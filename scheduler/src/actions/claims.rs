@@ -53,7 +53,7 @@ impl Cluster {
 
     fn is_bypassed(&self, id: GroupId) -> bool {
         let group = self.group(id);
-        let most = MIN_BYPASS.max(group.need() as u64 * BYPASS_PER_POD);
+        let most = MIN_BYPASS.max((group.need() as u64).saturating_mul(BYPASS_PER_POD));
         group.refused_since.is_some_and(|since| self.bound_pods.saturating_sub(since) >= most)
     }
 
