@@ -32,7 +32,7 @@ macro_rules! mutations {
 }
 
 mutations! {
-    /// The hub clears a run's target without waiting for its Work to be gone.
+    /// The hub clears a run's target, and starts the next run, without waiting for its Work to be gone.
     TargetClearedTooEarly,
     /// The hub forgets since when a job is unhealthy, so that a toleration never ends.
     TolerationForgotten,
@@ -40,7 +40,7 @@ mutations! {
     WorkDeletedBeforeResult,
     /// The hub keeps the reservation of a job that has ended.
     ReservationKept,
-    /// The hub takes a deleted job's binding down without deleting its Work.
+    /// The hub takes a deleted job's binding down without deleting its Work, then or later.
     WorkLeftBehind,
     /// The hub does not count what is bound against the quota.
     QuotaNotCounted,

@@ -45,7 +45,7 @@ pub enum Command {
     Queue(QueueArgs),
     /// List the member clusters with their free and total resources
     Clusters(ClustersArgs),
-    /// Check the live objects of hub and members against the invariants
+    /// Check the live objects of hub and members, or a recorded run log, against the invariants
     Audit(AuditArgs),
     /// Add a cluster to the fleet
     Join(JoinArgs),
@@ -174,6 +174,9 @@ pub struct AuditArgs {
     /// Ask the hub alone, not its members
     #[arg(long)]
     pub hub_only: bool,
+    /// Check a recorded run log (fleet simulate -o jsonl) instead of a live fleet
+    #[arg(long, value_name = "FILE", conflicts_with = "hub_only")]
+    pub log: Option<PathBuf>,
     /// Print data instead of lines
     #[arg(short, long, value_enum)]
     pub output: Option<AuditFormat>,

@@ -1,11 +1,12 @@
-//! `fleet audit`: the checker over the live objects of the hub and its members.
+//! `fleet audit`: the checker over the live objects of the hub and its members, or over a recorded run log.
 //!
 //! What is listed one server after the other is never of one moment, so what looks broken is looked at again after a
 //! pause, and only what is broken in all looks is told.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use fleet_controller::check::{Snapshot, Violation, check_at_rest};
+use anyhow::Context;
+use fleet_controller::check::{Snapshot, Violation, check_at_rest, check_run_log};
 use kube::Client;
 use serde_json::json;
 
@@ -46,6 +47,26 @@ pub async fn run(hub: &Hub, args: &AuditArgs) -> anyhow::Result<Answer> {
     }
     drop(progress);
     Ok(answer(args, &found, clients.len(), &away))
+}
+
+/// The checker over a recorded run log.
+///
+/// # Errors
+/// The file cannot be read, or is no run log.
+pub fn run_log(file: &Path, args: &AuditArgs) -> anyhow::Result<Answer> {
+    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let found =
+        check_run_log(&text).map_err(|(line, what)| anyhow::anyhow!("{}:{line}: {what}", file.display()))?;
+    let mut answer = Answer::default();
+    if args.output.is_some() {
+        answer.text = format!("{:#}\n", json!({"violations": found}));
+    } else if found.is_empty() {
+        answer.text = format!("Nothing is broken in {} lines.\n", text.lines().count());
+    } else {
+        answer.text = found.iter().map(|violation| format!("{violation}\n")).collect();
+    }
+    answer.failed = !found.is_empty();
+    Ok(answer)
 }
 
 /// One look; a member that does not answer is left out of it and of all that follow.

@@ -103,7 +103,10 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Describe(args) => describe::run(&connect.hub().await?, &args).await?,
         Command::Explain(args) => explain::run(&connect.hub().await?, &args).await?,
         Command::Queue(args) => queue::run(&connect.hub().await?, &args).await?,
-        Command::Audit(args) => audit::run(&connect.hub().await?, &args).await?,
+        Command::Audit(args) => match &args.log {
+            Some(file) => audit::run_log(file, &args)?,
+            None => audit::run(&connect.hub().await?, &args).await?,
+        },
         Command::Clusters(args) => clusters::run(&connect.hub().await?, &args).await?,
         Command::Join(args) => join::join(&connect.hub().await?, &args).await?,
         Command::Unjoin(args) => join::unjoin(&connect.hub().await?, &args).await?,

@@ -107,6 +107,7 @@ pub fn plan_orphan(world: &World, key: &Key) -> Vec<Write> {
         entry.work_name() == key.1 && entry.object.spec.clusters.iter().any(|target| target.name == cluster)
     };
     let left = |work: &&Work| lost(&work.spec.binding) && !world.bindings.values().any(named);
+    let left = |work: &&Work| left(work) && !mutation::is_on(Mutation::WorkLeftBehind);
     if let Some(work) = world.works.get(key).filter(left) {
         delete_work(key, work, &mut step);
         let_go_of_gone(world, key, work, &mut step);

@@ -53,6 +53,8 @@ pub struct Options {
     pub fence_grace: Duration,
     /// Image of the side container that stops pods of jobs with fencing Watchdog; without one such jobs are refused.
     pub watchdog_image: Option<String>,
+    /// How long after the lease's end a watchdog has stopped the last process of its pod.
+    pub watchdog_stops_within: Duration,
     /// Shortest time between two capacity reports.
     pub report_interval: Duration,
     /// How long a half-bound gang without a hold may stay so before its places are given back, and an
@@ -90,6 +92,7 @@ impl Options {
             lease_renew: Duration::from_secs(10),
             fence_grace: DEFAULT_FENCE_GRACE,
             watchdog_image: Some(DEFAULT_WATCHDOG_IMAGE.to_owned()),
+            watchdog_stops_within: fleet_watchdog::ANSWER_TIMEOUT + fleet_watchdog::KILL_GRACE,
             report_interval: Duration::from_millis(100),
             gang_grace: Duration::from_secs(5),
             clock: Clock::start(),

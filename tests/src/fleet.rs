@@ -231,6 +231,8 @@ impl TestFleet {
             options.lease_duration = Duration::from_secs(2);
             options.lease_renew = Duration::from_millis(500);
             options.fence_grace = Duration::from_secs(1);
+            // Hollow watchdogs stop a pod at once.
+            options.watchdog_stops_within = Duration::ZERO;
         }
         options.region = Some(format!("region-{name}"));
         options.scheduler_names =

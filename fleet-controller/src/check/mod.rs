@@ -10,6 +10,7 @@ mod history;
 mod judge;
 mod leftovers;
 mod listing;
+mod run_log;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,7 @@ use serde_json::Value;
 pub use facts::{Pod, Quota};
 pub use history::{Change, History};
 pub use judge::Judge;
+pub use run_log::check_run_log;
 pub use snapshot::Snapshot;
 
 use facts::{Use, used_by};

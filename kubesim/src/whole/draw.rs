@@ -17,7 +17,7 @@ use crate::scenario::{ClusterSpec, NodePool, ObjectName};
 /// Faults happen in this time.
 const STORM_S: u64 = 240;
 /// After the faults, the time in which everything must have come to its end.
-const QUIET: Duration = Duration::from_secs(1500);
+const QUIET: Duration = Duration::from_secs(3600);
 
 /// What may move a job off a cluster that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,6 +44,8 @@ struct Entry {
     answered: Option<ReservationStatus>,
     /// A write is under way.
     busy: bool,
+    /// The member told of a copy meanwhile; it may have come after the write took effect.
+    seen: bool,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +87,7 @@ impl Book {
             copy: Some(written),
             answered: None,
             busy: false,
+            seen: false,
         };
         self.insert(&name, entry);
     }
@@ -113,6 +116,7 @@ impl Book {
                 copy: None,
                 answered: reservation.status.clone(),
                 busy: false,
+                seen: false,
             };
             return self.insert(&name, entry);
         };
@@ -140,7 +144,7 @@ impl Book {
                 entry.copy = Some(None);
                 self.due.insert(name);
             }
-            Some(_) => {}
+            Some(entry) => entry.seen = entry.busy,
             None => {
                 let entry = Entry {
                     spec: Arc::new(copy.spec.clone()),
@@ -149,6 +153,7 @@ impl Book {
                     copy: Some(None),
                     answered: None,
                     busy: false,
+                    seen: false,
                 };
                 self.insert(&name, entry);
             }
@@ -292,6 +297,9 @@ impl Book {
         entry.busy = false;
         if let Some(copy) = written.copy {
             entry.copy = copy;
+        }
+        if std::mem::take(&mut entry.seen) && entry.copy.is_none() {
+            entry.copy = Some(None);
         }
         if let Some((uid, status)) = written.answered
             && entry.hub_uid.as_ref() == Some(&uid)

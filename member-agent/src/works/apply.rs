@@ -20,6 +20,7 @@ use super::{
     Works,
     cleanup::Removal,
     desired::{self, Verdict, kind_of},
+    inject,
     report::{self, Applied, Reason},
     state::{Known, ObjectId, epoch_of},
 };
@@ -149,8 +150,8 @@ impl Works {
 
     /// Brings one manifest about.
     async fn place(self: &Arc<Self>, work: &Arc<Work>, ordinal: usize) -> Result<Placed, CallError> {
-        let image = self.context.options.watchdog_image.as_deref();
-        let wanted = match desired::desired(&work.spec, ordinal, image) {
+        let means = inject::Means::of(&self.context.options);
+        let wanted = match desired::desired(&work.spec, ordinal, means) {
             Ok(wanted) => wanted,
             Err(message) => {
                 return Ok(Placed::Not(Applied::No { reason: Reason::AppliedFailed, message }));

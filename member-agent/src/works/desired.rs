@@ -46,16 +46,12 @@ pub(super) fn kind_of(manifest: &Value) -> WorkloadKind {
     WorkloadKind::of(text("apiVersion"), text("kind"))
 }
 
-/// The manifest with Fleet's marks. Position 0 is the governed object. `watchdog_image` is that of the side
+/// The manifest with Fleet's marks. Position 0 is the governed object. `means` is for the side
 /// container that stops pods where the policy asks for one.
 ///
 /// # Errors
 /// Why no such object can be made, as a sentence.
-pub(super) fn desired(
-    spec: &WorkSpec,
-    ordinal: usize,
-    watchdog_image: Option<&str>,
-) -> Result<Value, String> {
+pub(super) fn desired(spec: &WorkSpec, ordinal: usize, means: inject::Means<'_>) -> Result<Value, String> {
     let not_an_object =
         || format!("spec.workload.manifests[{ordinal}]: found no object; allowed is an object");
     let mut object = spec.workload.manifests.get(ordinal).cloned().ok_or_else(not_an_object)?;
@@ -83,7 +79,7 @@ pub(super) fn desired(
         mark(metadata, "annotations", FENCING_ANNOTATION, &format!("{fencing:?}"));
     }
     if fencing == Fencing::Watchdog {
-        inject::watchdog(kind, &mut object, watchdog_image)?;
+        inject::watchdog(kind, &mut object, means)?;
     }
     Ok(object)
 }
@@ -311,7 +307,7 @@ mod tests {
     /// The object as a server would keep it, changed by `change`.
     fn check(change: impl Fn(&mut Value), expected: Verdict) {
         let spec = spec(job());
-        let wanted = desired(&spec, 0, None).unwrap();
+        let wanted = desired(&spec, 0, inject::Means::default()).unwrap();
         let mut stored = wanted.clone();
         stored["metadata"]["uid"] = "x".into();
         stored["metadata"]["resourceVersion"] = "7".into();
@@ -353,7 +349,7 @@ mod tests {
             }
             let mut spec = spec(job);
             spec.fenced = true;
-            let wanted = desired(&spec, 0, None).unwrap();
+            let wanted = desired(&spec, 0, inject::Means::default()).unwrap();
             assert_eq!(wanted["metadata"]["annotations"][FENCING_ANNOTATION], "Lease");
             let mut stored = wanted.clone();
             stored["metadata"]["annotations"][FENCED_ANNOTATION] = "2".into();
@@ -376,7 +372,7 @@ mod tests {
     fn overwrite_takes_over() {
         let mut spec = spec(job());
         spec.conflict_resolution = Some(ConflictResolution::Overwrite);
-        let wanted = desired(&spec, 0, None).unwrap();
+        let wanted = desired(&spec, 0, inject::Means::default()).unwrap();
         let found = live(json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
             "metadata": {"name": "a", "namespace": "n"}, "spec": {}}));
         let Verdict::Patch(patch) = judge(&spec, 0, &wanted, &found) else { panic!("no patch") };
@@ -390,7 +386,7 @@ mod tests {
         let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"},
             "data": {"a": "1"}});
         spec.workload.manifests.push(config);
-        let wanted = desired(&spec, 1, None).unwrap();
+        let wanted = desired(&spec, 1, inject::Means::default()).unwrap();
         let mut stored = wanted.clone();
         stored["metadata"]["annotations"][BINDINGS_ANNOTATION] = "u0".into();
         stored["data"]["b"] = "2".into();

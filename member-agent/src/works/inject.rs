@@ -4,26 +4,59 @@
 //! counts as a container of the job; its startup probe lets the job's containers begin only after it has seen
 //! the member's lease being renewed. It asks for no resources, so that reserved places stay what they are.
 
+use std::time::Duration;
+
 use fleet_policies::WorkloadKind;
 use fleet_watchdog::{CONTAINER, IN_POD_VARIABLE, STATE_FOLDER, TOKEN_FOLDER};
 use serde_json::{Value, json};
+
+use crate::Options;
 
 const TOKEN_VOLUME: &str = "fleet-watchdog-token";
 const TOKEN_SECONDS: i64 = 3600;
 /// How long the job's containers wait for the first renewal: far longer than the agent takes between two.
 const START_PROBES: i64 = 300;
 
+/// What the agent has for the side container.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Means<'a> {
+    pub image: Option<&'a str>,
+    /// How long after the lease's end the last process may end.
+    pub fence_grace: Duration,
+    /// How long after it a watchdog has stopped the last one.
+    pub stops_within: Duration,
+}
+
+impl<'a> Means<'a> {
+    pub fn of(options: &'a Options) -> Self {
+        Self {
+            image: options.watchdog_image.as_deref(),
+            fence_grace: options.fence_grace,
+            stops_within: options.watchdog_stops_within,
+        }
+    }
+}
+
 /// Adds the side container to each pod template of a job.
 ///
 /// # Errors
-/// A pod template in which it could not do its work, or no image for it: a sentence with field, found, allowed.
-pub fn watchdog(kind: WorkloadKind, job: &mut Value, image: Option<&str>) -> Result<(), String> {
-    let Some(image) = image else {
+/// A pod template in which it could not do its work, no image for it, or an agent that gives it too little time: a
+/// sentence with field, found, allowed.
+pub fn watchdog(kind: WorkloadKind, job: &mut Value, means: Means<'_>) -> Result<(), String> {
+    let Some(image) = means.image else {
         return Err(
             "fencing Watchdog: the agent has no image for the side container; allowed with --watchdog-image"
                 .to_owned(),
         );
     };
+    if means.fence_grace <= means.stops_within {
+        return Err(format!(
+            "fencing Watchdog: found --fence-grace {} of the agent; allowed are more than {} seconds, in which a watchdog \
+             has stopped its pod",
+            means.fence_grace.as_secs(),
+            means.stops_within.as_secs()
+        ));
+    }
     let mut templates = templates_mut(kind, job);
     if templates.is_empty() {
         return Err(format!(
@@ -144,10 +177,15 @@ mod tests {
             "Worker": {"template": {"spec": spec}}}}})
     }
 
+    fn means(image: Option<&str>) -> Means<'_> {
+        let options = Options::new("east");
+        Means { image, fence_grace: options.fence_grace, stops_within: options.watchdog_stops_within }
+    }
+
     #[test]
     fn every_template_gets_it_before_its_own_init_containers() {
         let mut job = pytorch(json!({"initContainers": [{"name": "fetch"}], "volumes": [{"name": "data"}]}));
-        watchdog(WorkloadKind::PyTorchJob, &mut job, Some("r/w:1")).unwrap();
+        watchdog(WorkloadKind::PyTorchJob, &mut job, means(Some("r/w:1"))).unwrap();
         for role in ["Master", "Worker"] {
             let spec = &job["spec"]["pytorchReplicaSpecs"][role]["template"]["spec"];
             assert_eq!(spec["shareProcessNamespace"], true);
@@ -160,14 +198,14 @@ mod tests {
         assert_eq!(worker["initContainers"][1]["name"], "fetch");
         assert_eq!(worker["volumes"].as_array().unwrap().len(), 3);
         let mut batch = json!({"spec": {"template": {"spec": {"containers": []}}}});
-        watchdog(WorkloadKind::BatchJob, &mut batch, Some("r/w:1")).unwrap();
+        watchdog(WorkloadKind::BatchJob, &mut batch, means(Some("r/w:1"))).unwrap();
         assert_eq!(batch["spec"]["template"]["spec"]["initContainers"][0]["name"], CONTAINER);
     }
 
     #[test]
     fn where_it_could_not_work_it_is_refused() {
         let check = |fields: Value, image: Option<&str>, expected: &str| {
-            let refused = watchdog(WorkloadKind::PyTorchJob, &mut pytorch(fields), image).unwrap_err();
+            let refused = watchdog(WorkloadKind::PyTorchJob, &mut pytorch(fields), means(image)).unwrap_err();
             assert_eq!(refused, expected);
         };
         let worker = "spec.pytorchReplicaSpecs.Worker.template.spec";
@@ -192,6 +230,12 @@ mod tests {
             None,
             "fencing Watchdog: the agent has no image for the side container; allowed with --watchdog-image",
         );
-        assert!(watchdog(WorkloadKind::BatchJob, &mut json!({}), Some("i")).is_err());
+        assert!(watchdog(WorkloadKind::BatchJob, &mut json!({}), means(Some("i"))).is_err());
+        let short = Means { fence_grace: Duration::from_secs(15), ..means(Some("i")) };
+        let refused = watchdog(WorkloadKind::PyTorchJob, &mut pytorch(json!({})), short).unwrap_err();
+        assert!(
+            refused.contains("found --fence-grace 15 of the agent; allowed are more than 15 seconds"),
+            "{refused}"
+        );
     }
 }

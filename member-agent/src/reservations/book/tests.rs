@@ -130,6 +130,10 @@ fn a_copy_that_nobody_knows_of_is_removed() {
     desk.book.written(HoldWritten { name: write.name, copy: Some(Some(None)), answered: None });
     assert_eq!(desk.settle().log(), "w delete ");
     desk.book.see_copy(&withdrawn);
+    // It may even arrive between the removal and the answer to it.
+    let removal = desk.book.next_write().expect("a removal");
+    desk.book.see_copy(&withdrawn);
+    desk.book.written(HoldWritten { name: removal.name, copy: Some(None), answered: None });
     assert_eq!(desk.settle().log(), "w delete ");
     assert_eq!(used(&desk.state), "n1 4/1");
 }
