@@ -361,7 +361,8 @@ fn prune(schema: Option<&Schema>, value: &mut Value, last: &Set, now: &Set, othe
         } else if let Some(text) = element.strip_prefix("v:")
             && let (true, Value::Array(list)) = (whole, &mut *value)
         {
-            list.retain(|v| v.to_string() != text);
+            let gone: Option<Value> = serde_json::from_str(text).ok();
+            list.retain(|v| Some(v) != gone.as_ref());
         }
     }
 }

@@ -60,7 +60,7 @@ async fn write(api: Api, path: String, me: u64, every: Duration, until: Instant,
         let name = format!("w{me}-{which}");
         let n = numbers.get(&which).map_or(1, |n| n + 1);
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": name, "labels": {"even": (n / 2 % 2 == 0).to_string()}},
+            "metadata": {"name": name, "labels": {"even": (n / 2).is_multiple_of(2).to_string()}},
             "data": {"n": n.to_string(), "pad": "x".repeat(random(0..600) as usize)}});
         let there = live.get(&which).copied().unwrap_or(false);
         let item = format!("{path}/{name}");
