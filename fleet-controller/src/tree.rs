@@ -253,13 +253,9 @@ pub fn plan_summaries(world: &World, scheduler: &Scheduler) -> Vec<Write> {
     let mut waiting: BTreeMap<NodeId, i64> = BTreeMap::new();
     let mut asked: BTreeMap<NodeId, Resources> = BTreeMap::new();
     for leaf in tree.leaves() {
-        let jobs = planner.queues().ordered(leaf);
-        let mut sum = Resources::new();
-        for job in &jobs {
-            sum.add(&job.request);
-        }
+        let (count, sum) = planner.queues().asked(leaf);
         for node in tree.path_to_root(leaf) {
-            *waiting.entry(node).or_default() += jobs.len() as i64;
+            *waiting.entry(node).or_default() += count as i64;
             asked.entry(node).or_default().add(&sum);
         }
     }
@@ -314,9 +310,8 @@ pub fn plan_summaries(world: &World, scheduler: &Scheduler) -> Vec<Write> {
 fn items(planner: &Planner, leaf: NodeId) -> Vec<Value> {
     planner
         .queues()
-        .ordered(leaf)
+        .first(leaf, LISTED_ITEMS)
         .into_iter()
-        .take(LISTED_ITEMS)
         .enumerate()
         .map(|(at, job)| {
             let (namespace, name) = key_of(&job.id);

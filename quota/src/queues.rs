@@ -264,6 +264,27 @@ impl Queues {
         self.lines.get(&leaf).map_or(0, |line| line.waiting)
     }
 
+    /// The first `count` of [`ordered`](Self::ordered). Costs `count` jobs of each class.
+    pub fn first(&self, leaf: NodeId, count: usize) -> Vec<&WaitingJob> {
+        let mut keys: Vec<&OrderKey> =
+            self.classes_of(leaf).flat_map(|(_, class)| class.jobs.iter().take(count)).collect();
+        keys.sort_unstable();
+        keys.into_iter().take(count).filter_map(|key| self.get(&key.id)).collect()
+    }
+
+    /// How many wait in a leaf, and what they ask for together.
+    pub fn asked(&self, leaf: NodeId) -> (usize, Resources) {
+        let mut sum = Resources::new();
+        let mut count = 0;
+        for (_, class) in self.classes_of(leaf) {
+            let Some(job) = class.jobs.first().and_then(|key| self.get(&key.id)) else { continue };
+            // Jobs of a class ask for the same.
+            sum.add(&job.request.scaled(class.jobs.len() as i64));
+            count += class.jobs.len();
+        }
+        (count, sum)
+    }
+
     /// The jobs of a leaf in order.
     pub fn ordered(&self, leaf: NodeId) -> Vec<&WaitingJob> {
         let mut keys: Vec<&OrderKey> = self.classes_of(leaf).flat_map(|(_, class)| &class.jobs).collect();

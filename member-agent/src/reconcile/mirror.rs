@@ -2,7 +2,7 @@
 //! restart of the watch, where objects that are no longer listed count as deleted.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
     fmt::Debug,
     sync::Arc,
 };
@@ -35,8 +35,10 @@ pub(crate) enum Change<K> {
 #[derive(Debug)]
 pub(crate) struct Stored<K> {
     objects: BTreeMap<ObjectKey, Arc<K>>,
-    /// Uids of the latest deletions: an answer that comes after the news of the end revives nothing.
-    ended: VecDeque<String>,
+    /// Uids of the latest deletions, and their order: an answer that comes after the news of the end revives
+    /// nothing.
+    ended: HashSet<String>,
+    ends: VecDeque<String>,
 }
 
 /// How many ends are remembered; far more than writes can be in flight.
@@ -44,7 +46,7 @@ const ENDED_CAPACITY: usize = 1024;
 
 impl<K> Default for Stored<K> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), ended: VecDeque::new() }
+        Self { objects: BTreeMap::new(), ended: HashSet::new(), ends: VecDeque::new() }
     }
 }
 
@@ -82,10 +84,14 @@ impl<K: Resource> Stored<K> {
     /// Forgets the object, unless what is known came after its deletion.
     pub(crate) fn remove(&mut self, object: &K) -> Option<Arc<K>> {
         if let Some(uid) = &object.meta().uid {
-            if self.ended.len() == ENDED_CAPACITY {
-                self.ended.pop_front();
+            if self.ends.len() == ENDED_CAPACITY
+                && let Some(oldest) = self.ends.pop_front()
+            {
+                self.ended.remove(&oldest);
             }
-            self.ended.push_back(uid.clone());
+            if self.ended.insert(uid.clone()) {
+                self.ends.push_back(uid.clone());
+            }
         }
         let key = key_of(object);
         let known = self.objects.get(&key)?;
