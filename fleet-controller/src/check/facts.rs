@@ -6,6 +6,8 @@ use fleet_api::names;
 use fleet_resources::{Resources, quantity};
 use serde_json::Value;
 
+/// Side container without whose word the containers of a pod do not begin, and which stops them.
+const WATCHDOG: &str = "fleet-watchdog";
 /// Resource of a node that every pod takes one of.
 const PODS: &str = "pods";
 /// Name under which a quota tree counts jobs.
@@ -29,6 +31,8 @@ pub struct Pod {
     pub phase: String,
     /// Name and size of the gang.
     pub gang: Option<(String, i64)>,
+    /// It has a watchdog: until it is Running its containers wait for a renewal of the member's lease.
+    pub watched: bool,
     pub requests: Resources,
 }
 
@@ -58,6 +62,11 @@ impl Pod {
             node: pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()).map(str::to_string),
             phase: text(&pod["status"]["phase"]),
             gang,
+            watched: pod["spec"]["initContainers"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|container| container["name"] == WATCHDOG),
             requests,
         }
     }
@@ -74,7 +83,7 @@ impl Pod {
 
     /// The job it may run for, and the run: cluster and uid of the member's job.
     pub fn may_run_for(&self) -> Option<(String, (String, String))> {
-        let may_run = self.is_job && !self.has_ended();
+        let may_run = self.is_job && !self.has_ended() && (!self.watched || self.phase == "Running");
         may_run.then(|| (self.job.clone(), (self.cluster.clone(), self.run.clone())))
     }
 }

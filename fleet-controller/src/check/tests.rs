@@ -136,3 +136,15 @@ fn at_the_end_every_job_has_ended_runs_or_says_why_it_waits() {
         json!([{"type": "Scheduled", "status": "False", "reason": "ExceedsEveryCluster"}]);
     assert_eq!(check_end(&snapshot), []);
 }
+
+#[test]
+fn a_pod_that_waits_for_its_watchdog_runs_nothing() {
+    let pod = |phase: &str, init: &str| {
+        let owner = json!([{"kind": "PyTorchJob", "name": "j", "uid": "r", "controller": true}]);
+        let pod = json!({"metadata": {"name": "p", "namespace": "n", "ownerReferences": owner},
+            "spec": {"initContainers": [{"name": init}]}, "status": {"phase": phase}});
+        Pod::read("east", &pod).may_run_for().is_some()
+    };
+    assert!(pod("Pending", "fetch") && pod("Running", "fleet-watchdog"));
+    assert!(!pod("Pending", "fleet-watchdog") && !pod("Succeeded", "fetch"));
+}
