@@ -111,7 +111,7 @@ impl Dimensions {
 
 /// Adds, growing `to` where it is shorter.
 pub fn add(to: &mut Vec<i64>, request: &[(u16, i64)], pods: i64, sign: i64) {
-    let longest = request.last().map_or(0, |(place, _)| usize::from(*place)).max(PODS) + 1;
+    let longest = request.last().map_or(0, |(place, _)| usize::from(*place)) + 1;
     if to.len() < longest {
         to.resize(longest, 0);
     }

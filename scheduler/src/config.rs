@@ -361,7 +361,7 @@ impl Policy {
         let plugins: Vec<&Plugin> = config.tiers.iter().flatten().collect();
         let find = |name: PluginName| plugins.iter().find(|plugin| plugin.name == name).copied();
         let on = |name: PluginName, hook: Hook| find(name).is_some_and(|plugin| plugin.hooks.has(hook));
-        let sla = find(PluginName::Sla).map(|plugin| read_sla(plugin)).transpose()?;
+        let sla = find(PluginName::Sla).map(read_sla).transpose()?;
         let mut job_order = Vec::new();
         let repair = |order: &mut Vec<JobOrder>| {
             if !order.contains(&JobOrder::Repair) {

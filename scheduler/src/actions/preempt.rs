@@ -4,6 +4,7 @@
 //! One statement per group. Pods beyond their gangs' minima are looked at first, then whole gangs; what turns out
 //! not to be needed stays. The group is promised its places, and is bound when all of them are free.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::Cluster;
@@ -137,13 +138,13 @@ impl Cluster {
             if failed.contains(&class) {
                 continue;
             }
-            if !offers.contains_key(&class) {
+            if let Entry::Vacant(entry) = offers.entry(class) {
                 let all: Vec<NodeId> = self.nodes.iter().map(|(node, _)| node).collect();
                 let first: BTreeSet<(Cost, NodeId)> = all
                     .into_iter()
                     .filter_map(|node| Some((self.offer(pod, node, action, evict)?.cost, node)))
                     .collect();
-                offers.insert(class, first);
+                entry.insert(first);
             }
             let mut placed = false;
             while let Some((cost, node)) = offers.get_mut(&class).and_then(BTreeSet::pop_first) {

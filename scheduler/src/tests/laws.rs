@@ -24,7 +24,7 @@ fn taking(queues: PluginName) -> Config {
 }
 
 /// Whether pods of these sizes fit on nodes with this much free: every way is tried.
-fn fits(free: &mut Vec<i64>, pods: &[i64]) -> bool {
+fn fits(free: &mut [i64], pods: &[i64]) -> bool {
     let Some((first, rest)) = pods.split_first() else { return true };
     (0..free.len()).any(|node| {
         if free[node] < *first {
