@@ -40,7 +40,6 @@ macro_rules! cases {
 }
 
 cases! {
-    result_not_recorded: WorkDeletedBeforeResult at seed 1 breaks 4;
     reservation_kept: ReservationKept at seed 1 breaks 5;
     quota_not_counted: QuotaNotCounted at seed 19 breaks 3;
     quota_kept: QuotaKept at seed 1 breaks 4;

@@ -153,7 +153,7 @@ fn two_gangs_one_room() {
         }
         let clusters = ["first", "second"].map(|job| told.end(job).map(|(_, cluster, _)| cluster));
         assert_ne!(clusters[0], clusters[1]);
-        assert!(told.reasons("Pending", "third").contains(&"NoClusterFit"), "mode {}", told.mode);
+        assert!(told.reasons("Pending", "third").contains(&"NoClusterFits"), "mode {}", told.mode);
     });
 }
 
