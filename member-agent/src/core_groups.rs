@@ -39,13 +39,16 @@ fn queues() -> kube::discovery::ApiResource {
     resource(GROUP, VERSION, "Queue", "queues")
 }
 
+/// Makes a change of the core of a change of an object.
+type Wrap = fn(Change<Object>) -> CoreChange;
+
 /// Feeds PodGroups, Queues and PriorityClasses to the core, where this agent schedules.
 pub(crate) async fn feed(context: Arc<Context>, changes: mpsc::Sender<CoreChange>) {
     if context.options.scheduler_names.is_empty() {
         return;
     }
     let classes = resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
-    let kinds: [(&str, kube::discovery::ApiResource, fn(Change<Object>) -> CoreChange); 3] = [
+    let kinds: [(&str, kube::discovery::ApiResource, Wrap); 3] = [
         ("podgroups", pod_groups(), CoreChange::PodGroup),
         ("queues", queues(), CoreChange::Queue),
         ("priorityclasses", classes, CoreChange::PriorityClass),
