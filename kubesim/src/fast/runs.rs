@@ -263,7 +263,11 @@ impl Sim<'_> {
             }
             Run::Waits if self.name_is_taken(job, member) => self.take_back(job, Reason::NameTaken),
             Run::Waits if self.now_ms >= self.jobs[job].bound_ms + self.times.start_timeout_ms => {
-                self.take_back(job, Reason::GangNotStarted);
+                if self.failures(job) + 1 >= self.attempts_limit(job) {
+                    self.finished(job, Ending::Failed);
+                } else {
+                    self.take_back(job, Reason::GangNotStarted);
+                }
             }
             Run::Waits | Run::Runs { .. } | Run::Stopped => {}
         }
@@ -275,13 +279,17 @@ impl Sim<'_> {
     }
 
     fn judge_failed(&mut self, job: usize) {
-        let counted = |reason: &Reason| matches!(reason, Reason::ApplicationFailure | Reason::GangNotStarted);
-        let failures = self.jobs[job].attempts.iter().filter(|(_, reason)| counted(reason)).count();
-        if self.application_toleration(job).is_none() || failures + 1 >= self.attempts_limit(job) {
+        if self.application_toleration(job).is_none() || self.failures(job) + 1 >= self.attempts_limit(job) {
             self.finished(job, Ending::Failed);
         } else {
             self.tolerate(job);
         }
+    }
+
+    /// Runs that count towards the limit.
+    fn failures(&self, job: usize) -> usize {
+        let counted = |reason: &Reason| matches!(reason, Reason::ApplicationFailure | Reason::GangNotStarted);
+        self.jobs[job].attempts.iter().filter(|(_, reason)| counted(reason)).count()
     }
 
     fn attempts_limit(&self, job: usize) -> usize {
