@@ -92,20 +92,11 @@ pub(crate) fn search(
     let tree = Arc::clone(ledger.tree());
     let mut search =
         Search { tree, ledger, places, taker, request, ending, leaves_room, by_leaf: BTreeMap::new() };
-    // Where it fits now, only quota has to be taken.
-    for goal in goals.iter().take(CLUSTERS_COMPARED) {
-        let going: Vec<JobId> = ending.iter().chain(&goal.gone).cloned().collect();
-        if search.fits_in(goal, &going) {
-            let found = [false, true].into_iter().find_map(|own| search.without_swap(goal, own));
-            return found.map(|(_, found)| found);
-        }
-    }
-    [false, true].into_iter().find_map(|own| {
-        let goals = goals.iter().take(CLUSTERS_COMPARED);
-        let found = goals.filter_map(|goal| search.without_swap(goal, own));
-        // Of equal costs the first, which is the preferred cluster.
-        found.min_by_key(|(cost, _)| *cost).map(|(_, found)| found)
-    })
+    let (goal, found) = search.best(goals)?;
+    // Places of jobs that have ended may count twice until a report has shown them: who is evicted has to help
+    // without them, else it is asked again once they show.
+    let helps = found.victims.is_empty() || search.helps_for_sure(goal, &found);
+    helps.then_some(found)
 }
 
 /// What a set of victims costs: the highest priority among them, the work lost,
@@ -136,6 +127,34 @@ struct Lack {
 }
 
 impl Search<'_> {
+    fn best<'g>(&mut self, goals: &'g [Goal<'g>]) -> Option<(&'g Goal<'g>, Found)> {
+        let goals = &goals[..goals.len().min(CLUSTERS_COMPARED)];
+        // Where it fits now, only quota has to be taken.
+        for goal in goals {
+            let going: Vec<JobId> = self.ending.iter().chain(&goal.gone).cloned().collect();
+            if self.fits_in(goal, &going) {
+                let found = [false, true].into_iter().find_map(|own| self.without_swap(goal, own));
+                return found.map(|(_, found)| (goal, found));
+            }
+        }
+        [false, true].into_iter().find_map(|own| {
+            let found = goals.iter().filter_map(|goal| {
+                let (cost, found) = self.without_swap(goal, own)?;
+                Some((cost, goal, found))
+            });
+            // Of equal costs the first, which is the preferred cluster.
+            found.min_by_key(|(cost, ..)| *cost).map(|(_, goal, found)| (goal, found))
+        })
+    }
+
+    fn helps_for_sure(&mut self, goal: &Goal, found: &Found) -> bool {
+        let victims = found.victims.iter().map(|victim| &victim.job);
+        let gone: Vec<JobId> = victims.chain(&found.awaited).chain(&goal.gone).cloned().collect();
+        let mut jobs = goal.takers.clone();
+        jobs.push(self.taker);
+        self.places.fits_without(&jobs, &goal.cluster, &gone)
+    }
+
     /// One set, unless one of its victims could take its room back.
     fn without_swap(&mut self, goal: &Goal, own: bool) -> Option<(Cost, Found)> {
         let found = self.with_own(goal, own)?;

@@ -115,6 +115,7 @@ impl Room {
             self.refused.insert(shape.id, sentence.clone());
         }
         let taken = taken?;
+        self.leaving.remove(id);
         let hold = Hold { shape: shape.clone(), counted: Counted::ByPlanner, nodes: BTreeMap::new(), taken };
         self.holds.insert(id.clone(), hold);
         Ok(())

@@ -14,6 +14,8 @@ use crate::tree::NodeId;
 /// Candidates that turn out not to fit any more, one after the other, before all
 /// are looked at together.
 const MISFITS: usize = 8;
+/// How long a taker pauses that could not start although its victims have ended.
+const TAKER_PAUSE_MS: i64 = 5_000;
 
 impl Planner {
     /// Takers whose victims have ended, then claims, the oldest first.
@@ -66,9 +68,9 @@ impl Planner {
             }
         }
         if over {
+            // Its victims did not help: it takes nobody else at once.
             self.drop_holds(id);
-            self.queues.set_running(id);
-            self.look_at(job.leaf);
+            self.back_off(id, now_ms.saturating_add(TAKER_PAUSE_MS));
         }
     }
 
