@@ -18,6 +18,7 @@ mod lean_extras;
 mod lease;
 mod notices;
 mod options;
+mod pod_group;
 mod reconcile;
 mod record;
 mod reservations;

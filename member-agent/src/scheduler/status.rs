@@ -6,7 +6,7 @@ use fleet_resources::quantity;
 use fleet_scheduler::{Cluster, GroupId, Phase, QueueId, QueueState, Status, group::Group};
 use serde_json::{Map, Value, json};
 
-const READY: &str = "tasks in gang are ready to be scheduled";
+use crate::pod_group::{Condition, READY, remove_condition};
 
 /// The phase of a group by where its pods stand.
 pub(crate) fn phase(group: &Group) -> Phase {
@@ -51,10 +51,11 @@ pub(crate) fn of_group(
         set_count(&mut status, field, number);
     }
     if group.is_ready() && group.min() > 0 && !group.pods.is_empty() {
-        remove(&mut status, "Unschedulable");
-        set(&mut status, "Scheduled", READY, None, now, session);
+        remove_condition(&mut status, "Unschedulable");
+        Condition { kind: "Scheduled", reason: READY, message: None, now, session }.set(&mut status, false);
     } else if let Some((reason, message)) = shortage(cluster, group) {
-        set(&mut status, "Unschedulable", reason, Some(message), now, session);
+        let message = Some(message);
+        Condition { kind: "Unschedulable", reason, message, now, session }.set(&mut status, false);
     }
     (status != *known).then_some(status)
 }
@@ -120,38 +121,5 @@ fn set_count(status: &mut Value, field: &str, number: i64) {
     match (number, status.as_object_mut()) {
         (0, Some(fields)) => drop(fields.remove(field)),
         (number, _) => status[field] = number.into(),
-    }
-}
-
-fn set(status: &mut Value, kind: &str, reason: &str, message: Option<String>, now: &str, session: &str) {
-    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    let known = conditions.iter().find(|condition| condition["type"] == kind);
-    let same = known.is_some_and(|known| {
-        known["reason"] == reason
-            && known["status"] == "True"
-            && known["message"].as_str() == message.as_deref()
-    });
-    if same {
-        return;
-    }
-    let mut condition = json!({
-        "type": kind,
-        "status": "True",
-        "reason": reason,
-        "lastTransitionTime": now,
-        "transitionID": session,
-    });
-    if let Some(message) = message {
-        condition["message"] = message.into();
-    }
-    conditions.retain(|condition| condition["type"] != kind);
-    conditions.push(condition);
-    conditions.sort_by(|a, b| b["type"].as_str().cmp(&a["type"].as_str()));
-    status["conditions"] = conditions.into();
-}
-
-fn remove(status: &mut Value, kind: &str) {
-    if let Some(conditions) = status["conditions"].as_array_mut() {
-        conditions.retain(|condition| condition["type"] != kind);
     }
 }

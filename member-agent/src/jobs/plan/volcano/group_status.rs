@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Phase, View, stamp};
-use crate::jobs::objects::{Object, Pod};
-
-const READY: &str = "tasks in gang are ready to be scheduled";
+use crate::{
+    jobs::objects::{Object, Pod},
+    pod_group::{Condition, READY, remove_condition},
+};
 
 /// Where one pod stands, in the words of Volcano's scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,7 +85,7 @@ pub(super) fn plan(view: &View<'_>, group: &Object, doomed: &[String]) -> Option
         set(&mut status, view, "Scheduled", READY, None);
         // A gang that starts again after some of its pods were lost is not short of anything any more.
         if !view.phase.is_final() && view.phase != Phase::Completing {
-            remove(&mut status, "Unschedulable");
+            remove_condition(&mut status, "Unschedulable");
         }
     } else if let Some((reason, message)) = shortage(view, &tasks, ready, phase) {
         set(&mut status, view, "Unschedulable", reason, Some(message));
@@ -147,38 +148,10 @@ fn shortage(
     Some(("NotEnoughResources", message))
 }
 
-/// Writes a condition if it says something new; while the pods of a gang go away one by one, the message
-/// stays as it was when the first went.
+/// While the pods of a gang go away one by one, the message stays as it was when the first went.
 fn set(status: &mut Value, view: &View<'_>, kind: &str, reason: &str, message: Option<String>) {
-    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    let known = conditions.iter().find(|condition| condition["type"] == kind);
     let going = kind == "Unschedulable" && !matches!(view.phase, Phase::Pending | Phase::Running);
-    let says_so = known.is_some_and(|known| {
-        known["reason"] == reason
-            && known["status"] == "True"
-            && (going || known["message"].as_str() == message.as_deref())
-    });
-    if says_so {
-        return;
-    }
-    let mut condition = json!({
-        "type": kind,
-        "status": "True",
-        "reason": reason,
-        "lastTransitionTime": stamp(view.input.now),
-        "transitionID": view.input.session,
-    });
-    if let Some(message) = message {
-        condition["message"] = message.into();
-    }
-    conditions.retain(|condition| condition["type"] != kind);
-    conditions.push(condition);
-    conditions.sort_by(|a, b| b["type"].as_str().cmp(&a["type"].as_str()));
-    status["conditions"] = conditions.into();
-}
-
-fn remove(status: &mut Value, kind: &str) {
-    if let Some(conditions) = status["conditions"].as_array_mut() {
-        conditions.retain(|condition| condition["type"] != kind);
-    }
+    let now = stamp(view.input.now);
+    let now = now.as_str().unwrap_or_default();
+    Condition { kind, reason, message, now, session: view.input.session }.set(status, going);
 }
