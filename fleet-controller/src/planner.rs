@@ -482,7 +482,7 @@ impl Planner {
         for (id, cluster) in placed {
             self.start(&id, cluster, now_ms, &mut plan);
         }
-        self.put_back_in_line(refused.keys(), now_ms, &mut plan);
+        self.hold_back_refused(&refused, now_ms, &mut plan);
         for (id, waiting) in refused {
             self.verdicts.tell(&id, waiting);
         }
@@ -503,8 +503,7 @@ impl Planner {
         Oracle {
             rooms: &mut self.rooms,
             open: &mut self.open,
-            jobs: &mut self.jobs,
-            settings: &self.settings,
+            jobs: &self.jobs,
             now_ms,
             no_place: BTreeMap::new(),
         }
@@ -520,7 +519,7 @@ impl Planner {
     ) {
         plan.more = found.more;
         plan.wake_ms = earliest(plan.wake_ms, found.wake_at_ms.filter(|wake| *wake != i64::MAX));
-        self.put_back_in_line(no_place.keys(), now_ms, plan);
+        self.hold_back_refused(&no_place, now_ms, plan);
         for fleet_quota::Decision { job, outcome, .. } in found.decisions {
             match outcome {
                 Outcome::Admit { cluster } => self.start(&job, cluster.as_str().to_string(), now_ms, plan),
@@ -571,22 +570,21 @@ impl Planner {
         });
     }
 
-    /// Jobs that were just held back are not looked at before their time.
-    fn put_back_in_line<'i>(
-        &mut self,
-        looked_at: impl Iterator<Item = &'i JobId>,
-        now_ms: i64,
-        plan: &mut Plan,
-    ) {
-        for id in looked_at {
-            let Some(until) = self.jobs.get(id).and_then(|entry| entry.refusals.until_ms) else { continue };
-            if until > now_ms {
-                plan.wake_ms = earliest(plan.wake_ms, Some(until));
-                let queued = self.quota.as_ref().and_then(|quota| quota.queues().get(id));
-                if queued.is_some_and(|job| job.not_before_ms < until) {
-                    self.unqueue(id);
-                    self.enqueue(id);
-                }
+    /// Jobs that every candidate with room has refused are not looked at for a while. One that takes, or that
+    /// room is kept for, goes on waiting for that: victims do not end in vain.
+    fn hold_back_refused(&mut self, no_place: &BTreeMap<JobId, Waiting>, now_ms: i64, plan: &mut Plan) {
+        for id in no_place.keys() {
+            let Some(entry) = self.jobs.get_mut(id) else { continue };
+            let holds_room = self.quota.as_ref().is_some_and(|quota| quota.holds_room(id));
+            if !entry.refusals.tried.is_empty() && !holds_room {
+                entry.refusals.hold_back(id, &self.settings, now_ms);
+            }
+            let Some(until) = entry.refusals.until_ms.filter(|until| *until > now_ms) else { continue };
+            plan.wake_ms = earliest(plan.wake_ms, Some(until));
+            let queued = self.quota.as_ref().and_then(|quota| quota.queues().get(id));
+            if queued.is_some_and(|job| job.not_before_ms < until) {
+                self.unqueue(id);
+                self.enqueue(id);
             }
         }
     }

@@ -15,6 +15,7 @@ mod explain;
 mod holds;
 mod index;
 mod pass;
+mod retake;
 mod taking;
 
 use std::collections::BTreeSet;
@@ -29,6 +30,7 @@ use claims::Watches;
 use contest::Contest;
 use holds::Holds;
 use index::Index;
+use retake::Retakes;
 
 pub use edit::TreeEdit;
 pub use explain::Position;
@@ -53,10 +55,13 @@ pub struct Planner {
     takers: BTreeSet<NodeId>,
     /// Leaves that had their turn to search since the bound on searches was hit.
     searched: BTreeSet<NodeId>,
+    retakes: Retakes,
     /// Pauses that end, by moment.
     pauses: BTreeSet<(i64, JobId)>,
     freed: BTreeSet<ClusterName>,
     places_changed: bool,
+    /// What is kept from waiting jobs may be less than what their classes say.
+    kept_changed: bool,
     /// Counts changes of use and places.
     version: u64,
 }
@@ -75,9 +80,11 @@ impl Planner {
             touched: BTreeSet::new(),
             takers: BTreeSet::new(),
             searched: BTreeSet::new(),
+            retakes: Retakes::default(),
             pauses: BTreeSet::new(),
             freed: BTreeSet::new(),
             places_changed: false,
+            kept_changed: false,
             version: 0,
         }
     }
@@ -99,6 +106,16 @@ impl Planner {
     /// Who has a claim, by leaf.
     pub fn claims(&self) -> impl Iterator<Item = (&JobId, Claim)> {
         self.holds.claims.values().map(|claim| (&claim.job, self.claim_of(claim)))
+    }
+
+    /// Whether victims end for the job, or room is kept for it.
+    pub fn holds_room(&self, id: &JobId) -> bool {
+        self.holds.of(id)
+    }
+
+    /// Whether the job has taken lately, and does not take again yet.
+    pub fn rests(&self, id: &JobId, now_ms: i64) -> bool {
+        self.retakes.rests(id, now_ms)
     }
 
     pub fn set_policy(&mut self, leaf: NodeId, policy: QueuePolicy) {
@@ -209,7 +226,9 @@ impl Planner {
     pub fn plan(&mut self, now_ms: i64, limits: PlanLimits, places: &mut dyn Places) -> Plan {
         let mut plan = Plan::default();
         self.end_pauses(now_ms);
+        self.end_rests(now_ms);
         self.read_freed(places);
+        self.read_kept();
         self.start_holders(now_ms, places, &mut plan);
         self.start_winners(now_ms, limits, places, &mut plan);
         self.take(now_ms, limits, places, &mut plan);
@@ -220,7 +239,8 @@ impl Planner {
             self.touched.extend(self.contest.leaves_below(self.ledger.tree(), NodeId::ROOT));
         }
         let pause = self.pauses.first().map(|(until_ms, _)| *until_ms);
-        plan.wake_at_ms = pause.into_iter().chain(self.watches.next_due_ms()).min();
+        let rest = self.retakes.next_end_ms(|id| self.queues.get(id).is_some());
+        plan.wake_at_ms = pause.into_iter().chain(rest).chain(self.watches.next_due_ms()).min();
         plan
     }
 

@@ -8,12 +8,14 @@
 //! and cluster, puts back whom it does not need, and restores the ledger before
 //! it answers.
 
+mod honest;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::ledger::{AdmittedJob, JobId, Ledger};
-use crate::places::{AnyPlace, ClusterName, Places};
+use crate::places::{ClusterName, Places};
 use crate::plan::{TakeRule, Victim};
 use crate::queues::WaitingJob;
 use crate::share::Share;
@@ -161,70 +163,6 @@ impl Search<'_> {
         (!self.is_swap(&found.1)).then_some(found)
     }
 
-    /// Whether a victim, waiting again once the taker runs, would have a right
-    /// to take it. Who reclaims is inside min and out of reach; who takes by
-    /// share may not be.
-    fn is_swap(&mut self, found: &Found) -> bool {
-        if !self.taker.preemptible || found.victims.iter().all(|victim| victim.rule != TakeRule::FairShare) {
-            return false;
-        }
-        let gone = found.victims.iter().map(|victim| &victim.job).chain(&found.awaited);
-        let gone: Vec<AdmittedJob> = gone.filter_map(|id| self.ledger.release(id)).collect();
-        let runs = AdmittedJob {
-            id: self.taker.id.clone(),
-            leaf: self.taker.leaf,
-            request: self.taker.request.clone(),
-            preemptible: true,
-            priority: self.taker.priority,
-            enqueued_at_ms: self.taker.enqueued_at_ms,
-            admitted_at_ms: self.taker.enqueued_at_ms,
-        };
-        self.ledger.admit(runs.clone());
-        let swap = gone.iter().any(|victim| self.could_take(victim, &runs));
-        self.ledger.release(&runs.id);
-        for job in gone {
-            self.ledger.admit(job);
-        }
-        swap
-    }
-
-    /// Whether `victim`, if it waited, had a right to take `runs`.
-    fn could_take(&mut self, victim: &AdmittedJob, runs: &AdmittedJob) -> bool {
-        let back = WaitingJob {
-            id: victim.id.clone(),
-            name: victim.id.as_str().into(),
-            leaf: victim.leaf,
-            request: victim.request.clone(),
-            preemptible: true,
-            priority: victim.priority,
-            enqueued_at_ms: victim.enqueued_at_ms,
-            not_before_ms: 0,
-            run_time_ms: None,
-            shape: 0,
-        };
-        if own_candidates(self.ledger, &back).any(|job| job.id == runs.id) {
-            return true;
-        }
-        // Nobody else is there to be taken.
-        let mut by_leaf: BTreeMap<NodeId, Vec<AdmittedJob>> =
-            self.tree.leaves().map(|leaf| (leaf, Vec::new())).collect();
-        by_leaf.insert(runs.leaf, vec![runs.clone()]);
-        let mut places = AnyPlace;
-        let cluster = ClusterName::new(AnyPlace::NAME);
-        let mut search = Search {
-            tree: Arc::clone(&self.tree),
-            request: self.tree.request(&back.request),
-            ledger: self.ledger,
-            places: &mut places,
-            taker: &back,
-            ending: self.ending,
-            leaves_room: self.leaves_room,
-            by_leaf,
-        };
-        let goal = Goal { cluster, takers: Vec::new(), gone: Vec::new() };
-        search.next(&goal, Lack { quota_at: None, places: true }).is_some()
-    }
-
     /// One set, without or with victims in the taker's own leaf. Own victims
     /// count as gone from the start, so that they lower the taker's own use.
     fn with_own(&mut self, goal: &Goal, own: bool) -> Option<(Cost, Found)> {
@@ -263,7 +201,8 @@ impl Search<'_> {
             }
             let gone = released.iter().chain(&kept).map(|(job, _)| job);
             let lack = self.lack(goal, gone);
-            if lack.places || lack.quota_at.is_some() {
+            let own = rule == Some(TakeRule::InQueuePriority);
+            if lack.places || lack.quota_at.is_some() || (own && !self.stay_rightful(&released)) {
                 self.ledger.release(&job.id);
                 kept.push((job, rule));
             }

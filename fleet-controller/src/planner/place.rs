@@ -18,11 +18,26 @@ use super::{
 /// What is known of the refusals of one job.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Refusals {
-    /// Clusters that refused it since it was last held back.
+    /// Clusters that refused it since it was last held back: not open to it until then.
     pub tried: BTreeSet<String>,
     pub rounds: u32,
     pub until_ms: Option<i64>,
     pub message: String,
+}
+
+impl Refusals {
+    pub fn is_held_back(&self, now_ms: i64) -> bool {
+        self.until_ms.is_some_and(|until| now_ms < until)
+    }
+
+    /// Every candidate that seemed to have room refused: a pause, then all of them again.
+    pub fn hold_back(&mut self, id: &JobId, settings: &Settings, now_ms: i64) {
+        let factor = 1_i64 << self.rounds.min(16);
+        let pause = settings.backoff_base_ms.saturating_mul(factor).min(settings.backoff_max_ms);
+        self.until_ms = Some(now_ms + jittered(pause, id, self.rounds));
+        self.rounds += 1;
+        self.tried.clear();
+    }
 }
 
 /// Clusters open to a shape, with the affinity group that admits each; or why none is.
@@ -70,8 +85,7 @@ fn open(rooms: &Rooms, shape: &JobShape) -> Open {
 pub(super) struct Oracle<'a> {
     pub rooms: &'a mut Rooms,
     pub open: &'a mut OpenClusters,
-    pub jobs: &'a mut BTreeMap<JobId, Entry>,
-    pub settings: &'a Settings,
+    pub jobs: &'a BTreeMap<JobId, Entry>,
     pub now_ms: i64,
     pub no_place: BTreeMap<JobId, Waiting>,
 }
@@ -79,11 +93,9 @@ pub(super) struct Oracle<'a> {
 impl Oracle<'_> {
     /// Takes room for the job in the best cluster that has it.
     pub fn place(&mut self, id: &JobId, avoid: &BTreeSet<ClusterName>) -> Option<String> {
-        let entry = self.jobs.get_mut(id)?;
-        let (job, refusals) = (&entry.job, &mut entry.refusals);
-        let mut finder =
-            Finder { rooms: self.rooms, open: self.open, settings: self.settings, now_ms: self.now_ms };
-        match finder.find(job, refusals, avoid) {
+        let entry = self.jobs.get(id)?;
+        let mut finder = Finder { rooms: self.rooms, open: self.open, now_ms: self.now_ms };
+        match finder.find(&entry.job, &entry.refusals, avoid) {
             Ok(cluster) => {
                 self.no_place.remove(id);
                 Some(cluster)
@@ -112,11 +124,17 @@ impl Places for Oracle<'_> {
     }
 
     fn could_hold(&mut self, job: &WaitingJob) -> Vec<ClusterName> {
-        let Some(entry) = self.jobs.get(&job.id) else { return Vec::new() };
-        let Ok(ranked) = ranked(self.rooms, self.open, &entry.job) else { return Vec::new() };
+        let Some(Entry { job, refusals, .. }) = self.jobs.get(&job.id) else { return Vec::new() };
+        // Nobody ends, and no room is kept, for a place that would not be asked for.
+        if job.blocked.is_some() || refusals.is_held_back(self.now_ms) {
+            return Vec::new();
+        }
+        let Ok(ranked) = ranked(self.rooms, self.open, job) else { return Vec::new() };
         let rooms = &mut *self.rooms;
-        let holds =
-            |name: &&String| rooms.get_mut(name).is_some_and(|room| room.holds_when_empty(&entry.job.shape));
+        let holds = |name: &&String| {
+            !refusals.tried.contains(*name)
+                && rooms.get_mut(name).is_some_and(|room| room.holds_when_empty(&job.shape))
+        };
         ranked.iter().filter(holds).map(|name| ClusterName::new(name)).collect()
     }
 
@@ -178,7 +196,6 @@ fn ranked(rooms: &Rooms, open: &mut OpenClusters, job: &Job) -> Result<Vec<Strin
 struct Finder<'a> {
     rooms: &'a mut Rooms,
     open: &'a mut OpenClusters,
-    settings: &'a Settings,
     now_ms: i64,
 }
 
@@ -186,13 +203,13 @@ impl Finder<'_> {
     fn find(
         &mut self,
         job: &Job,
-        refusals: &mut Refusals,
+        refusals: &Refusals,
         avoid: &BTreeSet<ClusterName>,
     ) -> Result<String, Waiting> {
         if let Some(waiting) = &job.blocked {
             return Err(waiting.clone());
         }
-        if refusals.until_ms.is_some_and(|until| self.now_ms < until) {
+        if refusals.is_held_back(self.now_ms) {
             return Err(Waiting::new(Reason::ReservationRefused, refusals.message.clone()));
         }
         if self.rooms.is_empty() {
@@ -218,7 +235,7 @@ impl Finder<'_> {
             }
         }
         if tried {
-            return Err(self.hold_back(&job.id, refusals));
+            return Err(Waiting::new(Reason::ReservationRefused, refusals.message.clone()));
         }
         let rooms = &mut *self.rooms;
         let mut holds = ranked
@@ -236,16 +253,6 @@ impl Finder<'_> {
         let message =
             format!("0 of {} clusters can hold the whole job now: {}", ranked.len(), short.join("; "));
         Err(Waiting::new(Reason::NoClusterFits, message))
-    }
-
-    /// Every candidate that seemed to have room refused: a pause, then all of them again.
-    fn hold_back(&mut self, id: &JobId, refusals: &mut Refusals) -> Waiting {
-        let factor = 1_i64 << refusals.rounds.min(16);
-        let pause = self.settings.backoff_base_ms.saturating_mul(factor).min(self.settings.backoff_max_ms);
-        refusals.until_ms = Some(self.now_ms + jittered(pause, id, refusals.rounds));
-        refusals.rounds += 1;
-        refusals.tried.clear();
-        Waiting::new(Reason::ReservationRefused, refusals.message.clone())
     }
 }
 

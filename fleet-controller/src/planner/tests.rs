@@ -245,6 +245,49 @@ fn a_taker_waits_for_the_report_that_shows_the_places_free_and_takes_no_second_v
     assert_eq!(fleet.plan(), ["taker -> east"]);
 }
 
+/// A job of another team that runs in a cluster.
+fn of_another_team(name: &str, cluster: &str, ending: bool) -> Job {
+    let stand = Stand::Holds(Held { ending, ..Held::here(cluster, Counted::ByReports) });
+    Job { id: JobId::new(&format!("other/{name}")), stand, ..job(name, 1, 4) }
+}
+
+#[test]
+fn nobody_is_ended_where_the_taker_was_just_refused() {
+    let mut fleet = Fleet::of(&[("team", 4, 8), ("other", 4, 8)]);
+    fleet.planner.set_cluster("east", member("east", 2, 4, 1, 4));
+    fleet.submit(job("a", 1, 4));
+    assert_eq!(fleet.plan(), ["a -> east"]);
+    for name in ["one", "two"] {
+        fleet.submit(of_another_team(name, "east", false));
+    }
+    fleet.planner.set_cluster("east", member("east", 2, 4, 2, 0));
+    fleet.refuse("a", "east");
+    assert!(fleet.plan().is_empty());
+    assert_eq!(fleet.reason("a"), Some(Reason::ReservationRefused));
+    fleet.now_ms = 1000;
+    assert_eq!(fleet.plan(), ["a x one (Reclaim)"], "its pause is over");
+}
+
+#[test]
+fn a_refusal_of_one_member_does_not_end_a_taking_in_another() {
+    let mut fleet = Fleet::of(&[("team", 4, 8), ("other", 4, 8)]);
+    fleet.planner.set_cluster("east", member("east", 1, 4, 1, 4));
+    fleet.planner.set_cluster("west", member("west", 2, 4, 1, 0));
+    fleet.submit(job("a", 1, 4));
+    assert_eq!(fleet.plan(), ["a -> east"]);
+    fleet.refuse("a", "east");
+    for name in ["one", "two"] {
+        fleet.submit(of_another_team(name, "west", false));
+    }
+    assert_eq!(fleet.plan(), ["a x one (Reclaim)"]);
+    fleet.submit(of_another_team("one", "west", true));
+    assert!(fleet.plan().is_empty());
+    fleet.planner.remove_job(&JobId::new("other/one"));
+    assert!(fleet.plan().is_empty(), "no report shows the place yet");
+    fleet.planner.set_cluster("west", member("west", 1, 4, 2, 4));
+    assert_eq!(fleet.plan(), ["a -> west"]);
+}
+
 #[test]
 fn places_that_no_report_shows_free_are_not_waited_for_without_end() {
     let mut fleet = Fleet::of(&[("team", 4, 8), ("other", 4, 8)]);

@@ -48,6 +48,7 @@ impl Planner {
             fresh.admit(job);
         }
         fresh.ending = std::mem::take(&mut self.ending);
+        fresh.retakes = std::mem::take(&mut self.retakes);
         fresh.places_changed = true;
         fresh.version = self.version + 1;
         fresh.keep_policies(&old, &queues);

@@ -138,10 +138,12 @@ impl Planner {
         }
     }
 
-    /// More is kept from others.
+    /// More is kept from others; from some less, as the victims of one more taker leave room beside it: the
+    /// next plan asks these again.
     pub(super) fn holds_grew(&mut self) {
         self.version += 1;
         self.dirty.extend(self.contest.leaves_below(self.ledger.tree(), NodeId::ROOT));
+        self.kept_changed = true;
     }
 
     /// The job starts or leaves: nothing is kept for it any more.
@@ -194,6 +196,23 @@ impl Planner {
                 self.look_at(leaf);
                 self.takers.insert(leaf);
             }
+        }
+    }
+
+    /// Jobs that rested after taking may take again.
+    pub(super) fn end_rests(&mut self, now_ms: i64) {
+        for id in self.retakes.end(now_ms) {
+            if let Some(job) = self.queues.get(&id) {
+                self.takers.insert(job.leaf);
+                self.version += 1;
+            }
+        }
+    }
+
+    /// Asks those anew from whom room is kept, where takings began in the last plan.
+    pub(super) fn read_kept(&mut self) {
+        if std::mem::take(&mut self.kept_changed) {
+            self.wake_kept();
         }
     }
 

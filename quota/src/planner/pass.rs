@@ -41,8 +41,8 @@ impl Planner {
         }
     }
 
-    /// A taking is over when its victims have ended and their places are free,
-    /// whether the taker can start or not.
+    /// A taking is over when its victims have ended, unless what is still missing comes by itself: places
+    /// that no report shows free yet, room that others who take leave once their victims have ended.
     fn start_taker(&mut self, id: &JobId, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
         let version = self.version;
         let Some(taking) = self.holds.taking_mut(id) else { return };
@@ -51,9 +51,10 @@ impl Planner {
         }
         let (over, cluster) = (taking.left.is_empty(), taking.cluster.clone());
         let Some(job) = self.queues.get(id).cloned() else { return };
+        let open = places.could_hold(&job);
         if self.fits_path(&job, now_ms) {
             let others: BTreeSet<ClusterName> =
-                places.could_hold(&job).into_iter().filter(|name| *name != cluster).collect();
+                open.iter().filter(|name| **name != cluster).cloned().collect();
             let found = self.find_places(&job, &others, now_ms, places);
             let found = match found {
                 Err(_) if over => self.find_places(&job, &BTreeSet::new(), now_ms, places),
@@ -63,11 +64,8 @@ impl Planner {
                 self.start(id, cluster, now_ms, plan);
                 return;
             }
-            if over && places.will_fit_without(&[&job], &cluster, &[]) {
-                return;
-            }
         }
-        if over {
+        if over && !(open.contains(&cluster) && self.comes_by_itself(&job, &cluster, now_ms, places)) {
             // Its victims did not help: it takes nobody else at once.
             self.drop_holds(id);
             self.back_off(id, now_ms.saturating_add(TAKER_PAUSE_MS));

@@ -29,7 +29,7 @@ impl Planner {
         if limits.searches == 0 {
             return;
         }
-        let mut lines = self.taker_lines();
+        let mut lines = self.taker_lines(now_ms);
         if lines.is_empty() {
             return;
         }
@@ -39,7 +39,7 @@ impl Planner {
         }
         let mut contest = Contest::open(self.ledger.tree());
         for leaf in lines.keys() {
-            contest.set(&self.ledger, *leaf, self.next_taker(&lines, *leaf));
+            contest.set(&self.ledger, *leaf, self.next_taker(&lines, *leaf, now_ms));
         }
         let mut searches = 0;
         let (mut bounded, mut begun) = (false, false);
@@ -57,7 +57,7 @@ impl Planner {
             let takes = found.as_ref().filter(|found| !found.victims.is_empty() || !found.awaited.is_empty());
             if let Some(found) = takes {
                 begun = true;
-                self.begin_taking(&id, found, plan);
+                self.begin_taking(&id, found, now_ms, plan);
                 self.suppose(&id, now_ms, &mut supposed);
                 let changed = found.victims.len() + found.awaited.len();
                 for job in supposed.released.iter().rev().take(changed) {
@@ -77,7 +77,7 @@ impl Planner {
                 }
             }
             contest.used_changed(&self.ledger, leaf);
-            contest.set(&self.ledger, leaf, self.next_taker(&lines, leaf));
+            contest.set(&self.ledger, leaf, self.next_taker(&lines, leaf, now_ms));
         }
         self.restore(supposed);
         if begun {
@@ -90,7 +90,7 @@ impl Planner {
     }
 
     /// Classes that may take, by leaf, in the order of their first jobs.
-    fn taker_lines(&mut self) -> BTreeMap<NodeId, Vec<ClassId>> {
+    fn taker_lines(&mut self, now_ms: i64) -> BTreeMap<NodeId, Vec<ClassId>> {
         let by_share = Rights::fair_share(self.ledger.tree());
         let leaves: BTreeSet<NodeId> = if by_share {
             self.queues.lines().map(|(leaf, _)| leaf).collect()
@@ -101,7 +101,7 @@ impl Planner {
         let mut lines = BTreeMap::new();
         let mut fresh = false;
         for leaf in leaves {
-            let classes = self.takers_of(leaf, by_share.then_some(&mut shares));
+            let classes = self.takers_of(leaf, now_ms, by_share.then_some(&mut shares));
             if !classes.is_empty() {
                 self.takers.insert(leaf);
                 let failed = |id: &ClassId| {
@@ -124,7 +124,12 @@ impl Planner {
     }
 
     /// A blocked job takes nothing: the one before it goes first.
-    fn takers_of(&mut self, leaf: NodeId, mut shares: Option<&mut LargestShares>) -> Vec<ClassId> {
+    fn takers_of(
+        &mut self,
+        leaf: NodeId,
+        now_ms: i64,
+        mut shares: Option<&mut LargestShares>,
+    ) -> Vec<ClassId> {
         let Some(line) = self.queues.line_of(leaf) else { return Vec::new() };
         let mut found = Vec::new();
         let fronts: Vec<ClassId> = line.fronts.values().copied().collect();
@@ -134,11 +139,12 @@ impl Planner {
             if line.blocked_by_aside(front).is_some() {
                 break;
             }
-            let stopped = match self.stop_of(class) {
-                Stop::Quota { bound, .. } => !self.ledger.is_beyond(bound, &class.request),
-                Stop::Place | Stop::Kept(_) => true,
-                Stop::None => false,
-            };
+            // What could never run is no taker, whatever stopped it last.
+            let short = self.ledger.first_short(leaf, &class.request, class.key.preemptible, |_| 0);
+            let beyond =
+                short.is_some_and(|short| self.ledger.is_beyond(self.ledger.bound(&short), &class.request));
+            let stopped =
+                !beyond && self.stop_of(class) != Stop::None && !self.retakes.rests(&front.id, now_ms);
             let may = stopped
                 && self.queues.get(&front.id).is_some_and(|job| {
                     Rights::reclaim(&self.ledger, leaf, &class.request)
@@ -180,13 +186,19 @@ impl Planner {
     }
 
     /// The first job of a leaf's first class that may take.
-    fn next_taker(&self, lines: &BTreeMap<NodeId, Vec<ClassId>>, leaf: NodeId) -> Option<Candidate> {
+    fn next_taker(
+        &self,
+        lines: &BTreeMap<NodeId, Vec<ClassId>>,
+        leaf: NodeId,
+        now_ms: i64,
+    ) -> Option<Candidate> {
         let classes = lines.get(&leaf)?.iter();
         let fronts = classes.filter_map(|id| Some((*id, self.queues.class(*id)?)));
         let line = self.queues.line_of(leaf)?;
-        let (id, class, front) = fronts
-            .filter_map(|(id, class)| Some((id, class, class.front()?)))
-            .find(|(_, _, front)| line.blocked_by_aside(front).is_none())?;
+        let (id, class, front) =
+            fronts.filter_map(|(id, class)| Some((id, class, class.front()?))).find(|(_, _, front)| {
+                line.blocked_by_aside(front).is_none() && !self.retakes.rests(&front.id, now_ms)
+            })?;
         Some(Candidate {
             class: id,
             job: front.clone(),
@@ -223,7 +235,7 @@ impl Planner {
         found
     }
 
-    fn begin_taking(&mut self, id: &JobId, found: &Found, plan: &mut Plan) {
+    fn begin_taking(&mut self, id: &JobId, found: &Found, now_ms: i64, plan: &mut Plan) {
         let Some(job) = self.queues.get(id) else { return };
         let leaf = job.leaf;
         let new = found.victims.iter().map(|victim| victim.job.clone());
@@ -237,10 +249,34 @@ impl Planner {
         let outcome = if found.victims.is_empty() {
             Outcome::Wait(WaitReason::WaitingForVictims { cluster: found.cluster.clone(), victims })
         } else {
+            self.retakes.took(id, now_ms);
             let (cluster, victims) = (found.cluster.clone(), found.victims.clone());
             Outcome::Take(Take { cluster, victims, awaited: found.awaited.clone() })
         };
         plan.decisions.push(Decision { job: id.clone(), leaf, outcome });
+    }
+
+    /// Whether a taker whose own victims have ended fits once the others that take have started and theirs
+    /// are gone: what it was granted its victims for.
+    pub(super) fn comes_by_itself(
+        &mut self,
+        job: &WaitingJob,
+        cluster: &ClusterName,
+        now_ms: i64,
+        places: &mut dyn Places,
+    ) -> bool {
+        let mut supposed = Supposed::default();
+        for other in self.holds.taker_ids().iter().filter(|other| **other != job.id) {
+            self.suppose(other, now_ms, &mut supposed);
+        }
+        let request = self.ledger.tree().request(&job.request);
+        let short = self.ledger.first_short(job.leaf, &request, job.preemptible, |_| 0);
+        let visitor = Visitor::of(job, &request, now_ms, &self.holds);
+        let room = short.is_none() && self.holds.claims_leave_room(&self.ledger, &visitor);
+        self.restore(supposed);
+        let (takers, gone) = self.holds.takers_in(cluster, Some(&job.id));
+        let takers = takers.into_iter().filter_map(|id| self.queues.get(id));
+        room && places.will_fit_without(&takers.chain([job]).collect::<Vec<_>>(), cluster, &gone)
     }
 
     /// Counts a taker as started and its victims as gone.

@@ -175,6 +175,25 @@ fn two_takers_never_count_on_one_victim() {
 }
 
 #[test]
+fn a_taker_that_also_counts_on_anothers_victims_waits_for_those() {
+    let mut fleet = Fleet::new("root 40-40; b 8-24 jobs=3", "east 24, west 16, north 4");
+    fleet.run("slow", "b", 14, -1, "east");
+    fleet.run("urgent", "b", 3, 1, "north");
+    fleet.submit("wide", "b", 9, 0);
+    assert_eq!(fleet.plan(), ["wide takes slow (InQueuePriority) for east"]);
+    fleet.submit("small", "b", 4, -1);
+    assert_eq!(fleet.plan(), ["small starts on east"]);
+    // One job fewer is enough, once the first victim's cores are free as well.
+    fleet.submit("late", "b", 12, 0);
+    assert_eq!(fleet.plan(), ["late takes small (InQueuePriority) for west"]);
+    fleet.end("small");
+    fleet.submit("small", "b", 4, -1);
+    assert_eq!(fleet.plan(), ["small waits: Claimed by late"], "it is not let in to be taken again");
+    fleet.end("slow");
+    assert_eq!(fleet.plan()[..2], ["late starts on west", "wide starts on east"]);
+}
+
+#[test]
 fn jobs_already_ending_are_waited_for_instead_of_taking() {
     let mut fleet = Fleet::new("root 4-4; a 2-4; b 2-4", "east 4");
     fleet.run("b1", "b", 2, 0, "east");

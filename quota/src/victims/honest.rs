@@ -1,0 +1,137 @@
+//! What keeps a set of victims honest: each is taken by right also after others were put back, and none of
+//! them could take its room back at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Found, Goal, Lack, Released, Search, lends_min, own_candidates};
+use crate::ledger::AdmittedJob;
+use crate::places::{AnyPlace, ClusterName};
+use crate::plan::TakeRule;
+use crate::queues::WaitingJob;
+use crate::share::Share;
+use crate::tree::{NodeId, Request};
+
+impl Search<'_> {
+    /// Whether the taker may still take everyone in `released`, one after the other: a job of its own leaf that
+    /// was put back counts for its side again. All of them have left the ledger, before and after.
+    pub(super) fn stay_rightful(&mut self, released: &[Released]) -> bool {
+        let others: Vec<(AdmittedJob, TakeRule)> = released
+            .iter()
+            .filter_map(|(job, rule)| Some((job.clone(), (*rule)?)))
+            .filter(|(_, rule)| *rule != TakeRule::InQueuePriority)
+            .collect();
+        for (job, _) in &others {
+            self.ledger.admit(job.clone());
+        }
+        let mut rightful = true;
+        for (job, rule) in &others {
+            rightful = rightful && self.has_right(job, *rule);
+            self.ledger.release(&job.id);
+        }
+        rightful
+    }
+
+    fn has_right(&self, victim: &AdmittedJob, rule: TakeRule) -> bool {
+        let below = |node: &NodeId| !self.tree.is_below(victim.leaf, *node);
+        let side: Vec<NodeId> = self.tree.path_to_root(self.taker.leaf).take_while(below).collect();
+        let Some(node) = side.last().copied() else { return true };
+        match rule {
+            TakeRule::InQueuePriority => true,
+            TakeRule::Reclaim => {
+                self.ledger.node_inside_min(self.taker.leaf, &self.request)
+                    || side.iter().any(|node| {
+                        lends_min(&self.tree, *node) && self.ledger.node_inside_min(*node, &self.request)
+                    })
+            }
+            TakeRule::FairShare => {
+                let not_sibling =
+                    |other: &NodeId| self.tree.node(*other).parent != self.tree.node(node).parent;
+                let mut path = self.tree.path_to_root(victim.leaf).skip_while(not_sibling);
+                let Some(sibling) = path.next() else { return true };
+                let own = Share::after(self.ledger, node, &self.request, 1);
+                let leaving = self.tree.request(&victim.request);
+                Share::after(self.ledger, sibling, &leaving, -1) >= own
+                    || Share::after(self.ledger, sibling, &Request::default(), 0) > own
+            }
+        }
+    }
+
+    /// Whether a victim, waiting again once the taker runs, would have a right
+    /// to take it. Who reclaims is inside min and out of reach; who takes by
+    /// share may not be.
+    pub(super) fn is_swap(&mut self, found: &Found) -> bool {
+        if !self.taker.preemptible || found.victims.iter().all(|victim| victim.rule != TakeRule::FairShare) {
+            return false;
+        }
+        // Those on their way out count for nobody: a victim that waits again reckons without them, too.
+        let gone = found.victims.iter().map(|victim| &victim.job).chain(self.ending);
+        let gone: Vec<AdmittedJob> = gone.filter_map(|id| self.ledger.release(id)).collect();
+        let runs = AdmittedJob {
+            id: self.taker.id.clone(),
+            leaf: self.taker.leaf,
+            request: self.taker.request.clone(),
+            preemptible: true,
+            priority: self.taker.priority,
+            enqueued_at_ms: self.taker.enqueued_at_ms,
+            admitted_at_ms: self.taker.enqueued_at_ms,
+        };
+        self.ledger.admit(runs.clone());
+        let swap = gone.iter().any(|victim| self.could_take(victim, &runs));
+        self.ledger.release(&runs.id);
+        for job in gone {
+            self.ledger.admit(job);
+        }
+        swap
+    }
+
+    /// Whether `victim`, if it waited, had a right to take `runs`.
+    fn could_take(&mut self, victim: &AdmittedJob, runs: &AdmittedJob) -> bool {
+        let back = WaitingJob {
+            id: victim.id.clone(),
+            name: victim.id.as_str().into(),
+            leaf: victim.leaf,
+            request: victim.request.clone(),
+            preemptible: true,
+            priority: victim.priority,
+            enqueued_at_ms: victim.enqueued_at_ms,
+            not_before_ms: 0,
+            run_time_ms: None,
+            shape: 0,
+        };
+        let own: Vec<AdmittedJob> = own_candidates(self.ledger, &back).cloned().collect();
+        if own.iter().any(|job| job.id == runs.id) {
+            return true;
+        }
+        // Nobody else is there to be taken.
+        let mut by_leaf: BTreeMap<NodeId, Vec<AdmittedJob>> =
+            self.tree.leaves().map(|leaf| (leaf, Vec::new())).collect();
+        by_leaf.insert(runs.leaf, vec![runs.clone()]);
+        let mut places = AnyPlace;
+        let cluster = ClusterName::new(AnyPlace::NAME);
+        let mut search = Search {
+            tree: Arc::clone(&self.tree),
+            request: self.tree.request(&back.request),
+            ledger: self.ledger,
+            places: &mut places,
+            taker: &back,
+            ending: self.ending,
+            leaves_room: self.leaves_room,
+            by_leaf,
+        };
+        let goal = Goal { cluster, takers: Vec::new(), gone: Vec::new() };
+        let lack = Lack { quota_at: None, places: true };
+        if search.next(&goal, lack).is_some() {
+            return true;
+        }
+        // As in a search, those of its own leaf may go as well.
+        for job in &own {
+            search.ledger.release(&job.id);
+        }
+        let takes = search.next(&goal, lack).is_some();
+        for job in own {
+            search.ledger.admit(job);
+        }
+        takes
+    }
+}
