@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fleet_resources::NodeSelectorRequirement;
+
 use crate::node::{NodeId, Nodes};
 
 /// Whom a HyperNode's member entry means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Member {
     Node(String),
-    /// Nodes with all of these labels.
-    NodeLabels(BTreeMap<String, String>),
+    /// Nodes whose labels meet all of these.
+    NodeLabels(Vec<NodeSelectorRequirement>),
     HyperNode(String),
 }
 
@@ -55,6 +57,13 @@ impl HyperNodes {
 
     pub fn node_changed(&mut self, _: &Nodes, _: NodeId) {
         self.stale |= !self.list.is_empty();
+    }
+
+    /// How many known nodes stand below a HyperNode.
+    pub fn count(&self, nodes: &Nodes, name: &str) -> usize {
+        let mut found = BTreeSet::new();
+        self.collect(name, nodes, MAX_DEPTH, &mut found);
+        found.into_iter().filter(|id| nodes.get(*id).known).count()
     }
 
     /// What is wrong with a HyperNode, in one sentence.
@@ -105,7 +114,9 @@ impl HyperNodes {
                     nodes
                         .iter()
                         .filter(|(_, node)| {
-                            labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+                            labels
+                                .iter()
+                                .all(|rule| rule.matches(node.labels.get(&rule.key).map(String::as_str)))
                         })
                         .map(|(id, _)| id),
                 ),

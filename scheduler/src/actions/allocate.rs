@@ -12,6 +12,9 @@ use crate::order::{JobKey, QueueKey};
 use crate::pod::{ClassId, PodId, Status, TaskOrder};
 use crate::queue::QueueId;
 
+/// A domain of the network: its tier, its name, its nodes.
+type Domain = (i64, Arc<str>, BTreeSet<NodeId>);
+
 type Head = (JobKey, GroupId, Arc<Shape>);
 
 /// What stopped a group.
@@ -116,7 +119,9 @@ impl Cluster {
 
     /// Takes places for the group's minimum, or for one more pod of a group that has it. All or nothing.
     pub(crate) fn place_group(&mut self, id: GroupId) -> Result<Vec<(PodId, NodeId)>, Stopped> {
-        if let Some(topology) = self.group(id).input.topology.filter(|_| self.policy.topology) {
+        // Hard is a promise to the user; only preferring is the plugin's.
+        if let Some(topology) = self.group(id).input.topology.filter(|wish| wish.hard || self.policy.topology)
+        {
             return self.place_in_domains(id, topology);
         }
         self.begin();
@@ -414,10 +419,11 @@ impl Cluster {
             }
         }
         if best.is_none() && topology.hard && (topology.highest_tier.is_some() || !domains.is_empty()) {
-            let first = self.group(id).pending.first().map(|order| order.3);
-            return Err(why
-                .or(first.map(Stopped::Pod))
-                .unwrap_or(Stopped::Queue("no hypernode may hold the gang".to_owned())));
+            // What a queue says holds in every domain.
+            if let Some(stopped @ Stopped::Queue(_)) = why {
+                return Err(stopped);
+            }
+            return Err(Stopped::Queue(self.domains_sentence(id, &domains, most)));
         }
         self.begin();
         let placed = self.place_within(id, best.map(|(_, _, nodes)| nodes));
@@ -426,5 +432,14 @@ impl Cluster {
         }
         self.commit();
         placed
+    }
+    /// `none of 2 hypernodes up to tier 1 has room for 3 pods of the gang`
+    fn domains_sentence(&self, id: GroupId, domains: &[Domain], most: Option<i64>) -> String {
+        let tier = most.map_or(String::new(), |tier| format!(" up to tier {tier}"));
+        let need = self.group(id).need().max(1);
+        match domains.len() {
+            0 => format!("there is no hypernode{tier} that could hold the gang"),
+            n => format!("none of {n} hypernodes{tier} has room for {need} pods of the gang"),
+        }
     }
 }

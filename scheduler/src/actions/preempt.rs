@@ -210,7 +210,7 @@ impl Cluster {
                 break;
             }
         }
-        if fits {
+        if fits && !self.are_alike(&victims) {
             // Whoever left before the one that mattered may stay.
             let mut at = victims.len();
             while at > 0 {
@@ -231,6 +231,18 @@ impl Cluster {
         }
         let highest = victims.iter().map(|victim| self.group(self.pod(*victim).group).input.priority).max();
         Some(Offer { cost: (highest.unwrap_or(i64::MIN), victims.len(), score), victims })
+    }
+
+    /// Nothing but their number matters: the last one mattered, so each of them does.
+    fn are_alike(&self, pods: &[PodId]) -> bool {
+        let Some(first) = pods.first().map(|pod| self.pod(*pod)) else { return true };
+        let plain = self.class(first.class).extras().is_none();
+        plain
+            && pods
+                .iter()
+                .map(|pod| self.pod(*pod))
+                .all(|pod| pod.class == first.class && pod.matches.is_empty() && pod.node == first.node)
+            && pods.iter().all(|pod| self.group(self.pod(*pod).group).queue == self.group(first.group).queue)
     }
 
     /// Room for the pod once everything on its way out is gone, in its queue too.
@@ -334,6 +346,17 @@ impl Cluster {
             }
         }
         let queue = self.group(id).queue;
+        let before = self.statuses_before();
+        // Nodes of promised pods that go by their neighbours.
+        let sensitive: BTreeSet<NodeId> = self
+            .group(id)
+            .pods
+            .iter()
+            .map(|pod| self.pod(*pod))
+            .filter(|pod| pod.status == Status::Pipelined)
+            .filter(|pod| !pod.matches.is_empty() || self.class(pod.class).has_pod_terms())
+            .filter_map(|pod| pod.node)
+            .collect();
         for (gang, pods) in leaving {
             let whole = self.group(gang).ready() < self.group(gang).min();
             let parts: Vec<Vec<PodId>> =
@@ -341,22 +364,13 @@ impl Cluster {
             for part in parts {
                 let nodes: Vec<Option<NodeId>> = part.iter().map(|pod| self.pod(*pod).node).collect();
                 for (pod, node) in part.iter().zip(&nodes) {
-                    let was = self.status_before(*pod, 0);
+                    let was = before.get(pod).copied().unwrap_or(Status::Releasing);
                     self.set_place(*pod, was, *node);
                 }
                 let crowded = nodes.iter().flatten().any(|node| {
                     self.nodes.cells(*node).iter().any(|cell| cell.future_idle() < 0 && cell.pipelined > 0)
                 });
-                let apart = || {
-                    let promised =
-                        self.group(id).pods.iter().filter(|pod| self.pod(**pod).status == Status::Pipelined);
-                    promised.copied().collect::<Vec<PodId>>().into_iter().any(|pod| {
-                        let Some(node) = self.pod(pod).node else { return true };
-                        let terms = !self.pod(pod).matches.is_empty()
-                            || self.class(self.pod(pod).class).has_pod_terms();
-                        terms && nodes.contains(&Some(node))
-                    })
-                };
+                let apart = || nodes.iter().flatten().any(|node| sensitive.contains(node));
                 if crowded || self.over_limit(queue) || apart() {
                     for (pod, node) in part.iter().zip(&nodes) {
                         self.set_place(*pod, Status::Releasing, *node);

@@ -48,6 +48,9 @@ impl Cluster {
             if action == Action::Preempt { &self.policy.preemptable } else { &self.policy.reclaimable };
         // What queues deserve is asked in whatever tier it stands: else an earlier tier that allows anybody lets two
         // queues take from each other for ever.
+        let mut ordered = candidates.to_vec();
+        ordered.sort_by_cached_key(|pod| std::cmp::Reverse(self.victim_key(*pod)));
+        let candidates = &*ordered;
         let by_queue = [PluginName::Proportion, PluginName::Capacity];
         let queues_decide = tiers.iter().flatten().any(|plugin| by_queue.contains(plugin));
         let owed =
@@ -59,18 +62,18 @@ impl Cluster {
                 let Some(allowed) = self.ask(*plugin, taker, candidates, action, whole) else { continue };
                 found = Some(match found {
                     None => allowed,
+                    // Both are in the same order.
                     Some(found) => found.into_iter().filter(|pod| allowed.contains(pod)).collect(),
                 });
             }
-            if let Some(mut found) = found.filter(|found| !found.is_empty()) {
-                found.sort_by_cached_key(|pod| std::cmp::Reverse(self.victim_key(*pod)));
+            if let Some(found) = found.filter(|found| !found.is_empty()) {
                 return found;
             }
         }
         Vec::new()
     }
 
-    /// `None`: the plugin has nothing to say.
+    /// `None`: the plugin has nothing to say. The answer is in the order of `candidates`, most dispensable first.
     fn ask(
         &self,
         plugin: PluginName,
@@ -101,7 +104,6 @@ impl Cluster {
     fn beyond_minimum(&self, candidates: &[PodId]) -> Vec<PodId> {
         let mut left: BTreeMap<GroupId, i64> = BTreeMap::new();
         let mut ordered = candidates.to_vec();
-        ordered.sort_by_cached_key(|pod| std::cmp::Reverse(self.victim_key(*pod)));
         ordered.retain(|pod| {
             let group = self.pod(*pod).group;
             let surplus = left.entry(group).or_insert_with(|| self.group(group).surplus());
@@ -188,7 +190,6 @@ impl Cluster {
         let mut owed: BTreeMap<QueueId, Vec<usize>> = BTreeMap::new();
         let own = self.group(self.pod(taker).group).queue;
         let mut ordered = candidates.to_vec();
-        ordered.sort_by_cached_key(|pod| std::cmp::Reverse(self.victim_key(*pod)));
         ordered.retain(|pod| {
             let queue = self.group(self.pod(*pod).group).queue;
             let owed = owed.entry(queue).or_insert_with(|| self.owed_dimensions(taker, queue));

@@ -1,0 +1,51 @@
+//! Statements: moves that can be undone, newest first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Cluster;
+use crate::pod::{PodId, Status};
+
+impl Cluster {
+    /// From here on moves can be undone.
+    pub(crate) fn begin(&mut self) {
+        self.undo.clear();
+        self.recording = true;
+    }
+
+    pub(crate) fn mark_point(&self) -> usize {
+        self.undo.len()
+    }
+
+    /// Undoes the moves since `point`, newest first.
+    pub(crate) fn rollback(&mut self, point: usize) {
+        self.recording = false;
+        while self.undo.len() > point {
+            if let Some((id, status, node)) = self.undo.pop() {
+                self.set_place(id, status, node);
+            }
+        }
+        self.recording = true;
+    }
+
+    /// Keeps the moves since the statement began: each pod moved, once.
+    pub(crate) fn commit(&mut self) -> BTreeSet<PodId> {
+        self.recording = false;
+        std::mem::take(&mut self.undo).into_iter().map(|(id, ..)| id).collect()
+    }
+
+    /// Pods moved since the statement began, each once.
+    pub(crate) fn moved(&self) -> BTreeSet<PodId> {
+        self.undo.iter().map(|(id, ..)| *id).collect()
+    }
+
+    /// A pod's status before it was first moved after `point`.
+    pub(crate) fn status_before(&self, pod: PodId, point: usize) -> Status {
+        let first = self.undo[point.min(self.undo.len())..].iter().find(|(id, ..)| *id == pod);
+        first.map_or(self.pod(pod).status, |(_, status, _)| *status)
+    }
+
+    /// Statuses before the statement began, of all pods moved since.
+    pub(crate) fn statuses_before(&self) -> BTreeMap<PodId, Status> {
+        self.undo.iter().rev().map(|(id, status, _)| (*id, *status)).collect()
+    }
+}
