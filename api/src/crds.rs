@@ -49,7 +49,15 @@ pub fn generate(side: Side) -> Vec<Value> {
             binding::ResourceBinding::crd(),
             work::Work::crd(),
         ],
-        Side::Member => vec![volcano::PodGroup::crd(), volcano::VolcanoQueue::crd(), volcano::command_crd()],
+        Side::Member => vec![
+            volcano::PodGroup::crd(),
+            volcano::VolcanoQueue::crd(),
+            volcano::HyperNode::crd(),
+            volcano::CronJob::crd(),
+            volcano::JobFlow::crd(),
+            volcano::VolcanoJobTemplate::crd(),
+            volcano::command_crd(),
+        ],
     };
     let mut all: Vec<Value> = own.into_iter().chain(jobs).map(finish).collect();
     all.sort_by(|a, b| name(a).cmp(name(b)));

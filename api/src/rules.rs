@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// One rule: where it stands below `spec`, what must hold, and what is said when it does not.
 struct Rule {
-    /// Property names; `*` steps into the items of a list.
+    /// Property names; `*` steps into the items of a list. A first `/` means the whole object instead of `spec`.
     path: &'static [&'static str],
     rule: &'static str,
     message: &'static str,
@@ -105,6 +105,28 @@ const VOLCANO_JOB: &[Rule] = &[
                has(task.replicas) ? task.replicas : 1).sum()",
         message: "found minAvailable over the sum of the tasks' replicas; allowed: up to that sum",
     },
+    Rule {
+        path: &["/"],
+        rule: "!has(self.spec.tasks) || self.spec.tasks.all(task, !has(task.name) || size(self.metadata.name) + \
+               size(task.name) + 2 + size(string(has(task.replicas) && task.replicas > 0 ? task.replicas - 1 : 0)) <= 63)",
+        message: "found names of job and task that make names of pods over 63 characters; allowed: JOB-TASK-INDEX of up \
+                  to 63",
+    },
+    Rule {
+        path: &[],
+        rule: "!has(self.maxRetry) || self.maxRetry >= 0",
+        message: "found negative maxRetry; allowed: 0 or more",
+    },
+    Rule {
+        path: &["volumes"],
+        rule: "self.all(volume, self.exists_one(other, other.mountPath == volume.mountPath))",
+        message: "found two volumes of one mountPath; allowed: paths that differ",
+    },
+    Rule {
+        path: &["volumes", "*"],
+        rule: "has(self.volumeClaimName) != has(self.volumeClaim)",
+        message: "found both or neither of volumeClaimName and volumeClaim; allowed: exactly one of them",
+    },
     Rule { path: &["tasks", "*", "policies", "*"], rule: POLICY_ACTION, message: ACTION_MESSAGE },
     Rule { path: &["policies", "*"], rule: POLICY_ACTION, message: ACTION_MESSAGE },
     Rule { path: &["tasks", "*", "policies", "*"], rule: POLICY_TRIGGER, message: TRIGGER_MESSAGE },
@@ -145,6 +167,147 @@ const VOLCANO_JOB: &[Rule] = &[
     },
 ];
 
+const VOLCANO_QUEUE: &[Rule] = &[
+    Rule {
+        path: &["/"],
+        rule: "!has(self.spec.parent) || self.spec.parent != self.metadata.name",
+        message: "field spec.parent: found the queue itself; allowed: another queue",
+    },
+    Rule {
+        path: &["/"],
+        rule: "self.metadata.name != 'root' || !has(self.spec.parent) || self.spec.parent == ''",
+        message: "field spec.parent: found a parent of root; allowed: none",
+    },
+    Rule {
+        path: &[],
+        rule: "!has(self.weight) || (self.weight >= 1 && self.weight <= 65535)",
+        message: "found weight out of range; allowed: 1 to 65535",
+    },
+    Rule {
+        path: &[],
+        rule: "!has(self.priority) || self.priority >= 0",
+        message: "found negative priority; allowed: 0 or more",
+    },
+    Rule {
+        path: &[],
+        rule: "!has(self.dequeueStrategy) || self.dequeueStrategy in ['', 'traverse', 'fifo']",
+        message: "found an unknown dequeueStrategy; allowed: traverse, fifo",
+    },
+    Rule { path: &["capability"], rule: QUANTITIES, message: QUANTITIES_MESSAGE },
+    Rule { path: &["deserved"], rule: QUANTITIES, message: QUANTITIES_MESSAGE },
+    Rule { path: &["guarantee", "resource"], rule: QUANTITIES, message: QUANTITIES_MESSAGE },
+    Rule {
+        path: &[],
+        rule: "!has(self.guarantee) || !has(self.guarantee.resource) || !has(self.capability) || \
+               self.guarantee.resource.all(name, !(name in self.capability) || \
+               !isQuantity(string(self.guarantee.resource[name])) || !isQuantity(string(self.capability[name])) || \
+               quantity(string(self.guarantee.resource[name])).compareTo(quantity(string(self.capability[name]))) <= 0)",
+        message: "found guarantee over capability; allowed: guarantee up to capability",
+    },
+    Rule {
+        path: &[],
+        rule: "!has(self.guarantee) || !has(self.guarantee.resource) || !has(self.deserved) || \
+               self.guarantee.resource.all(name, !(name in self.deserved) || \
+               !isQuantity(string(self.guarantee.resource[name])) || !isQuantity(string(self.deserved[name])) || \
+               quantity(string(self.guarantee.resource[name])).compareTo(quantity(string(self.deserved[name]))) <= 0)",
+        message: "found guarantee over deserved; allowed: guarantee up to deserved",
+    },
+    Rule {
+        path: &[],
+        rule: "!has(self.deserved) || !has(self.capability) || self.deserved.all(name, !(name in self.capability) || \
+               !isQuantity(string(self.deserved[name])) || !isQuantity(string(self.capability[name])) || \
+               quantity(string(self.deserved[name])).compareTo(quantity(string(self.capability[name]))) <= 0)",
+        message: "found deserved over capability; allowed: deserved up to capability",
+    },
+];
+
+const QUANTITIES: &str = "self.all(name, isQuantity(string(self[name])) && \
+    !quantity(string(self[name])).isLessThan(quantity('0')))";
+const QUANTITIES_MESSAGE: &str =
+    "found an amount that is no quantity, or below zero; allowed: quantities such as 4, 500m, 16Gi";
+
+const POD_GROUP: &[Rule] = &[
+    Rule {
+        path: &[],
+        rule: "!has(self.minMember) || self.minMember >= 0",
+        message: "found negative minMember; allowed: 0 or more",
+    },
+    Rule {
+        path: &["networkTopology"],
+        rule: "!(has(self.highestTierAllowed) && has(self.highestTierName))",
+        message: "found highestTierAllowed and highestTierName together; allowed: one of the two",
+    },
+];
+
+const HYPER_NODE: &[Rule] = &[
+    Rule {
+        path: &["members", "*"],
+        rule: "self.type in ['Node', 'HyperNode']",
+        message: "found an unknown type; allowed: Node, HyperNode",
+    },
+    Rule {
+        path: &["members", "*", "selector"],
+        rule: "(has(self.exactMatch) ? 1 : 0) + (has(self.regexMatch) ? 1 : 0) + (has(self.labelMatch) ? 1 : 0) == 1",
+        message: "found none or several of exactMatch, regexMatch and labelMatch; allowed: exactly one of them",
+    },
+    Rule {
+        path: &["/"],
+        rule: "!has(self.spec.members) || self.spec.members.all(member, member.type != 'HyperNode' || \
+               !has(member.selector.exactMatch) || member.selector.exactMatch.name != self.metadata.name)",
+        message: "found the hypernode among its own members; allowed: other hypernodes",
+    },
+];
+
+const CRON_JOB: &[Rule] = &[
+    Rule {
+        path: &[],
+        rule: "!has(self.concurrencyPolicy) || self.concurrencyPolicy in ['', 'Allow', 'Forbid', 'Replace']",
+        message: "found an unknown concurrencyPolicy; allowed: Allow, Forbid, Replace",
+    },
+    Rule {
+        path: &[],
+        rule: "!has(self.startingDeadlineSeconds) || self.startingDeadlineSeconds >= 0",
+        message: "found negative startingDeadlineSeconds; allowed: 0 or more",
+    },
+    Rule {
+        path: &[],
+        rule: "(!has(self.successfulJobsHistoryLimit) || self.successfulJobsHistoryLimit >= 0) && \
+               (!has(self.failedJobsHistoryLimit) || self.failedJobsHistoryLimit >= 0)",
+        message: "found a negative history limit; allowed: 0 or more",
+    },
+    Rule {
+        path: &[],
+        rule: "self.schedule.startsWith('@') || \
+               self.schedule.matches('^[ ]*([-0-9A-Za-z*,/#?]+[ ]+){4}[-0-9A-Za-z*,/#?]+[ ]*$')",
+        message: "found a schedule that is none; allowed: five fields such as */5 * * * *, or @hourly, @daily, @weekly, \
+                  @monthly, @yearly",
+    },
+    Rule {
+        path: &["/"],
+        rule: "size(self.metadata.name) <= 52",
+        message: "found a name over 52 characters; allowed: up to 52, its jobs have longer ones",
+    },
+];
+
+const JOB_FLOW: &[Rule] = &[
+    Rule {
+        path: &[],
+        rule: "!has(self.jobRetainPolicy) || self.jobRetainPolicy in ['', 'retain', 'delete']",
+        message: "found an unknown jobRetainPolicy; allowed: retain, delete",
+    },
+    Rule {
+        path: &["flows"],
+        rule: "self.all(flow, self.exists_one(other, other.name == flow.name))",
+        message: "found two flows of one name; allowed: names that differ",
+    },
+    Rule {
+        path: &["flows"],
+        rule: "self.all(flow, !has(flow.dependsOn) || !has(flow.dependsOn.targets) || flow.dependsOn.targets.all(name, \
+               name != flow.name && self.exists(other, other.name == name)))",
+        message: "found dependsOn.targets naming no other flow; allowed: names of flows of this JobFlow",
+    },
+];
+
 const POLICY_ACTION: &str = "!has(self.action) || self.action in ['AbortJob', 'RestartJob', 'RestartTask', 'RestartPod', \
     'RestartPartition', 'TerminateJob', 'CompleteJob', 'ResumeJob']";
 const ACTION_MESSAGE: &str = "found an unknown action; allowed: AbortJob, RestartJob, RestartTask, RestartPod, \
@@ -165,14 +328,22 @@ const RULES: &[(&str, &[Rule])] = &[
     ("propagationpolicies.policy.one.alibabacloud.com", POLICY),
     ("clusterpropagationpolicies.policy.one.alibabacloud.com", POLICY),
     ("jobs.batch.volcano.sh", VOLCANO_JOB),
+    ("queues.scheduling.volcano.sh", VOLCANO_QUEUE),
+    ("podgroups.scheduling.volcano.sh", POD_GROUP),
+    ("hypernodes.topology.volcano.sh", HYPER_NODE),
+    ("cronjobs.batch.volcano.sh", CRON_JOB),
+    ("jobflows.flow.volcano.sh", JOB_FLOW),
 ];
 
 /// Adds the rules of a definition to its schema (the schema of the whole object).
 pub fn add(definition: &str, schema: &mut Value) {
     let rules = RULES.iter().filter(|(name, _)| *name == definition).flat_map(|(_, rules)| *rules);
     for rule in rules {
-        let mut place = &mut schema["properties"]["spec"];
-        for step in rule.path {
+        let (mut place, path) = match rule.path {
+            ["/", path @ ..] => (&mut *schema, path),
+            path => (&mut schema["properties"]["spec"], path),
+        };
+        for step in path {
             place = match *step {
                 "*" => &mut place["items"],
                 name => &mut place["properties"][name],

@@ -373,4 +373,258 @@ pub struct VolcanoQueueStatus {
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schemars(schema_with = "crate::schema::any_object")]
     pub reservation: Value,
+    /// Beyond Volcano's own: `Valid` is False where its place in the tree cannot be used, with why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>,
+}
+
+/// A domain of the network: nodes that reach each other at one tier's speed.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[kube(
+    group = "topology.volcano.sh",
+    version = "v1alpha1",
+    kind = "HyperNode",
+    plural = "hypernodes",
+    shortname = "hn",
+    status = "HyperNodeStatus",
+    printcolumn = r#"{"name":"Tier","type":"integer","jsonPath":".spec.tier"}"#,
+    printcolumn = r#"{"name":"TierName","type":"string","jsonPath":".spec.tierName"}"#,
+    printcolumn = r#"{"name":"NodeCount","type":"integer","jsonPath":".status.nodeCount"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct HyperNodeSpec {
+    /// 0 and more; what lies below has a lower tier.
+    #[schemars(range(min = 0))]
+    pub tier: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub tier_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<HyperNodeMember>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+pub struct HyperNodeMember {
+    /// Node or HyperNode.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub selector: MemberSelector,
+}
+
+/// Exactly one of the three.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberSelector {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact_match: Option<ExactMatch>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regex_match: Option<RegexMatch>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label_match: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+pub struct ExactMatch {
+    #[schemars(length(min = 1))]
+    pub name: String,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+pub struct RegexMatch {
+    #[schemars(length(min = 1))]
+    pub pattern: String,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HyperNodeStatus {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_count: Option<i64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>,
+}
+
+/// Makes jobs by the clock.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[kube(
+    group = "batch.volcano.sh",
+    version = "v1alpha1",
+    kind = "CronJob",
+    plural = "cronjobs",
+    shortname = "cronvcjob",
+    shortname = "cronvj",
+    namespaced,
+    status = "CronJobStatus",
+    printcolumn = r#"{"name":"Schedule","type":"string","jsonPath":".spec.schedule"}"#,
+    printcolumn = r#"{"name":"Suspend","type":"boolean","jsonPath":".spec.suspend"}"#,
+    printcolumn = r#"{"name":"LastSchedule","type":"date","jsonPath":".status.lastScheduleTime"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct CronJobSpec {
+    /// Five fields: minute, hour, day of month, month, day of week; or @hourly and the like.
+    #[schemars(length(min = 1))]
+    pub schedule: String,
+    /// A name such as Asia/Shanghai; UTC without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<String>,
+    /// How late a job may be started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starting_deadline_seconds: Option<i64>,
+    /// Allow, Forbid or Replace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency_policy: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<bool>,
+    pub job_template: CronJobTemplate,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub successful_jobs_history_limit: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_jobs_history_limit: Option<i32>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+pub struct CronJobTemplate {
+    /// Labels and annotations of the jobs.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    #[schemars(schema_with = "crate::schema::any_object")]
+    pub metadata: Value,
+    /// A job's spec. It is checked when a job is made of it: its schema is that of whole pods, which a server would
+    /// hold once more for every kind that has it.
+    #[schemars(schema_with = "crate::schema::any_object")]
+    pub spec: Value,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CronJobStatus {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::any_object_list")]
+    pub active: Vec<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_schedule_time: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_successful_time: Option<Time>,
+}
+
+/// A job that flows make: a job's spec, checked when a job is made of it.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug)]
+#[kube(
+    group = "flow.volcano.sh",
+    version = "v1alpha1",
+    kind = "JobTemplate",
+    plural = "jobtemplates",
+    shortname = "jt",
+    namespaced,
+    status = "JobTemplateStatus"
+)]
+#[kube(root = "VolcanoJobTemplate")]
+#[serde(transparent)]
+pub struct JobTemplateSpec(pub serde_json::Map<String, Value>);
+
+impl JsonSchema for JobTemplateSpec {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "JobTemplateSpec".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        crate::schema::any_object(generator)
+    }
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobTemplateStatus {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub job_depends_on_list: Vec<String>,
+}
+
+/// Jobs that are made one after the other.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[kube(
+    group = "flow.volcano.sh",
+    version = "v1alpha1",
+    kind = "JobFlow",
+    plural = "jobflows",
+    shortname = "jf",
+    namespaced,
+    status = "JobFlowStatus",
+    printcolumn = r#"{"name":"Status","type":"string","jsonPath":".status.state.phase"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct JobFlowSpec {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<Flow>,
+    /// retain or delete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_retain_policy: Option<String>,
+}
+
+/// One job of a flow.
+#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Flow {
+    /// Name of a JobTemplate of the flow's namespace.
+    #[schemars(length(min = 1))]
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depends_on: Option<FlowDependsOn>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch: Option<FlowPatch>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+pub struct FlowDependsOn {
+    /// Names of flows that must have completed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    #[schemars(schema_with = "crate::schema::any_object")]
+    pub probe: Value,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FlowPatch {
+    /// Fields of the template's spec that differ.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    #[schemars(schema_with = "crate::schema::any_object")]
+    pub job_spec: Value,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobFlowStatus {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending_jobs: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub running_jobs: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_jobs: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub completed_jobs: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub terminated_jobs: Vec<String>,
+    #[serde(default, rename = "unKnowJobs", skip_serializing_if = "Vec::is_empty")]
+    pub un_know_jobs: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::any_object_list")]
+    pub job_status_list: Vec<Value>,
+    /// By name of the job.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    #[schemars(schema_with = "crate::schema::any_object")]
+    pub conditions: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<FlowState>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+pub struct FlowState {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// What is wrong with the flow, or what it waits for that does not exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }

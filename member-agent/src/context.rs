@@ -4,8 +4,13 @@
 //! Deliberately absent: state of the member. It has one owner, the core task; other parts ask it
 //! through handles.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -15,6 +20,45 @@ use crate::{
 
 /// Longest wait for the answer to one request, watches excepted.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Counts writes under way that others wait for, so that what nobody waits for can let them pass.
+#[derive(Debug, Default)]
+pub(crate) struct Urgent {
+    under_way: AtomicUsize,
+    ended: Notify,
+}
+
+/// One write under way.
+pub(crate) struct UnderWay<'u>(&'u Urgent);
+
+impl Urgent {
+    pub fn begin(&self) -> UnderWay<'_> {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(self)
+    }
+
+    /// Waits until at most `most` are under way, no longer than `patience`.
+    pub async fn let_pass(&self, most: usize, patience: Duration) {
+        let quiet = async {
+            loop {
+                let ended = self.ended.notified();
+                if self.under_way.load(Ordering::Relaxed) <= most {
+                    return;
+                }
+                ended.await;
+            }
+        };
+        // Out of patience: the write goes out beside the others.
+        let _ = tokio::time::timeout(patience, quiet).await;
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.ended.notify_waiters();
+    }
+}
 
 /// Shared by all parts of one agent.
 pub struct Context {
@@ -34,6 +78,8 @@ pub struct Context {
     /// Which Volcano Jobs are let into their queues.
     pub(crate) admissions: Admissions,
     reservations: Reservations,
+    /// Bindings under way.
+    pub(crate) urgent: Urgent,
 }
 
 impl Context {
@@ -47,7 +93,18 @@ impl Context {
     ) -> Self {
         let clock = options.clock;
         let (terms, admissions) = (Terms::default(), Admissions::default());
-        Self { hub, member, options, shutdown, lease, terms, clock, admissions, reservations }
+        Self {
+            hub,
+            member,
+            options,
+            shutdown,
+            lease,
+            terms,
+            clock,
+            admissions,
+            reservations,
+            urgent: Urgent::default(),
+        }
     }
 
     /// Namespace on the hub that belongs to this member.

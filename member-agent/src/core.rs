@@ -23,6 +23,7 @@ use crate::{
     capacity::{self, Report},
     clock::Backoff,
     context::{Context, call},
+    core_commands,
     core_groups::{self, Statuses},
     feed::{self, Change},
     jobs::Object,
@@ -60,6 +61,8 @@ pub(crate) enum CoreChange {
     PodGroup(Change<Object>),
     Queue(Change<Object>),
     PriorityClass(Change<Object>),
+    HyperNode(Change<Object>),
+    Command(Change<Object>),
     /// The scheduler's configuration is new.
     Config(Box<fleet_scheduler::Config>),
     /// Number of the last report that the hub has.
@@ -74,6 +77,7 @@ enum Ended {
     /// Those that could not be.
     Evicted(Vec<PodKey>),
     Status(core_groups::Written),
+    Command(core_commands::Done),
 }
 
 /// A write to the gang's pods that is not urgent.
@@ -81,6 +85,7 @@ enum Lazy {
     Tell(Vec<Told>, String),
     Evict(Vec<(PodKey, String)>),
     Status(core_groups::StatusWrite),
+    Command(core_commands::CommandWrite),
 }
 
 pub(crate) struct Core {
@@ -327,6 +332,8 @@ impl Core {
             CoreChange::Copy(Change::Delete(_)) => {}
             CoreChange::PodGroup(change) => self.statuses.pod_group(change, state, &self.context.admissions),
             CoreChange::Queue(change) => self.statuses.queue(change, state),
+            CoreChange::Command(change) => self.statuses.commands.change(change),
+            CoreChange::HyperNode(change) => self.statuses.hyper_nodes.change(change, state),
             CoreChange::PriorityClass(change) => core_groups::priority_class(change, state),
             CoreChange::Config(config) => match fleet_scheduler::Policy::compile(&config) {
                 Ok(policy) => state.cluster.set_policy(policy),
@@ -369,6 +376,7 @@ impl Core {
                     self.state.set_evicting(&pod, false);
                 }
             }
+            Ok(Ended::Command(done)) => self.statuses.commands.done(done, Instant::now()),
             Ok(Ended::Status(written)) => self.statuses.written(written, &mut self.state),
             Err(error) => tracing::error!(%error, "a write of the scheduler ended abnormally"),
         }
@@ -451,6 +459,7 @@ impl Core {
 
     /// One cycle of the scheduler over everything that is placed by it.
     fn cycle(&mut self, now: Instant) {
+        self.statuses.hyper_nodes.resolve(&mut self.state);
         let limits = fleet_scheduler::Limits::default();
         let outcome = self.state.cluster.cycle(self.context.clock.now().as_second(), &limits);
         self.cycle_again = outcome.more;
@@ -630,6 +639,8 @@ impl Core {
         self.lazy.extend(
             self.statuses.due(&mut self.state, &self.context, Instant::now()).into_iter().map(Lazy::Status),
         );
+        let commands = self.statuses.commands.due(&self.state, Instant::now());
+        self.lazy.extend(commands.into_iter().map(Lazy::Command));
         while self.tells.len() < TELLS_AT_ONCE
             && let Some(lazy) = self.lazy.pop_front()
         {
@@ -640,6 +651,7 @@ impl Core {
                         Ended::Told(write::tell(context, notices, pods, message).await)
                     }
                     Lazy::Evict(pods) => Ended::Evicted(write::evict(context, pods).await),
+                    Lazy::Command(write) => Ended::Command(write.perform(context, notices).await),
                     Lazy::Status(write) => Ended::Status(write.perform(context).await),
                 }
             });

@@ -18,6 +18,8 @@ use crate::{
     admissions::Admissions,
     context::{CallError, Context},
     core::{CoreChange, send},
+    core_commands::{self, CLOSED_BY_PARENT},
+    core_hyper_nodes::HyperNodes,
     feed::{self, Change},
     jobs::{Object, controller_of, resource, writes},
     scheduler::status,
@@ -35,6 +37,10 @@ fn pod_groups() -> kube::discovery::ApiResource {
     resource(GROUP, VERSION, "PodGroup", "podgroups")
 }
 
+fn hyper_nodes() -> kube::discovery::ApiResource {
+    resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes")
+}
+
 fn queues() -> kube::discovery::ApiResource {
     resource(GROUP, VERSION, "Queue", "queues")
 }
@@ -48,7 +54,9 @@ pub(crate) async fn feed(context: Arc<Context>, changes: mpsc::Sender<CoreChange
         return;
     }
     let classes = resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
-    let kinds: [(&str, kube::discovery::ApiResource, Wrap); 3] = [
+    let kinds: [(&str, kube::discovery::ApiResource, Wrap); 5] = [
+        ("commands", core_commands::commands(), CoreChange::Command),
+        ("hypernodes", hyper_nodes(), CoreChange::HyperNode),
         ("podgroups", pod_groups(), CoreChange::PodGroup),
         ("queues", queues(), CoreChange::Queue),
         ("priorityclasses", classes, CoreChange::PriorityClass),
@@ -92,6 +100,8 @@ pub(crate) struct Statuses {
     queues_at: Option<Instant>,
     queues_written: Option<Instant>,
     in_flight: usize,
+    pub hyper_nodes: HyperNodes,
+    pub commands: core_commands::Commands,
     /// Counts looks, for the ids of conditions.
     looks: u64,
 }
@@ -108,6 +118,7 @@ pub(crate) struct StatusWrite {
 enum Of {
     Group(String, String),
     Queue(String),
+    HyperNode(String),
 }
 
 #[derive(Debug)]
@@ -130,6 +141,10 @@ impl StatusWrite {
             Of::Queue(name) => {
                 object.metadata.name = Some(name.clone());
                 queues()
+            }
+            Of::HyperNode(name) => {
+                object.metadata.name = Some(name.clone());
+                hyper_nodes()
             }
         };
         object.metadata.uid = Some(self.uid).filter(|uid| !uid.is_empty());
@@ -175,6 +190,11 @@ impl Statuses {
             Change::Apply(queue) => {
                 self.queues.insert(queue.name().to_owned(), queue.status.clone());
                 self.due_queues.insert(queue.name().to_owned());
+                if queue.annotation(CLOSED_BY_PARENT) == Some("true") {
+                    self.commands.closed_by_parent.insert(queue.name().to_owned());
+                } else {
+                    self.commands.closed_by_parent.remove(queue.name());
+                }
                 state.cluster.put_queue(read_queue(&queue));
             }
             Change::Delete(queue) => self.queue_gone(queue.name(), state),
@@ -192,6 +212,7 @@ impl Statuses {
 
     fn queue_gone(&mut self, name: &str, state: &mut MemberState) {
         self.queues.remove(name);
+        self.commands.closed_by_parent.remove(name);
         state.cluster.remove_queue(name);
         // Pods that name no queue are placed all the same.
         if name == DEFAULT_QUEUE {
@@ -233,7 +254,7 @@ impl Statuses {
     }
 
     pub fn next_look(&self) -> Option<Instant> {
-        self.queues_at
+        self.queues_at.into_iter().chain(self.commands.next_look()).min()
     }
 
     /// Writes that may start now.
@@ -260,13 +281,19 @@ impl Statuses {
             let uid = known.uid.clone();
             writes.push(StatusWrite { of: Of::Group(key.0, key.1), uid, patch, wanted });
         }
+        while self.in_flight + writes.len() < GROUP_WRITES
+            && let Some((name, known, wanted)) = self.hyper_nodes.next(state, &time)
+        {
+            let Some(patch) = merge_diff(&known, &wanted) else { continue };
+            writes.push(StatusWrite { of: Of::HyperNode(name), uid: String::new(), patch, wanted });
+        }
         if self.queues_at.is_some_and(|at| at <= now) {
             self.queues_at = None;
             self.queues_written = Some(now);
             for name in std::mem::take(&mut self.due_queues) {
                 let Some(known) = self.queues.get(&name) else { continue };
                 let Some(id) = state.cluster.find_queue(&name) else { continue };
-                let Some(wanted) = status::of_queue(&state.cluster, id, known) else { continue };
+                let Some(wanted) = status::of_queue(&state.cluster, id, known, &time) else { continue };
                 let Some(patch) = merge_diff(known, &wanted) else { continue };
                 writes.push(StatusWrite { of: Of::Queue(name), uid: String::new(), patch, wanted });
             }
@@ -292,6 +319,11 @@ impl Statuses {
             Of::Queue(name) => {
                 if let (Some(status), Some(known)) = (written.status, self.queues.get_mut(&name)) {
                     *known = status;
+                }
+            }
+            Of::HyperNode(name) => {
+                if let Some(status) = written.status {
+                    self.hyper_nodes.written(&name, status);
                 }
             }
         }

@@ -7,10 +7,13 @@ mod capacity;
 mod clock;
 mod context;
 mod core;
+mod core_commands;
 mod core_groups;
+mod core_hyper_nodes;
 mod feed;
 #[cfg(test)]
 mod fixture;
+mod flows;
 pub mod jobs;
 mod join;
 mod lean;

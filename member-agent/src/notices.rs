@@ -1,6 +1,6 @@
-//! Events about pods: sent when there is time for it, dropped when there is not.
+//! Events about pods and queues: sent when there is time for it, dropped when there is not.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::api::{PostParams, Request};
@@ -18,9 +18,19 @@ const CAPACITY: usize = 256;
 /// Events under way at once: few, so that they do not compete with what matters.
 const AT_ONCE: usize = 2;
 
+/// An event goes out beside so many bindings; where there are more it waits, but not for long.
+const URGENT_BESIDE: usize = 8;
+const PATIENCE: Duration = Duration::from_millis(500);
+
+const POD: (&str, &str) = ("v1", "Pod");
+const QUEUE: (&str, &str) = ("scheduling.volcano.sh/v1beta1", "Queue");
+
 /// An event to be.
 #[derive(Clone, Debug)]
 pub(crate) struct Notice {
+    /// `apiVersion` and kind of what it is about.
+    object: (&'static str, &'static str),
+    /// Of a cluster's own object: the namespace of its events.
     pod: PodKey,
     uid: String,
     source: String,
@@ -33,6 +43,7 @@ impl Notice {
     pub fn scheduled(binding: &Binding) -> Self {
         let PodKey { namespace, name } = &binding.pod;
         Self {
+            object: POD,
             pod: binding.pod.clone(),
             uid: binding.uid.clone(),
             source: binding.scheduler_name.clone(),
@@ -44,11 +55,25 @@ impl Notice {
 
     pub fn failed_scheduling(pod: &PodKey, uid: &str, source: &str, message: &str) -> Self {
         Self {
+            object: POD,
             pod: pod.clone(),
             uid: uid.to_owned(),
             source: source.to_owned(),
             kind: "Warning",
             reason: "FailedScheduling",
+            message: message.to_owned(),
+        }
+    }
+
+    /// What was asked of a queue and cannot be done.
+    pub fn queue(name: &str, uid: &str, message: &str) -> Self {
+        Self {
+            object: QUEUE,
+            pod: PodKey { namespace: "default".to_owned(), name: name.to_owned() },
+            uid: uid.to_owned(),
+            source: "fleet".to_owned(),
+            kind: "Warning",
+            reason: "CommandRefused",
             message: message.to_owned(),
         }
     }
@@ -64,10 +89,10 @@ impl Notice {
                 "namespace": self.pod.namespace,
             },
             "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
+                "apiVersion": self.object.0,
+                "kind": self.object.1,
                 "name": self.pod.name,
-                "namespace": self.pod.namespace,
+                "namespace": if self.object == POD { self.pod.namespace.as_str() } else { "" },
                 "uid": self.uid,
             },
             "type": self.kind,
@@ -106,6 +131,7 @@ pub(crate) async fn run(context: Arc<Context>, mut notices: mpsc::Receiver<Notic
     let mut writes = JoinSet::new();
     let mut number = 0_u64;
     while let Some(Some(notice)) = context.shutdown.run_until_cancelled(notices.recv()).await {
+        context.urgent.let_pass(URGENT_BESIDE, PATIENCE).await;
         if writes.len() >= AT_ONCE {
             writes.join_next().await;
         }

@@ -52,6 +52,10 @@ pub const VOLCANO_JOB: Kind = namespaced("batch.volcano.sh/v1alpha1", "Job", "jo
 pub const POD_GROUP: Kind = namespaced("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups");
 pub const VOLCANO_QUEUE: Kind = cluster_wide("scheduling.volcano.sh/v1beta1", "Queue", "queues");
 pub const COMMAND: Kind = namespaced("bus.volcano.sh/v1alpha1", "Command", "commands");
+pub const CRON_JOB: Kind = namespaced("batch.volcano.sh/v1alpha1", "CronJob", "cronjobs");
+pub const JOB_FLOW: Kind = namespaced("flow.volcano.sh/v1alpha1", "JobFlow", "jobflows");
+pub const JOB_TEMPLATE: Kind = namespaced("flow.volcano.sh/v1alpha1", "JobTemplate", "jobtemplates");
+pub const HYPER_NODE: Kind = cluster_wide("topology.volcano.sh/v1alpha1", "HyperNode", "hypernodes");
 pub const POLICY: Kind =
     namespaced("policy.one.alibabacloud.com/v1alpha1", "PropagationPolicy", "propagationpolicies");
 pub const OVERRIDE: Kind =
@@ -71,7 +75,7 @@ pub const CLUSTER_ROLE: Kind = cluster_wide("rbac.authorization.k8s.io/v1", "Clu
 pub const CLUSTER_ROLE_BINDING: Kind =
     cluster_wide("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings");
 
-const KNOWN: [Kind; 33] = [
+const KNOWN: [Kind; 37] = [
     NAMESPACE,
     NODE,
     POD,
@@ -91,6 +95,10 @@ const KNOWN: [Kind; 33] = [
     POD_GROUP,
     VOLCANO_QUEUE,
     COMMAND,
+    CRON_JOB,
+    JOB_FLOW,
+    JOB_TEMPLATE,
+    HYPER_NODE,
     POLICY,
     OVERRIDE,
     QUOTA_TREE,
@@ -205,6 +213,22 @@ pub async fn merge(
 ) -> anyhow::Result<()> {
     let params = PatchParams { field_manager: Some(MANAGER.to_string()), ..PatchParams::default() };
     kind.api(client, namespace).patch(name, &params, &Patch::Merge(patch)).await?;
+    Ok(())
+}
+
+/// A JSON merge patch of a status.
+///
+/// # Errors
+/// What the server says.
+pub async fn merge_status(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+    patch: &Value,
+) -> anyhow::Result<()> {
+    let params = PatchParams { field_manager: Some(MANAGER.to_string()), ..PatchParams::default() };
+    kind.api(client, namespace).patch_status(name, &params, &Patch::Merge(patch)).await?;
     Ok(())
 }
 

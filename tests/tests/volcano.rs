@@ -5,7 +5,10 @@ use std::path::Path;
 use fleet_kubesim::RunTime;
 use fleet_tests::{
     FleetSpec, Look, TestFleet,
-    objects::{self, COMMAND, CONFIG_MAP, POD, POD_GROUP, SECRET, SERVICE, VOLCANO_JOB, VOLCANO_QUEUE},
+    objects::{
+        self, COMMAND, CONFIG_MAP, CRON_JOB, EVENT, HYPER_NODE, JOB_FLOW, JOB_TEMPLATE, POD, POD_GROUP,
+        SECRET, SERVICE, VOLCANO_JOB, VOLCANO_QUEUE,
+    },
 };
 use kube::Client;
 use serde_json::{Value, json};
@@ -362,5 +365,277 @@ async fn what_cannot_be_a_job_is_refused_with_the_field_and_what_is_allowed() ->
     )
     .await?;
     assert!(objects::list(&member, VOLCANO_JOB).await?.is_empty());
+    fleet.finish().await
+}
+
+fn queue(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": spec})
+}
+
+async fn queue_command(client: &Client, name: &str, action: &str) -> anyhow::Result<()> {
+    let queue = objects::get(client, VOLCANO_QUEUE, "", name).await?.unwrap_or_default();
+    let command = json!({"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command",
+        "metadata": {"generateName": "command-", "namespace": "default"}, "action": action,
+        "target": {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": name,
+            "uid": queue["metadata"]["uid"]}});
+    Ok(objects::create(client, &command).await?)
+}
+
+#[tokio::test]
+async fn commands_close_and_open_a_queue_with_those_below_it() -> anyhow::Result<()> {
+    let fleet = FleetSpec::of("east 2x0").cpu("6").run_time(RunTime::Forever).start().await?;
+    let member = fleet.member("east")?;
+    objects::apply(&member, &queue("eng", json!({"weight": 1}))).await?;
+    objects::apply(&member, &queue("dev", json!({"weight": 1, "parent": "eng"}))).await?;
+    let state = async |name: &str, wanted: &str| {
+        fleet
+            .wait_for(&format!("queue {name} to be {wanted}"), async || {
+                let queue = objects::get(&member, VOLCANO_QUEUE, "", name).await?.unwrap_or_default();
+                Ok(Look::at(queue["status"]["state"] == wanted, || queue["status"].to_string()))
+            })
+            .await
+    };
+    state("eng", "Open").await?;
+    state("dev", "Open").await?;
+    queue_command(&member, "eng", "CloseQueue").await?;
+    state("eng", "Closed").await?;
+    state("dev", "Closed").await?;
+    let mut job = training("a");
+    job["spec"]["queue"] = "dev".into();
+    objects::apply(&member, &job).await?;
+    fleet
+        .wait_for("the group to say that its queue is closed", async || {
+            let job = objects::get(&member, VOLCANO_JOB, "default", "a").await?.unwrap_or_default();
+            let said = group_of(&member, &job).await?["status"].to_string();
+            Ok(Look::at(said.contains("queue dev is Closed; allowed: a queue that is Open"), || said))
+        })
+        .await?;
+    // Below a queue that is closed none opens, and the queue says so.
+    queue_command(&member, "dev", "OpenQueue").await?;
+    fleet
+        .wait_for("the refusal to be told", async || {
+            let events = objects::list(&member, EVENT).await?;
+            let said = events.iter().any(|event| {
+                event["involvedObject"]["kind"] == "Queue"
+                    && event["message"]
+                        .as_str()
+                        .is_some_and(|text| text.contains("queue eng above it is Closed"))
+            });
+            Ok(Look::at(said, || format!("{} events", events.len())))
+        })
+        .await?;
+    queue_command(&member, "eng", "OpenQueue").await?;
+    state("dev", "Open").await?;
+    wait_phase(&fleet, &member, "a", "Running").await?;
+    // With a job in it a queue is closing, and closed once the job is gone.
+    queue_command(&member, "dev", "CloseQueue").await?;
+    state("dev", "Closing").await?;
+    objects::delete(&member, VOLCANO_JOB, "default", "a").await?;
+    state("dev", "Closed").await?;
+    assert!(objects::list(&member, COMMAND).await?.is_empty(), "commands are gone once they are carried out");
+    fleet.finish().await
+}
+
+#[tokio::test]
+async fn a_queue_that_cannot_be_is_refused_or_says_what_is_wrong() -> anyhow::Result<()> {
+    let fleet = FleetSpec::of("east 1x0").start().await?;
+    let member = fleet.member("east")?;
+    for (spec, wanted) in [
+        (json!({"weight": 0}), "found weight out of range; allowed: 1 to 65535"),
+        (json!({"parent": "bad"}), "field spec.parent: found the queue itself"),
+        (json!({"priority": -1}), "found negative priority"),
+        (json!({"dequeueStrategy": "lifo"}), "found an unknown dequeueStrategy; allowed: traverse, fifo"),
+        (json!({"capability": {"cpu": "many"}}), "found an amount that is no quantity"),
+        (
+            json!({"guarantee": {"resource": {"cpu": "5"}}, "capability": {"cpu": 4}}),
+            "found guarantee over capability",
+        ),
+        (json!({"deserved": {"cpu": "4500m"}, "capability": {"cpu": 4}}), "found deserved over capability"),
+        (
+            json!({"guarantee": {"resource": {"memory": "2Gi"}}, "deserved": {"memory": "1Gi"}}),
+            "found guarantee over deserved",
+        ),
+    ] {
+        let error = match objects::create(&member, &queue("bad", spec.clone())).await {
+            Err(error) => error.to_string(),
+            Ok(()) => anyhow::bail!("taken: {spec}"),
+        };
+        assert!(error.contains(wanted), "{error}\nwanted: {wanted}");
+    }
+    let fine =
+        json!({"guarantee": {"resource": {"cpu": "2"}}, "deserved": {"cpu": "3"}, "capability": {"cpu": 4}});
+    objects::create(&member, &queue("fine", fine)).await?;
+    // What only other objects show stands on the queue.
+    objects::apply(&member, &queue("orphan", json!({"parent": "nobody"}))).await?;
+    objects::apply(&member, &queue("one", json!({"parent": "two"}))).await?;
+    objects::apply(&member, &queue("two", json!({"parent": "one"}))).await?;
+    let says = async |name: &str, wanted: &str| {
+        fleet
+            .wait_for(&format!("queue {name} to say what is wrong"), async || {
+                let queue = objects::get(&member, VOLCANO_QUEUE, "", name).await?.unwrap_or_default();
+                let condition = &queue["status"]["conditions"][0];
+                let said = condition["message"].as_str().unwrap_or_default().to_owned();
+                let right =
+                    condition["type"] == "Valid" && condition["status"] == "False" && said.contains(wanted);
+                Ok(Look::at(right, || queue["status"].to_string()))
+            })
+            .await
+    };
+    says("orphan", "field spec.parent: found nobody, which does not exist").await?;
+    says("one", "field spec.parent: found the cycle one -> two -> one").await?;
+    fleet.finish().await
+}
+
+#[tokio::test]
+async fn a_flow_makes_its_jobs_one_after_the_other() -> anyhow::Result<()> {
+    let fleet = FleetSpec::of("east 2x0")
+        .cpu("6")
+        .run_time(RunTime::For(std::time::Duration::from_millis(300)))
+        .start()
+        .await?;
+    let member = fleet.member("east")?;
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/volcano/jobflow.yaml");
+    let all: Vec<Value> = fleet_api::yaml::read_all(&std::fs::read_to_string(file)?)?;
+    // The flow first: it waits for its templates and says for which.
+    for mut object in all {
+        object["metadata"]["namespace"] = "default".into();
+        objects::apply(&member, &object).await?;
+    }
+    let flow = fleet
+        .wait_for("the flow to succeed", async || {
+            let flow = objects::get(&member, JOB_FLOW, "default", "pipeline").await?.unwrap_or_default();
+            let done = flow["status"]["state"]["phase"] == "Succeed";
+            Ok(if done { Look::Yes(flow) } else { Look::NotYet(flow["status"].to_string()) })
+        })
+        .await?;
+    let names = json!(["pipeline-prepare", "pipeline-train", "pipeline-evaluate"]);
+    assert_eq!(flow["status"]["completedJobs"], names);
+    assert_eq!(objects::list(&member, JOB_TEMPLATE).await?.len(), 3);
+    let jobs = objects::list(&member, VOLCANO_JOB).await?;
+    let of = |name: &str| jobs.iter().find(|job| objects::name_of(job) == name).cloned().unwrap_or_default();
+    assert_eq!(of("pipeline-train")["spec"]["minAvailable"], 2, "the flow's patch");
+    assert_eq!(of("pipeline-train")["metadata"]["labels"]["volcano.sh/createdByJobFlow"], "default.pipeline");
+    let ended = |name: &str| of(name)["status"]["state"]["lastTransitionTime"].to_string();
+    let made = |name: &str| of(name)["metadata"]["creationTimestamp"].to_string();
+    assert!(made("pipeline-train") >= ended("pipeline-prepare"));
+    assert!(made("pipeline-evaluate") >= ended("pipeline-train"));
+    fleet.finish().await
+}
+
+#[tokio::test]
+async fn a_cron_job_makes_the_job_of_the_last_time_that_was_due() -> anyhow::Result<()> {
+    let fleet = FleetSpec::of("east 1x0")
+        .cpu("6")
+        .run_time(RunTime::For(std::time::Duration::from_millis(300)))
+        .start()
+        .await?;
+    let member = fleet.member("east")?;
+    let mut cron = example("cronjob.yaml")?;
+    cron["spec"]["schedule"] = "* * * * *".into();
+    cron["spec"]["timeZone"] = "UTC".into();
+    cron["spec"]["suspend"] = true.into();
+    objects::apply(&member, &cron).await?;
+    // As if it stood since long: the minute before this one is due.
+    let past = json!({"status": {"lastScheduleTime": "2026-01-01T00:00:00Z"}});
+    objects::merge_status(&member, CRON_JOB, "default", "nightly", &past).await?;
+    objects::merge(&member, CRON_JOB, "default", "nightly", &json!({"spec": {"suspend": false}})).await?;
+    let job = fleet
+        .wait_for("a job to complete", async || {
+            let jobs = objects::list(&member, VOLCANO_JOB).await?;
+            let done = jobs.iter().find(|job| objects::job_state(job) == "Completed");
+            Ok(done.cloned().map_or(Look::NotYet(format!("{} jobs", jobs.len())), Look::Yes))
+        })
+        .await?;
+    assert!(objects::name_of(&job).starts_with("nightly-"));
+    assert_eq!(job["metadata"]["ownerReferences"][0]["kind"], "CronJob");
+    fleet
+        .wait_for("the CronJob to know of it", async || {
+            let cron = objects::get(&member, CRON_JOB, "default", "nightly").await?.unwrap_or_default();
+            let seen = cron["status"]["lastSuccessfulTime"].is_string()
+                && cron["status"]["lastScheduleTime"] != "2026-01-01T00:00:00Z";
+            Ok(Look::at(seen, || cron["status"].to_string()))
+        })
+        .await?;
+    let mut bad = cron.clone();
+    bad["metadata"]["name"] = "bad".into();
+    bad["spec"]["schedule"] = "often".into();
+    let error = objects::create(&member, &bad).await.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("found a schedule that is none; allowed: five fields"), "{error}");
+    fleet.finish().await
+}
+
+#[tokio::test]
+async fn hypernodes_keep_a_gang_below_one_switch() -> anyhow::Result<()> {
+    let fleet = FleetSpec::of("east 4x0").cpu("2").run_time(RunTime::Forever).start().await?;
+    let member = fleet.member("east")?;
+    let nodes: Vec<String> = objects::list(&member, objects::NODE)
+        .await?
+        .iter()
+        .map(|node| objects::name_of(node).to_owned())
+        .collect();
+    let hyper = |name: &str, tier: i64, members: Vec<Value>| {
+        json!({"apiVersion": "topology.volcano.sh/v1alpha1", "kind": "HyperNode", "metadata": {"name": name},
+            "spec": {"tier": tier, "tierName": format!("tier-{tier}"), "members": members}})
+    };
+    let exact = |kind: &str, name: &str| json!({"type": kind, "selector": {"exactMatch": {"name": name}}});
+    // The spine comes first: its members are found when they come.
+    objects::apply(&member, &hyper("spine", 2, vec![exact("HyperNode", "s-0"), exact("HyperNode", "s-1")]))
+        .await?;
+    for (at, pair) in nodes.chunks(2).enumerate() {
+        let members = pair.iter().map(|node| exact("Node", node)).collect();
+        objects::apply(&member, &hyper(&format!("s-{at}"), 1, members)).await?;
+    }
+    let stands = async |name: &str, nodes: i64| {
+        fleet
+            .wait_for(&format!("hypernode {name} to know its nodes"), async || {
+                let found = objects::get(&member, HYPER_NODE, "", name).await?.unwrap_or_default();
+                let status = &found["status"];
+                let right = status["nodeCount"] == nodes && status["conditions"][0]["status"] == "True";
+                Ok(Look::at(right, || status.to_string()))
+            })
+            .await
+    };
+    stands("s-0", 2).await?;
+    stands("spine", 4).await?;
+    let job = |name: &str, pods: i64, topology: Value| {
+        json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minAvailable": pods, "networkTopology": topology, "tasks": [{"name": "w", "replicas": pods,
+            "template": {"spec": {"restartPolicy": "OnFailure", "containers": [{"name": "main",
+                "image": "registry.example.com/ring:v1", "resources": {"requests": {"cpu": "2"}}}]}}}]}})
+    };
+    // Three pods of a node each do not fit below one switch; below the spine they do.
+    objects::apply(&member, &job("wide", 3, json!({"mode": "hard", "highestTierAllowed": 1}))).await?;
+    fleet
+        .wait_for("the wide gang to say why it waits", async || {
+            let pod = objects::get(&member, POD, "default", "wide-w-0").await?.unwrap_or_default();
+            let said = pod["status"]["conditions"].to_string();
+            Ok(Look::at(
+                said.contains("none of 2 hypernodes up to tier 1 has room for 3 pods of the gang"),
+                || said,
+            ))
+        })
+        .await?;
+    objects::delete(&member, VOLCANO_JOB, "default", "wide").await?;
+    objects::apply(&member, &job("pair", 2, json!({"mode": "hard", "highestTierName": "tier-1"}))).await?;
+    wait_phase(&fleet, &member, "pair", "Running").await?;
+    let mut on = Vec::new();
+    for i in 0..2 {
+        let pod = objects::get(&member, POD, "default", &format!("pair-w-{i}")).await?.unwrap_or_default();
+        on.push(pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned());
+    }
+    on.sort();
+    assert!(nodes.chunks(2).any(|pair| pair == on.as_slice()), "{on:?} of {nodes:?}");
+    objects::delete(&member, VOLCANO_JOB, "default", "pair").await?;
+    objects::apply(&member, &job("soft", 3, json!({"mode": "soft"}))).await?;
+    wait_phase(&fleet, &member, "soft", "Running").await?;
+    // A member that is not there is named on the object.
+    objects::apply(&member, &hyper("lost", 1, vec![exact("Node", "nobody")])).await?;
+    fleet
+        .wait_for("the hypernode to name the member that is not there", async || {
+            let found = objects::get(&member, HYPER_NODE, "", "lost").await?.unwrap_or_default();
+            let said = found["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
+            Ok(Look::at(said.contains("found node nobody, which does not exist"), || said))
+        })
+        .await?;
     fleet.finish().await
 }

@@ -21,7 +21,7 @@ use kube::discovery::ApiResource;
 
 pub(crate) use objects::{Object, Pod, controller_of, resource};
 
-use crate::{Context, JobController, clock::Clock};
+use crate::{Context, JobController, clock::Clock, flows};
 use plan::Framework;
 
 /// Runs the enabled controllers until the agent stops.
@@ -38,7 +38,21 @@ pub async fn run(context: Arc<Context>) -> anyhow::Result<()> {
     // Where others schedule, groups are let in by them, or by nobody.
     let admissions = (!context.options.scheduler_names.is_empty()).then(|| context.admissions.clone());
     let (client, shutdown) = (context.member.clone(), context.shutdown.clone());
-    driver::run(client, cluster, kinds, context.clock, lease, admissions, shutdown).await;
+    let flows = async {
+        if kinds.iter().any(|kind| kind.role == Role::Volcano) {
+            flows::run(client.clone(), cluster, context.clock, shutdown.clone()).await;
+        }
+    };
+    let jobs = driver::run(
+        client.clone(),
+        cluster,
+        kinds.clone(),
+        context.clock,
+        lease,
+        admissions,
+        shutdown.clone(),
+    );
+    tokio::join!(jobs, flows);
     Ok(())
 }
 

@@ -141,6 +141,9 @@ impl Driver {
 
     fn command_changed(&self, change: Change<Object>) {
         let (Change::Applied(command) | Change::Deleted(command)) = &change else { return };
+        if crate::core_commands::is_for_queue(command) {
+            return;
+        }
         let Some(uid) = command.rest["target"]["uid"].as_str().map(str::to_owned) else { return };
         {
             let mut state = self.state();

@@ -24,6 +24,7 @@ pub(super) fn resource_of(manifest: &Value) -> ApiResource {
         "PersistentVolumeClaim" => "persistentvolumeclaims",
         "PodGroup" => "podgroups",
         "Queue" => "queues",
+        "Job" => "jobs",
         _ => "replicasets",
     };
     let api_version = manifest["apiVersion"].as_str().unwrap_or_default();
@@ -31,7 +32,7 @@ pub(super) fn resource_of(manifest: &Value) -> ApiResource {
     resource(group, version, manifest["kind"].as_str().unwrap_or_default(), plural)
 }
 
-pub(super) async fn create<T: DeserializeOwned>(client: &Client, manifest: &Value) -> Result<T, CallError> {
+pub(crate) async fn create<T: DeserializeOwned>(client: &Client, manifest: &Value) -> Result<T, CallError> {
     let namespace = manifest["metadata"]["namespace"].as_str();
     let request = request_to(&resource_of(manifest), namespace);
     let params = PostParams { field_manager: Some(AGENT_MANAGER.to_owned()), ..PostParams::default() };
@@ -43,7 +44,7 @@ pub(super) async fn create<T: DeserializeOwned>(client: &Client, manifest: &Valu
 }
 
 /// `None` when there is no such object.
-pub(super) async fn get<T: DeserializeOwned>(
+pub(crate) async fn get<T: DeserializeOwned>(
     client: &Client,
     resource: &ApiResource,
     namespace: &str,
@@ -64,7 +65,7 @@ pub(super) async fn get<T: DeserializeOwned>(
 
 /// Deletes the object with that uid; one that is gone is fine. A conflict comes back: it may mean another object of that
 /// name, which the watch will tell of, or a race that the server did not settle.
-pub(super) async fn delete(
+pub(crate) async fn delete(
     client: &Client,
     resource: &ApiResource,
     namespace: &str,

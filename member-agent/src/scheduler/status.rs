@@ -94,7 +94,7 @@ fn shortage(cluster: &Cluster, group: &Group) -> Option<(&'static str, String)> 
 }
 
 /// The queue's whole status, when it says something new.
-pub(crate) fn of_queue(cluster: &Cluster, id: QueueId, known: &Value) -> Option<Value> {
+pub(crate) fn of_queue(cluster: &Cluster, id: QueueId, known: &Value, now: &str) -> Option<Value> {
     let queue = cluster.queue(id);
     let mut status = if known.is_object() { known.clone() } else { json!({}) };
     let empty = queue.groups.iter().all(|group| cluster.group(*group).pods.is_empty());
@@ -105,6 +105,11 @@ pub(crate) fn of_queue(cluster: &Cluster, id: QueueId, known: &Value) -> Option<
     status["state"] = state.as_str().into();
     for phase in [Phase::Pending, Phase::Inqueue, Phase::Running, Phase::Unknown, Phase::Completed] {
         set_count(&mut status, &phase.as_str().to_lowercase(), queue.phases[phase as usize]);
+    }
+    let problem = cluster.queue_problem(id);
+    // A queue that was never wrong has no such condition, as Volcano's have none.
+    if problem.is_some() || status["conditions"].is_array() {
+        set_valid(&mut status, problem, "InItsPlace", "InvalidQueue", now);
     }
     let held = cluster.dimensions.resources(&queue.allocated);
     let amounts: Map<String, Value> =
@@ -122,4 +127,25 @@ fn set_count(status: &mut Value, field: &str, number: i64) {
         (0, Some(fields)) => drop(fields.remove(field)),
         (number, _) => status[field] = number.into(),
     }
+}
+
+/// Writes the condition `Valid`, with a reason for either case.
+pub(crate) fn set_valid(status: &mut Value, problem: Option<String>, valid: &str, invalid: &str, now: &str) {
+    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    let before = conditions.iter().position(|condition| condition["type"] == "Valid");
+    let before = before.map(|at| conditions.remove(at));
+    let (stands, reason, message) = match problem {
+        None => ("True", valid, String::new()),
+        Some(problem) => ("False", invalid, problem),
+    };
+    let since = before
+        .as_ref()
+        .filter(|condition| condition["status"] == stands)
+        .and_then(|condition| condition["lastTransitionTime"].as_str())
+        .unwrap_or(now)
+        .to_owned();
+    conditions.push(json!({
+        "type": "Valid", "status": stands, "reason": reason, "message": message, "lastTransitionTime": since,
+    }));
+    status["conditions"] = conditions.into();
 }

@@ -52,7 +52,10 @@ pub(crate) async fn bind(
 async fn bind_one(context: &Context, notices: &Notices, binding: Binding) -> (Binding, Bound) {
     let mut backoff = Backoff::new(&binding.uid);
     loop {
-        let Err(error) = post_binding(context, &binding).await else {
+        let under_way = context.urgent.begin();
+        let posted = post_binding(context, &binding).await;
+        drop(under_way);
+        let Err(error) = posted else {
             notices.send(Notice::scheduled(&binding));
             return (binding, Bound::Yes);
         };

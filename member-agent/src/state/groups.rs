@@ -19,6 +19,8 @@ pub(crate) struct PodGroup {
     pub job: Option<String>,
     pub input: GroupInput,
     pub priority_class: Option<String>,
+    /// Name of the highest tier of HyperNodes that it allows.
+    pub tier_name: Option<String>,
     /// As it stands, as far as known.
     pub status: Value,
     pub group: GroupId,
@@ -112,6 +114,11 @@ impl MemberState {
         let key = (object.namespace.clone(), object.name.clone());
         let mut input = object.input();
         input.priority = self.priority_of(object.priority_class.as_deref());
+        let tier_name = object.spec["networkTopology"]["highestTierName"].as_str();
+        let tier_name = tier_name.filter(|name| !name.is_empty()).map(str::to_owned);
+        if let (Some(topology), Some(name)) = (&mut input.topology, &tier_name) {
+            topology.highest_tier = Some(self.tier_named(name));
+        }
         let before = self.pod_groups.get(&key);
         let seen = before.map(|known| Phase::read(known.status["phase"].as_str().unwrap_or_default()));
         let phase = Phase::read(object.status["phase"].as_str().unwrap_or_default());
@@ -130,6 +137,7 @@ impl MemberState {
             job: object.job.clone(),
             input,
             priority_class: object.priority_class.clone(),
+            tier_name,
             status: object.status.clone(),
             group,
             busy,

@@ -7,6 +7,7 @@
 mod gangs;
 mod groups;
 mod hold;
+mod hyper_nodes;
 mod pod;
 
 use std::{
@@ -21,6 +22,7 @@ use fleet_scheduler::{Cluster, Config, GroupId, PodId, PodInput, PodSpec, Policy
 pub(crate) use gangs::{GangEntry, GangKey};
 pub(crate) use groups::{PodGroup, PodGroupObject};
 pub(crate) use hold::{Hold, Place};
+pub(crate) use hyper_nodes::HyperNode;
 pub(crate) use pod::{PodEntry, PodKey, UNKNOWN_SIZE};
 
 use crate::lean::{LeanNode, LeanPod};
@@ -52,6 +54,10 @@ pub(crate) struct MemberState {
     pub pod_groups: BTreeMap<(String, String), PodGroup>,
     /// Values of PriorityClasses, by name.
     pub priorities: BTreeMap<String, i64>,
+    /// HyperNode objects by name.
+    hyper_nodes: BTreeMap<String, HyperNode>,
+    /// The scheduler was not told of their last change, or nodes have come or gone since.
+    hyper_nodes_stale: bool,
     gangs_by_group: BTreeMap<GroupId, GangKey>,
     /// Stands for pods that others schedule.
     foreign: Option<GroupId>,
@@ -81,6 +87,8 @@ impl MemberState {
             specs: BTreeSet::new(),
             pod_groups: BTreeMap::new(),
             priorities: BTreeMap::new(),
+            hyper_nodes: BTreeMap::new(),
+            hyper_nodes_stale: false,
             gangs_by_group: BTreeMap::new(),
             foreign: None,
             nodes: NodeIndex::default(),
@@ -142,6 +150,7 @@ impl MemberState {
         if self.nodes.get(&node.name) == Some(&node) {
             return;
         }
+        self.hyper_nodes_stale |= !self.hyper_nodes.is_empty();
         self.cluster.put_node(&node);
         self.nodes.upsert(node);
         self.effects.capacity = true;
@@ -150,6 +159,7 @@ impl MemberState {
 
     pub fn remove_node(&mut self, name: &str) {
         if self.nodes.remove(name).is_some() {
+            self.hyper_nodes_stale |= !self.hyper_nodes.is_empty();
             self.cluster.remove_node(name);
             self.effects.capacity = true;
         }

@@ -1,0 +1,79 @@
+//! HyperNodes in the core: what they say goes to the scheduler, what is found of them into their statuses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::{
+    feed::Change,
+    jobs::Object,
+    scheduler::status::set_valid,
+    state::{HyperNode, MemberState},
+};
+
+/// What stands in the API of the HyperNodes' statuses.
+#[derive(Debug, Default)]
+pub(crate) struct HyperNodes {
+    statuses: BTreeMap<String, Value>,
+    due: BTreeSet<String>,
+}
+
+impl HyperNodes {
+    pub fn change(&mut self, change: Change<Object>, state: &mut MemberState) {
+        match change {
+            Change::Apply(object) => {
+                self.statuses.insert(object.name().to_owned(), object.status.clone());
+                self.due.insert(object.name().to_owned());
+                state.put_hyper_node(object.name(), HyperNode::read(object.name(), &object.spec));
+            }
+            Change::Delete(object) => self.gone(object.name(), state),
+            Change::All(objects) => {
+                let listed: BTreeSet<&str> = objects.iter().map(Object::name).collect();
+                let gone: Vec<String> =
+                    self.statuses.keys().filter(|name| !listed.contains(name.as_str())).cloned().collect();
+                gone.iter().for_each(|name| self.gone(name, state));
+                objects.into_iter().for_each(|object| self.change(Change::Apply(object), state));
+            }
+        }
+    }
+
+    fn gone(&mut self, name: &str, state: &mut MemberState) {
+        self.statuses.remove(name);
+        self.due.remove(name);
+        state.remove_hyper_node(name);
+    }
+
+    /// Tells the scheduler of what has changed.
+    pub fn resolve(&mut self, state: &mut MemberState) {
+        if state.resolve_hyper_nodes() {
+            self.due.extend(self.statuses.keys().cloned());
+        }
+    }
+
+    /// The next status that says something new: whose, what stands, what is wanted.
+    pub fn next(&mut self, state: &MemberState, now: &str) -> Option<(String, Value, Value)> {
+        while let Some(name) = self.due.pop_first() {
+            let Some(known) = self.statuses.get(&name) else { continue };
+            let Some((count, problem)) = state.hyper_node_stands(&name) else { continue };
+            let wanted = status(known, count, problem, now);
+            if wanted != *known {
+                return Some((name, known.clone(), wanted));
+            }
+        }
+        None
+    }
+
+    /// What was written stands now.
+    pub fn written(&mut self, name: &str, status: Value) {
+        if let Some(known) = self.statuses.get_mut(name) {
+            *known = status;
+        }
+    }
+}
+
+fn status(known: &Value, count: usize, problem: Option<String>, now: &str) -> Value {
+    let mut status = if known.is_object() { known.clone() } else { json!({}) };
+    status["nodeCount"] = count.into();
+    set_valid(&mut status, problem, "MembersFound", "InvalidMember", now);
+    status
+}
