@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use fleet_kubesim::RunTime;
 
+use crate::volcano;
+
 /// Run AI training jobs on many Kubernetes clusters.
 #[derive(Debug, Parser)]
 #[command(name = "fleet", version, disable_help_subcommand = false, max_term_width = 110)]
@@ -24,6 +26,9 @@ pub struct Connect {
     /// Context of the kubeconfig [default: its current one]
     #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
     pub context: Option<String>,
+    /// URL instead of the kubeconfig's; no flag of `fleet`.
+    #[arg(skip)]
+    pub url: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -41,8 +46,22 @@ pub enum Command {
     Describe(DescribeArgs),
     /// Show why a job waits: its reason, its place in line, its quota, and what each cluster lacks
     Explain(ExplainArgs),
-    /// Show the quota tree: used, min, max and borrowed of each queue, jobs waiting and running
+    /// Show the quota tree: used, min, max and borrowed of each queue, jobs waiting and running; or create, list and
+    /// operate the queues of a member (Volcano's)
+    #[command(args_conflicts_with_subcommands = true)]
     Queue(QueueArgs),
+    /// Volcano's jobs: run, list, view, suspend, resume, delete
+    #[command(subcommand)]
+    Job(volcano::args::JobCommand),
+    /// Volcano's PodGroups: list
+    #[command(subcommand, name = "podgroup")]
+    PodGroup(volcano::args::PodGroupCommand),
+    /// Volcano's flows of jobs: create, list, get, describe, delete
+    #[command(subcommand, name = "jobflow")]
+    JobFlow(volcano::args::FlowCommand),
+    /// Volcano's templates of jobs: create, list, get, describe, delete
+    #[command(subcommand, name = "jobtemplate")]
+    JobTemplate(volcano::args::FlowCommand),
     /// List the member clusters with their free and total resources
     Clusters(ClustersArgs),
     /// Check the live objects of hub and members, or a recorded run log, against the invariants
@@ -61,7 +80,7 @@ pub enum Command {
     Crds(CrdsArgs),
     /// Print a completion script
     Completion(CompletionArgs),
-    /// Make this program a kubectl plugin: `kubectl fleet` and `kubectl amc`
+    /// Make this program a kubectl plugin (`kubectl fleet`, `kubectl amc`) and Volcano's `vcctl`
     Plugins(PluginsArgs),
     /// Run scenario files, or replay a trace of jobs, on a virtual clock
     Simulate(SimulateArgs),
@@ -157,6 +176,9 @@ pub struct ExplainArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct QueueArgs {
+    /// What to do with a queue of a member
+    #[command(subcommand)]
+    pub command: Option<volcano::args::QueueCommand>,
     /// Print data instead of a table; wide adds each queue's namespaces
     #[arg(short, long, value_enum)]
     pub output: Option<DataFormat>,
@@ -249,7 +271,7 @@ pub struct CompletionArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct PluginsArgs {
-    /// Directory on your PATH in which kubectl-fleet and kubectl-amc are made
+    /// Directory on your PATH in which kubectl-fleet, kubectl-amc and vcctl are made
     pub directory: PathBuf,
 }
 

@@ -26,7 +26,12 @@ impl Connect {
     /// # Errors
     /// No kubeconfig, or one that cannot be used.
     pub async fn hub(&self) -> anyhow::Result<Hub> {
-        let (origin, kubeconfig) = self.kubeconfig()?;
+        let (origin, mut kubeconfig) = self.kubeconfig()?;
+        if let Some(url) = &self.url {
+            for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+                cluster.server = Some(url.clone());
+            }
+        }
         let (server, namespace) = server("hub", &origin, kubeconfig, self.context.as_deref()).await?;
         Ok(Hub { server, namespace })
     }

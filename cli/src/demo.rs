@@ -113,7 +113,7 @@ async fn tell(stage: &Stage, fleet: &LocalFleet, args: &DemoArgs, began: Instant
     stage.command("kubectl get pytorchjob")?;
     stage.show(&get::run(&hub, &of("pytorchjob", None, false)).await?)?;
     stage.command("kubectl fleet queue")?;
-    let queue = queue::run(&hub, &QueueArgs { output: None }).await?;
+    let queue = queue::run(&hub, &QueueArgs { command: None, output: None }).await?;
     // The broken rules of this tree are told once, by the event on it.
     stage.show(&Answer::text(queue.text))?;
     stage.command(&format!("kubectl fleet describe pytorchjob {SECOND} | grep Waits"))?;

@@ -32,11 +32,12 @@ mod server;
 mod simulate;
 mod table;
 mod up;
+mod volcano;
 
-use std::{ffi::OsString, path::Path, process::ExitCode};
+use std::{ffi::OsString, future::Future, path::Path, process::ExitCode};
 
 use anyhow::Context;
-use clap::{CommandFactory, FromArgMatches};
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 pub use answer::Answer;
 pub use reference::reference;
@@ -47,14 +48,29 @@ use args::{Cli, Command};
 const DEFAULT_LOG: &str =
     "fleet_controller=error,member_agent=error,fleet_apiserver=error,fleet_kubesim=error";
 
+/// Under this name the program is Volcano's command line.
+pub const VCCTL: &str = "vcctl";
+
 /// Runs the program with these arguments, the first of which is its own name.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
-    let matches = args::command(&called_as(&arguments)).get_matches_from(arguments);
-    let cli = match Cli::from_arg_matches(&matches) {
-        Ok(cli) => cli,
-        Err(error) => error.exit(),
+    let called = called_as(&arguments);
+    let outcome = if called == VCCTL {
+        let vcctl = volcano::args::Vcctl::parse_from(arguments);
+        start(async move {
+            if let volcano::args::Command::Version = vcctl.command {
+                return volcano::version().print();
+            }
+            let connect = args::Connect { kubeconfig: vcctl.kubeconfig, context: None, url: vcctl.master };
+            volcano::run(&connect.hub().await?, &vcctl.command).await?.print()
+        })
+    } else {
+        let matches = args::command(&called).get_matches_from(arguments);
+        match Cli::from_arg_matches(&matches) {
+            Ok(cli) => start(run(cli)),
+            Err(error) => error.exit(),
+        }
     };
-    match start(cli) {
+    match outcome {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -68,11 +84,12 @@ fn called_as(arguments: &[OsString]) -> String {
     let own = arguments.first().and_then(|own| Path::new(own).file_name()).and_then(|own| own.to_str());
     match own.and_then(|own| own.strip_prefix("kubectl-")) {
         Some(plugin) => format!("kubectl {plugin}"),
+        None if own == Some(VCCTL) => VCCTL.to_string(),
         None => "fleet".to_string(),
     }
 }
 
-fn start(cli: Cli) -> anyhow::Result<ExitCode> {
+fn start(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     // The one provider of the workspace; every TLS client and server asks for the process default.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         anyhow::bail!("a second TLS provider is installed in this process");
@@ -84,7 +101,7 @@ fn start(cli: Cli) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("the runtime does not start")?;
-    let outcome = runtime.block_on(run(cli));
+    let outcome = runtime.block_on(command);
     // Tasks that wait for a server that is away must not hold up the end of the program.
     runtime.shutdown_background();
     outcome
@@ -102,7 +119,14 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Get(args) => get::run(&connect.hub().await?, &args).await?,
         Command::Describe(args) => describe::run(&connect.hub().await?, &args).await?,
         Command::Explain(args) => explain::run(&connect.hub().await?, &args).await?,
-        Command::Queue(args) => queue::run(&connect.hub().await?, &args).await?,
+        Command::Queue(args) => match args.command {
+            Some(command) => volcano::queue(&connect.hub().await?, &command).await?,
+            None => queue::run(&connect.hub().await?, &args).await?,
+        },
+        Command::Job(command) => volcano::job(&connect.hub().await?, &command).await?,
+        Command::PodGroup(command) => volcano::pod_group(&connect.hub().await?, &command).await?,
+        Command::JobFlow(command) => volcano::flow(&connect.hub().await?, &command).await?,
+        Command::JobTemplate(command) => volcano::template(&connect.hub().await?, &command).await?,
         Command::Audit(args) => match &args.log {
             Some(file) => audit::run_log(file, &args)?,
             None => audit::run(&connect.hub().await?, &args).await?,

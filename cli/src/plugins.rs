@@ -1,4 +1,4 @@
-//! `fleet plugins`: symbolic links by which kubectl finds this program.
+//! `fleet plugins`: symbolic links by which kubectl finds this program, and under which it is Volcano's `vcctl`.
 
 use std::{fs, io::ErrorKind, os::unix::fs::symlink, path::Path};
 
@@ -7,7 +7,7 @@ use anyhow::Context;
 use crate::{answer::Answer, args::PluginsArgs};
 
 /// Names under which this program also runs.
-pub const PLUGINS: [&str; 2] = ["kubectl-fleet", "kubectl-amc"];
+pub const PLUGINS: [&str; 3] = ["kubectl-fleet", "kubectl-amc", crate::VCCTL];
 
 pub fn run(args: &PluginsArgs) -> anyhow::Result<Answer> {
     let mut text = String::new();

@@ -1,17 +1,22 @@
 //! The reference of all commands, made from the arguments themselves; `docs/cli.md` is held to it by a test.
 
+use clap::CommandFactory;
+
 use crate::args;
 
 /// Every command's help, as one Markdown page.
 pub fn reference() -> String {
     let mut page = String::from(
         "# The command line\n\nMade from the program by its tests. `kubectl fleet` and `kubectl amc` are the same \
-         program as `fleet`.\n",
+         program as `fleet`; under the name `vcctl` it has the commands of Volcano's own.\n",
     );
     // A fixed width, so that the page does not depend on a terminal.
     let mut command = args::command("fleet").term_width(100);
     command.build();
     add(&mut page, &mut command);
+    let mut vcctl = crate::volcano::args::Vcctl::command().term_width(100);
+    vcctl.build();
+    add(&mut page, &mut vcctl);
     page
 }
 

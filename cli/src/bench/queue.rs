@@ -382,7 +382,7 @@ async fn evictions(hub: &Client) -> anyhow::Result<usize> {
 }
 
 /// User and system time of this process.
-fn cpu_s() -> anyhow::Result<f64> {
+pub fn cpu_s() -> anyhow::Result<f64> {
     /// Ticks of the kernel's accounting, the same on every Linux.
     const TICKS: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat").context("/proc/self/stat")?;
