@@ -56,6 +56,8 @@ struct Entry {
     step: Option<Step>,
     plan: Option<RunPlan>,
     attempts: u32,
+    /// Version of the pod in which its end was written.
+    ended_at: Option<u64>,
 }
 
 /// A step for the pod of this uid; ignored when that pod is gone by then.
@@ -67,7 +69,16 @@ struct Due {
 
 struct Done {
     due: Due,
-    result: Result<Option<RunPlan>, kube::Error>,
+    result: Result<Written, kube::Error>,
+}
+
+/// What came of a step.
+enum Written {
+    /// The pod runs, by this plan.
+    Runs(RunPlan),
+    /// The pod has ended, in this version.
+    Ended(Option<u64>),
+    Deleted,
 }
 
 struct Kubelets<'a> {
@@ -217,9 +228,10 @@ impl Kubelets<'_> {
             step: None,
             plan: None,
             attempts: 0,
+            ended_at: None,
         });
         if entry.pod.uid() != pod.uid() {
-            (entry.step, entry.plan, entry.attempts) = (None, None, 0);
+            (entry.step, entry.plan, entry.attempts, entry.ended_at) = (None, None, 0, None);
         }
         entry.pod = pod;
         let deleting = entry.pod.metadata.deletion_timestamp.is_some();
@@ -242,6 +254,13 @@ impl Kubelets<'_> {
             }
             (false, Phase::Pending, None) => Some(Step::Start),
             (false, Phase::Running, None) => Some(Step::Resume),
+            // A late write of its start has undone its end: as a kubelet does, it writes again what it knows.
+            (false, Phase::Running, Some(step @ (Step::Finish | Step::Stop)))
+                if entry.ended_at.is_some_and(|ended| version(&entry.pod).is_some_and(|now| now > ended)) =>
+            {
+                entry.ended_at = None;
+                Some(step)
+            }
             _ => None,
         };
         if let Some(step) = step {
@@ -350,7 +369,7 @@ impl Kubelets<'_> {
                 entry.attempts += 1;
                 self.timers.insert(Instant::now() + wait, due);
             }
-            Ok(Some(plan)) => {
+            Ok(Written::Runs(plan)) => {
                 entry.plan = Some(plan);
                 let RunTime::For(run_time) = plan.run_time else {
                     return;
@@ -361,9 +380,15 @@ impl Kubelets<'_> {
                 };
                 self.timers.insert(Instant::now() + left, Due { step: Step::Finish, ..due });
             }
-            Ok(None) => {}
+            Ok(Written::Ended(version)) => entry.ended_at = version,
+            Ok(Written::Deleted) => {}
         }
     }
+}
+
+/// Versions of the embedded server are numbers that grow.
+fn version(pod: &Pod) -> Option<u64> {
+    pod.metadata.resource_version.as_deref()?.parse().ok()
 }
 
 /// What is left of a run time that began at `start`; all of it when the start cannot be read.
@@ -388,7 +413,7 @@ struct Work {
 }
 
 impl Work {
-    async fn perform(&self, step: Step) -> Result<Option<RunPlan>, kube::Error> {
+    async fn perform(&self, step: Step) -> Result<Written, kube::Error> {
         let key = self.pod.key();
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
         match step {
@@ -396,38 +421,39 @@ impl Work {
                 let patch = status::running(&self.pod, self.node_index.unwrap_or_default(), self.now);
                 let (written, plan) = tokio::join!(self.write(&api, &key, &patch), self.learn(&key));
                 written?;
-                plan.map(Some)
+                plan.map(Written::Runs)
             }
-            Step::Resume => self.learn(&key).await.map(Some),
+            Step::Resume => self.learn(&key).await.map(Written::Runs),
             Step::Finish => {
                 let plan = match self.plan {
                     Some(plan) => plan,
                     None => self.learn(&key).await?,
                 };
                 let patch = status::finished(&self.pod, plan.ending, self.now);
-                self.write(&api, &key, &patch).await.map(|()| None)
+                self.write(&api, &key, &patch).await.map(Written::Ended)
             }
             Step::Stop => {
                 let patch = status::finished(&self.pod, Ending::Fails, self.now);
-                self.write(&api, &key, &patch).await.map(|()| None)
+                self.write(&api, &key, &patch).await.map(Written::Ended)
             }
             Step::Delete => {
                 let uid = Some(self.pod.uid().to_string());
                 let mut params = DeleteParams::default().grace_period(0);
                 params.preconditions = Some(Preconditions { uid, resource_version: None });
-                api.delete(&key.name, &params).await.map(|_| None)
+                api.delete(&key.name, &params).await.map(|_| Written::Deleted)
             }
         }
     }
 
+    /// Returns the version of the pod with this status.
     async fn write(
         &self,
         api: &Api<Pod>,
         key: &PodKey,
         patch: &serde_json::Value,
-    ) -> Result<(), kube::Error> {
+    ) -> Result<Option<u64>, kube::Error> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_string()), ..PatchParams::default() };
-        api.patch_status(&key.name, &params, &Patch::Merge(patch)).await.map(|_| ())
+        Ok(version(&api.patch_status(&key.name, &params, &Patch::Merge(patch)).await?))
     }
 
     async fn learn(&self, key: &PodKey) -> Result<RunPlan, kube::Error> {
