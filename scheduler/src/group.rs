@@ -133,6 +133,8 @@ pub struct Group {
     pub min_resources: Option<Vec<i64>>,
     /// It had its minimum once: what it lacks now is to be repaired.
     pub was_ready: bool,
+    /// Its pods have ended or left, and it was not let in anew since: it waits for nothing and holds no room.
+    pub(crate) over: bool,
     /// Where it waits in its queue.
     pub(crate) waits: Waits,
     pub(crate) dirty: bool,
@@ -186,6 +188,7 @@ impl Group {
             requested: Vec::new(),
             min_resources: None,
             was_ready: false,
+            over: false,
             waits: Waits::No,
             dirty: false,
             changed: false,
@@ -276,8 +279,9 @@ impl Group {
         (self.roles.len() - 1) as u16
     }
 
-    /// Pods of it have ended or are on their way out, and none is left to start or run.
-    pub fn is_over(&self) -> bool {
+    /// Follows whether its pods have ended or are on their way out, and none is left to start or run. What it was
+    /// promised is everybody's again once the last has left.
+    pub(crate) fn see_end(&mut self) {
         let live = [
             Status::Pending,
             Status::Gated,
@@ -286,7 +290,15 @@ impl Group {
             Status::Bound,
             Status::Running,
         ];
-        !self.pods.is_empty() && live.map(|status| self.count(status)).iter().sum::<i64>() == 0
+        if live.map(|status| self.count(status)).iter().sum::<i64>() > 0 {
+            self.over = false;
+        } else if !self.pods.is_empty() {
+            self.over = true;
+        }
+        let left = self.count(Status::Releasing) == 0;
+        if self.over && left && self.phase == Phase::Inqueue && !self.input.no_gate {
+            self.phase = Phase::Pending;
+        }
     }
 
     pub fn is_waiting(&self) -> bool {

@@ -45,6 +45,7 @@ impl Cluster {
         self.uncount_admission(id);
         let group = self.group_mut(id);
         group.dirty = false;
+        group.see_end();
         if group.ready() >= group.min() {
             group.was_ready = true;
         }
@@ -72,7 +73,7 @@ impl Cluster {
         let waits = if group.input.manual {
             Waits::No
         } else if group.phase == Phase::Pending {
-            if group.is_over() { Waits::No } else { Waits::Outside(key) }
+            if group.over { Waits::No } else { Waits::Outside(key) }
         } else if group.is_waiting() && group.validity().is_ok() {
             let shape = self.shape_of(id);
             let known = self.queues[queue].waiting.get_key_value(&shape).map(|(known, _)| known.clone());

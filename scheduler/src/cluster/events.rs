@@ -128,6 +128,9 @@ impl Cluster {
     pub fn set_phase(&mut self, id: GroupId, phase: Phase) {
         if self.group(id).phase != phase {
             self.group_mut(id).phase = phase;
+            if phase != Phase::Pending {
+                self.group_mut(id).over = false;
+            }
             self.mark(id);
         }
     }

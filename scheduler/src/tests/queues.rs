@@ -74,3 +74,42 @@ fn a_hypernode_names_members_that_exist() {
     );
     assert!(put(&mut bed, "s1", 3, "s0").is_ok());
 }
+
+#[test]
+fn a_group_that_has_ended_holds_no_room_in_its_queue() {
+    let mut config = Config::default();
+    config.tiers = vec![vec![Plugin::new(PluginName::Gang), Plugin::new(PluginName::Capacity)]];
+    let mut bed = Bed::new(&config)
+        .nodes(&["n1 c8m8"])
+        .queues(&["q cap=c2m2"])
+        .groups(&["first q min=2 minres=c2m2 phase=Pending"])
+        .pods(&["first-w-0 first c1m1", "first-w-1 first c1m1"])
+        .cycle();
+    assert_eq!(bed.binds(), "first-w-0>n1 first-w-1>n1");
+    let queue = |bed: &Bed| bed.cluster.queue(bed.cluster.find_queue("q").unwrap()).clone();
+    // Its job is done: one pod has ended, the other is taken away. What its owner says of the phase comes first.
+    let group = bed.cluster.find_group("default", "first").unwrap();
+    bed.cluster.set_phase(group, Phase::Running);
+    bed.cluster.update_pod(bed.pods["first-w-0"], Status::Succeeded, Some("n1"));
+    bed.cluster.set_phase(group, Phase::Pending);
+    let mut bed = bed.cycle();
+    bed.cluster.update_pod(bed.pods["first-w-1"], Status::Releasing, Some("n1"));
+    let mut bed = bed.cycle();
+    bed.end("first-w-1");
+    let mut bed = bed.cycle();
+    let stands = queue(&bed);
+    assert_eq!((stands.phases[Phase::Inqueue as usize], stands.phases[Phase::Pending as usize]), (0, 1));
+    assert!(stands.inqueue.iter().all(|amount| *amount == 0), "{:?}", stands.inqueue);
+    // Gone with its last pod, too.
+    bed.end("first-w-0");
+    bed.group("second q min=2 minres=c2m2 phase=Pending");
+    ["second-w-0 second c1m1", "second-w-1 second c1m1"].iter().for_each(|pod| bed.pod(pod));
+    let mut bed = bed.cycle();
+    assert!(bed.binds().contains("second-w-0>n1 second-w-1>n1"), "{}", bed.binds());
+    // New pods let it wait again.
+    bed.pod("first-w-2 first c1m1");
+    bed.pod("first-w-3 first c1m1");
+    let bed = bed.cycle();
+    let why = bed.cluster.group(group).why.clone().unwrap_or_default();
+    assert!(why.contains("queue q: 2 of 2 cpu are in use"), "{why}");
+}
