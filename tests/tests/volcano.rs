@@ -247,6 +247,9 @@ async fn a_job_whose_queue_is_closed_or_missing_waits_and_says_so() -> anyhow::R
             .await
     };
     waits("queue research does not exist").await?;
+    let said = objects::get(&member, VOLCANO_JOB, "default", "a").await?.unwrap_or_default();
+    assert_eq!(said["status"]["state"]["reason"], "PodGroupPending");
+    assert_eq!(said["status"]["state"]["message"], "field spec.queue: queue research does not exist");
     assert!(objects::list(&member, POD).await?.is_empty());
     let queue = json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "research"},
         "spec": {"weight": 1, "capability": {"cpu": "5"}}});
@@ -254,7 +257,38 @@ async fn a_job_whose_queue_is_closed_or_missing_waits_and_says_so() -> anyhow::R
     waits("queue research: 0 of 5 cpu are in use, 6 are asked for").await?;
     objects::merge(&member, VOLCANO_QUEUE, "", "research", &json!({"spec": {"capability": {"cpu": "6"}}}))
         .await?;
-    wait_phase(&fleet, &member, "a", "Running").await?;
+    let job = wait_phase(&fleet, &member, "a", "Running").await?;
+    assert!(job["status"]["state"]["message"].is_null(), "{}", job["status"]);
+    fleet.finish().await
+}
+
+#[tokio::test]
+async fn jobs_that_have_ended_hold_no_room_in_their_queue() -> anyhow::Result<()> {
+    let fleet = FleetSpec::of("east 2x0")
+        .cpu("6")
+        .run_time(RunTime::For(std::time::Duration::from_millis(200)))
+        .start()
+        .await?;
+    let member = fleet.member("east")?;
+    objects::apply(&member, &queue("narrow", json!({"weight": 1, "capability": {"cpu": "6"}}))).await?;
+    // One after the other through a queue that holds one of them.
+    for i in 0..3 {
+        let mut job = training(&format!("job-{i}"));
+        job["spec"]["queue"] = "narrow".into();
+        objects::apply(&member, &job).await?;
+    }
+    for i in 0..3 {
+        wait_phase(&fleet, &member, &format!("job-{i}"), "Completed").await?;
+    }
+    fleet
+        .wait_for("the queue to hold nothing", async || {
+            let queue = objects::get(&member, VOLCANO_QUEUE, "", "narrow").await?.unwrap_or_default();
+            let status = &queue["status"];
+            let empty =
+                status["inqueue"].is_null() && status["running"].is_null() && status["allocated"].is_null();
+            Ok(Look::at(empty, || status.to_string()))
+        })
+        .await?;
     fleet.finish().await
 }
 

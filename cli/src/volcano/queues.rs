@@ -56,6 +56,9 @@ async fn operate(hub: &Hub, args: &QueueOperateArgs) -> anyhow::Result<Answer> {
             send(hub, &queue, "OpenQueue").await?;
             "open"
         }
+        QueueAction::Close if args.name == "root" => {
+            anyhow::bail!("queue root cannot be closed; allowed: the queues below it")
+        }
         QueueAction::Close => {
             send(hub, &queue, "CloseQueue").await?;
             "close"

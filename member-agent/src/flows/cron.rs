@@ -119,7 +119,7 @@ fn due(cron: &Object, times: &Crontab, now: Timestamp) -> Option<Timestamp> {
     let seen: Option<Timestamp> = cron.status["lastScheduleTime"].as_str().and_then(|text| text.parse().ok());
     let deadline = cron.spec["startingDeadlineSeconds"].as_i64().unwrap_or(DEFAULT_DEADLINE_S).max(0);
     let earliest = Timestamp::from_second(now.as_second().saturating_sub(deadline)).ok()?;
-    let mut from = seen.max(created)?.max(earliest);
+    let mut from = seen.or(created)?.max(earliest);
     let mut newest = None;
     loop {
         let mut reached = None;

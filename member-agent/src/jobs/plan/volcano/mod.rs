@@ -35,6 +35,8 @@ pub(crate) use plugins::SSH_SECRET_LABEL;
 const VERSION: &str = "volcano.sh/job-version";
 /// Pod annotation: the controller itself takes the pod away, so its end is no event.
 pub(crate) const OUT_OF_SYNC: &str = "volcano.sh/controller-out-of-sync";
+/// Reason of a job whose queue has not let it in.
+const GROUP_PENDING: &str = "PodGroupPending";
 pub(crate) const DEFAULT_MAX_RETRY: i64 = 3;
 
 /// Everything a plan is made from.
@@ -172,6 +174,7 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         }
         Step::Stay => {
             plan.command_done = input.command.is_some();
+            say_why_it_waits(&view, &mut status);
             carry(&view, &mut plan, &mut status, input);
             if let Some(group) = input.pod_group.filter(|_| !plan.delete_pod_group) {
                 plan.pod_group_status = group_status::plan(&view, group, &plan.delete);
@@ -181,6 +184,26 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
     count::write(&mut status, &view);
     plan.set_status(view.job, status);
     plan
+}
+
+/// A job that its queue does not let in says so, and no more once it is let in.
+fn say_why_it_waits(view: &View<'_>, status: &mut Value) {
+    if view.phase != Phase::Pending {
+        return;
+    }
+    match view.input.gate {
+        Err(why) if !why.is_empty() => {
+            status["state"]["reason"] = GROUP_PENDING.into();
+            status["state"]["message"] = format!("field spec.queue: {why}").into();
+        }
+        Ok(()) if status["state"]["reason"] == GROUP_PENDING => {
+            if let Some(state) = status["state"].as_object_mut() {
+                state.remove("reason");
+                state.remove("message");
+            }
+        }
+        _ => {}
+    }
 }
 
 /// What the present phase entails, again and again until it is done.
