@@ -306,13 +306,13 @@ impl Kubelets<'_> {
                 due.step = Step::Resume;
             }
             let over = |entry: &Entry| match entry.step {
-                Some(Step::Delete) => true,
+                Some(Step::Delete) => due.step != Step::Delete,
                 // What was stopped does not finish.
                 Some(Step::Stop) => due.step != Step::Stop,
                 _ => false,
             };
-            let live = self.live(&due).is_some_and(|entry| !over(entry));
-            if live || due.step == Step::Delete {
+            // A pod of the same name may stand there by now: nothing of this is about it.
+            if self.live(&due).is_some_and(|entry| !over(entry)) {
                 if let Some(entry) = self.pods.get_mut(&due.key) {
                     entry.step = Some(due.step);
                 }
