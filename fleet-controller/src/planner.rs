@@ -372,10 +372,11 @@ impl Planner {
             Stand::Holds(held) => {
                 let change = self.rooms.hold(id, &entry.job.shape, held);
                 self.verdicts.remove(id);
-                if let (Some(quota), Ok(leaf)) = (self.quota.as_mut(), &entry.leaf)
+                if let Some(quota) = self.quota.as_mut()
+                    && let Some(leaf) = leaf_of_use(quota, entry)
                     && !mutation::is_on(Mutation::QuotaNotCounted)
                 {
-                    admit(quota, &entry.job, *leaf, now_ms);
+                    admit(quota, &entry.job, leaf, now_ms);
                     if held.ending {
                         quota.ending(id);
                     }
@@ -636,6 +637,17 @@ fn evict(taker: &JobId, take: Take, plan: &mut Plan) {
         rule: victim.rule,
         lost_work_ms: victim.lost_work_ms,
     }));
+}
+
+/// Where what the job holds is counted: in its leaf; where the tree has none for it any more, where it was
+/// admitted, so that a controller that starts anew counts the jobs of a deleted leaf as well.
+fn leaf_of_use(quota: &mut fleet_quota::Planner, entry: &Entry) -> Option<NodeId> {
+    let held = |quota: &fleet_quota::Planner| quota.ledger().job(&entry.job.id).map(|held| held.leaf);
+    match (&entry.leaf, &entry.job.last_leaf) {
+        (Ok(leaf), _) => Some(*leaf),
+        (Err(_), Some(path)) => Some(held(quota).unwrap_or_else(|| quota.drain(path))),
+        (Err(_), None) => None,
+    }
 }
 
 fn admit(quota: &mut fleet_quota::Planner, job: &Job, leaf: NodeId, now_ms: i64) {

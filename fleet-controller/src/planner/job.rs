@@ -38,6 +38,9 @@ pub struct Job {
     pub shape: Arc<JobShape>,
     /// The job's labels among [`fleet_quota::QUOTA_LABELS`].
     pub quota_labels: BTreeMap<String, String>,
+    /// Path of the leaf that it was admitted in, as its queue unit says: where its use stays when the tree has
+    /// no leaf for it any more. Of jobs that hold quota only.
+    pub last_leaf: Option<String>,
     /// Waits in a queue of the quota tree. Otherwise it is placed as soon as a cluster holds it, and its use
     /// still counts.
     pub queued: bool,

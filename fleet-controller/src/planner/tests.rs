@@ -38,6 +38,7 @@ fn job(name: &str, replicas: i64, cores: i64) -> Job {
             kind: "PyTorchJob".to_string(),
         }),
         quota_labels: BTreeMap::new(),
+        last_leaf: None,
         queued: true,
         priority: 0,
         preemptible: true,
@@ -326,6 +327,34 @@ fn a_deleted_leaf_stays_until_its_jobs_have_ended_and_takes_no_more() {
     assert_eq!((fleet.used(), path(&fleet, "other/runs").as_deref()), (4, Some("root/other")));
     assert_eq!(fleet.planner.waiting(&next).map(|waiting| waiting.reason), Some(Reason::NotInQuotaTree));
     fleet.planner.remove_job(&JobId::new("other/runs"));
+    assert!(fleet.plan().is_empty());
+    let tree = fleet.planner.quota().expect("a tree is set").tree();
+    assert_eq!((fleet.used(), tree.find("root/other")), (0, None));
+}
+
+#[test]
+fn a_controller_that_starts_anew_counts_the_jobs_of_a_deleted_leaf() {
+    let mut planner = Planner::new(Settings::default());
+    planner.set_tree(Some(Fleet::tree(&[("team", 4, 8)])), 0);
+    let mut fleet = Fleet { planner, now_ms: 0 };
+    fleet.planner.set_cluster("east", member("east", 4, 4, 1, 4));
+    let runs = |name: &str, leaf: Option<&str>| Job {
+        id: JobId::new(&format!("other/{name}")),
+        stand: Stand::holds("east"),
+        last_leaf: leaf.map(str::to_owned),
+        ..job(name, 1, 4)
+    };
+    fleet.submit(job("waits", 9, 4));
+    fleet.submit(runs("one", Some("root/other")));
+    fleet.submit(runs("two", Some("root/other")));
+    fleet.submit(runs("outside", None));
+    assert!(fleet.plan().is_empty());
+    let path = |fleet: &Fleet, id: &str| fleet.planner.leaf_path(&JobId::new(id)).map(str::to_owned);
+    assert_eq!((fleet.used(), path(&fleet, "other/two").as_deref()), (8, Some("root/other")));
+    assert_eq!(path(&fleet, "team/waits").as_deref(), Some("root/team"));
+    for name in ["one", "two"] {
+        fleet.planner.remove_job(&JobId::new(&format!("other/{name}")));
+    }
     assert!(fleet.plan().is_empty());
     let tree = fleet.planner.quota().expect("a tree is set").tree();
     assert_eq!((fleet.used(), tree.find("root/other")), (0, None));

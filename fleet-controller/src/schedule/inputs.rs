@@ -40,12 +40,20 @@ impl Scheduler {
             Stand::Waits => self.obstacles(world, key, entry, now),
             Stand::Holds(_) => Obstacles::default(),
         };
+        let last_leaf = match stand {
+            Stand::Waits => None,
+            Stand::Holds(_) => {
+                let unit = world.units.get(&(key.0.clone(), entry.unit_name()));
+                unit.and_then(|unit| unit.spec.queue.clone())
+            }
+        };
         let run = entry.object.status.as_ref().and_then(|status| status.run.as_ref());
         let run = run.filter(|run| run.epoch == entry.object.spec.epoch);
         Some(Job {
             id: job_id(key),
             shape: self.shape(entry),
             quota_labels,
+            last_leaf,
             queued: entry.is_suspended(),
             priority: i64::from(entry.object.spec.priority),
             preemptible: preemptible(object),

@@ -27,6 +27,7 @@ impl Sim<'_> {
             id: known.id.clone(),
             shape: Arc::clone(&known.spec.shape),
             quota_labels: known.spec.quota_labels.clone(),
+            last_leaf: None,
             queued: known.spec.queued,
             priority: known.spec.priority,
             preemptible: known.spec.preemptible,

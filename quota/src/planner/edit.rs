@@ -1,5 +1,6 @@
 //! A new tree under the same jobs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Planner;
@@ -65,6 +66,22 @@ impl Planner {
         }
         *self = fresh;
         edit
+    }
+
+    /// Where the use of a job is counted that was admitted in a leaf of an older tree, at `path`. A draining
+    /// leaf is made for it where there is none; like others it stays until its jobs have ended.
+    pub fn drain(&mut self, path: &str) -> NodeId {
+        let old = Arc::clone(self.ledger.tree());
+        let mut tree = QuotaTree::clone(&old);
+        let leaf = tree.drain(path);
+        if tree.len() > old.len() {
+            // Nodes that were there keep their ids.
+            let running = self.ledger.jobs().map(|job| (job.id.clone(), job.leaf));
+            let waiting = self.queues.jobs().map(|job| (job.id.clone(), job.leaf));
+            let leaves: BTreeMap<JobId, NodeId> = running.chain(waiting).collect();
+            self.set_tree(tree, &mut |_, id| leaves.get(id).copied());
+        }
+        leaf
     }
 
     /// A draining leaf has no job left: setting the tree again drops it.
