@@ -5,7 +5,7 @@
 
 use std::{fmt::Debug, future::Future, pin::pin, time::Duration};
 
-use futures::StreamExt;
+use futures::{StreamExt, future::Either};
 use kube::{
     Api, Resource,
     runtime::watcher::{self, Event},
@@ -29,6 +29,13 @@ pub(crate) enum Change<K> {
     All(Vec<K>),
 }
 
+/// A change, or the moment before a listing is asked for: what stood by then is named in it, or gone.
+#[derive(Clone, Debug)]
+pub(crate) enum News<K> {
+    Listing,
+    Change(Change<K>),
+}
+
 /// Feeds `sink` until `shutdown` is cancelled or `sink` says that nobody listens any more (`false`).
 /// `name` names the feed in logs and seeds its backoff.
 pub(crate) async fn run<K, F, S>(
@@ -40,6 +47,25 @@ pub(crate) async fn run<K, F, S>(
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     F: FnMut(Change<K>) -> S,
+    S: Future<Output = bool>,
+{
+    let sink = |news| match news {
+        News::Listing => Either::Left(std::future::ready(true)),
+        News::Change(change) => Either::Right(sink(change)),
+    };
+    run_with_listings(name, api, config, shutdown, sink).await;
+}
+
+/// As [`run`]; says when it begins to list, too.
+pub(crate) async fn run_with_listings<K, F, S>(
+    name: String,
+    api: Api<K>,
+    config: watcher::Config,
+    shutdown: CancellationToken,
+    mut sink: F,
+) where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    F: FnMut(News<K>) -> S,
     S: Future<Output = bool>,
 {
     let mut backoff = Backoff::new(&name);
@@ -66,7 +92,7 @@ async fn follow<K, F, S>(
 ) -> Ended
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    F: FnMut(Change<K>) -> S,
+    F: FnMut(News<K>) -> S,
     S: Future<Output = bool>,
 {
     let mut events = pin!(watcher::watcher(api.clone(), config.clone()));
@@ -88,6 +114,10 @@ where
             }
             Some(Ok(Event::Init)) => {
                 listing = Some(Vec::new());
+                // Comes before the request.
+                if !sink(News::Listing).await {
+                    return Ended::NobodyListens;
+                }
                 continue;
             }
             Some(Ok(Event::InitApply(object))) => {
@@ -99,7 +129,7 @@ where
             Some(Ok(Event::Delete(object))) => Change::Delete(object),
         };
         backoff.reset();
-        if !sink(change).await {
+        if !sink(News::Change(change)).await {
             return Ended::NobodyListens;
         }
     }

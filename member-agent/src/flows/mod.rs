@@ -136,7 +136,11 @@ impl Driver {
         {
             let mut state = self.state();
             match &change {
-                Change::Synced => {
+                Change::Listing => state.of(kind).begin_listing(),
+                Change::Synced(listed) => {
+                    for gone in state.of(kind).unlisted(listed) {
+                        state.of(kind).remove(&gone);
+                    }
                     state.synced[kind as usize] = true;
                     keys.extend(state.flows.values().map(|flow| Key::Flow(key_of(&**flow))));
                     keys.extend(state.crons.values().map(|cron| Key::Cron(key_of(&**cron))));

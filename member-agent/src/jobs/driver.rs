@@ -138,9 +138,15 @@ impl Driver {
                     if ours { state.put_pod(pod).into_iter().collect() } else { Vec::new() }
                 }
                 Change::Deleted(pod) => state.end_pod(&pod),
-                Change::Synced => {
+                Change::Listing => {
+                    state.begin_listing_pods();
+                    Vec::new()
+                }
+                Change::Synced(listed) => {
                     state.pods_synced = true;
-                    let mut uids = state.uids();
+                    let gone = state.unlisted_pods(&listed);
+                    let mut uids: Vec<String> = gone.iter().flat_map(|pod| state.end_pod(pod)).collect();
+                    uids.extend(state.uids());
                     uids.extend(state.owners_of_pods());
                     uids
                 }
@@ -162,7 +168,8 @@ impl Driver {
                     uids.push(object.uid().to_owned());
                     uids.extend(state.end_job(&object));
                 }
-                Change::Synced => {
+                Change::Listing => {}
+                Change::Synced(_) => {
                     state.set_kind_synced(kind);
                     uids = state.owners_of_pods();
                 }

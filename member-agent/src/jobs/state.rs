@@ -184,6 +184,15 @@ impl State {
         Some(owner)
     }
 
+    pub fn begin_listing_pods(&mut self) {
+        self.pods.begin_listing();
+    }
+
+    /// Pods that are gone though no watch said so.
+    pub fn unlisted_pods(&self, listed: &BTreeSet<ObjectKey>) -> Vec<Arc<Pod>> {
+        self.pods.unlisted(listed)
+    }
+
     /// Forgets a pod. Returns who has to look: its owner, and who waits for its name.
     pub fn end_pod(&mut self, pod: &Pod) -> Vec<String> {
         let mut uids: Vec<String> = self.blocked.remove(&key_of(pod)).into_iter().collect();

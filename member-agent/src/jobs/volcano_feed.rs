@@ -109,7 +109,8 @@ impl Driver {
                     }
                     uids.push(owner);
                 }
-                Change::Synced => uids = state.uids(),
+                Change::Listing => {}
+                Change::Synced(_) => uids = state.uids(),
             }
         }
         uids.into_iter().for_each(|uid| self.queue.add(uid));
@@ -120,7 +121,8 @@ impl Driver {
         match change {
             Change::Applied(queue) => drop(state.volcano.queues.insert(queue.name().to_owned())),
             Change::Deleted(queue) => drop(state.volcano.queues.remove(queue.name())),
-            Change::Synced => {
+            Change::Listing => {}
+            Change::Synced(_) => {
                 let known = &state.volcano.queues;
                 let missing: Vec<&str> =
                     BUILT_IN_QUEUES.into_iter().filter(|name| !known.contains(*name)).collect();

@@ -26,19 +26,30 @@ pub(crate) fn key_of<K: Resource>(object: &K) -> ObjectKey {
 pub(crate) enum Change<K> {
     Applied(Arc<K>),
     Deleted(Arc<K>),
-    /// Everything that exists has been shown.
-    Synced,
+    /// A listing is about to be asked for.
+    Listing,
+    /// Everything that exists has been shown: these are all.
+    Synced(Arc<BTreeSet<ObjectKey>>),
 }
 
 /// Objects by key, kept at their newest version whether it came from a watch or from the answer to a
 /// write of our own.
 #[derive(Debug)]
 pub(crate) struct Stored<K> {
-    objects: BTreeMap<ObjectKey, Arc<K>>,
+    objects: BTreeMap<ObjectKey, Kept<K>>,
+    /// How many listings have begun.
+    listings: u64,
     /// Uids of the latest deletions, and their order: an answer that comes after the news of the end revives
     /// nothing.
     ended: HashSet<String>,
     ends: VecDeque<String>,
+}
+
+#[derive(Debug)]
+struct Kept<K> {
+    object: Arc<K>,
+    /// How many listings had begun by then.
+    listings: u64,
 }
 
 /// How many ends are remembered; far more than writes can be in flight.
@@ -46,23 +57,36 @@ const ENDED_CAPACITY: usize = 1024;
 
 impl<K> Default for Stored<K> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), ended: HashSet::new(), ends: VecDeque::new() }
+        Self { objects: BTreeMap::new(), listings: 0, ended: HashSet::new(), ends: VecDeque::new() }
     }
 }
 
 impl<K: Resource> Stored<K> {
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<&Arc<K>> {
-        self.objects.get(key)
+        self.objects.get(key).map(|kept| &kept.object)
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &Arc<K>> {
-        self.objects.values()
+        self.objects.values().map(|kept| &kept.object)
+    }
+
+    /// A listing is about to be asked for.
+    pub(crate) fn begin_listing(&mut self) {
+        self.listings += 1;
+    }
+
+    /// Objects known from the answer to a write of our own before the last listing was asked for, that it does
+    /// not name: they are gone, and no watch has shown them nor will show their end.
+    pub(crate) fn unlisted(&self, listed: &BTreeSet<ObjectKey>) -> Vec<Arc<K>> {
+        let gone =
+            self.objects.iter().filter(|(key, kept)| kept.listings < self.listings && !listed.contains(*key));
+        gone.map(|(_, kept)| kept.object.clone()).collect()
     }
 
     /// Keeps the object unless a newer version is known. Returns whether it was kept.
     pub(crate) fn put(&mut self, object: Arc<K>) -> bool {
         let key = key_of(&*object);
-        if let Some(known) = self.objects.get(&key)
+        if let Some(known) = self.get(&key)
             && version(&**known) > version(&*object)
         {
             return false;
@@ -72,7 +96,7 @@ impl<K: Resource> Stored<K> {
         {
             return false;
         }
-        self.objects.insert(key, object);
+        self.objects.insert(key, Kept { object, listings: self.listings });
         true
     }
 
@@ -94,11 +118,11 @@ impl<K: Resource> Stored<K> {
             }
         }
         let key = key_of(object);
-        let known = self.objects.get(&key)?;
+        let known = self.get(&key)?;
         if known.meta().uid != object.meta().uid && version(&**known) > version(object) {
             return None;
         }
-        self.objects.remove(&key)
+        self.objects.remove(&key).map(|kept| kept.object)
     }
 }
 
@@ -121,8 +145,11 @@ pub(crate) async fn follow<K, F>(
     F: FnMut(Change<K>),
 {
     let mut seen = Seen { known: BTreeMap::new(), on_change };
-    feed::run(name, api, config, shutdown, |change| {
-        seen.take(change);
+    feed::run_with_listings(name, api, config, shutdown, |news| {
+        match news {
+            feed::News::Listing => (seen.on_change)(Change::Listing),
+            feed::News::Change(change) => seen.take(change),
+        }
         std::future::ready(true)
     })
     .await;
@@ -154,7 +181,7 @@ impl<K: Resource, F: FnMut(Change<K>)> Seen<K, F> {
                 for object in objects {
                     self.apply(object);
                 }
-                (self.on_change)(Change::Synced);
+                (self.on_change)(Change::Synced(Arc::new(listed)));
             }
         }
     }
@@ -197,7 +224,8 @@ mod tests {
                 log.push(match change {
                     Change::Applied(o) => format!("+{}", key_of(&*o).1),
                     Change::Deleted(o) => format!("-{}", key_of::<ConfigMap>(&*o).1),
-                    Change::Synced => "synced".to_owned(),
+                    Change::Listing => "listing".to_owned(),
+                    Change::Synced(_) => "synced".to_owned(),
                 });
             },
         };
@@ -205,6 +233,21 @@ mod tests {
         seen.take(feed::Change::All(vec![object("b", "2", "2"), object("c", "3", "3")]));
         seen.take(feed::Change::Apply(object("c", "4", "4")));
         assert_eq!(log, ["+a", "+b", "synced", "-a", "+c", "synced", "-c", "+c"]);
+    }
+
+    #[test]
+    fn what_only_an_answer_told_of_ends_with_the_listing_that_does_not_name_it() {
+        let names = |gone: Vec<Arc<ConfigMap>>| gone.iter().map(|o| key_of(&**o).1).collect::<Vec<_>>();
+        let mut stored = Stored::default();
+        stored.put(Arc::new(object("made", "1", "5")));
+        stored.put(Arc::new(object("stands", "2", "6")));
+        stored.begin_listing();
+        // Made after the listing was asked for: it may be missing there.
+        stored.put(Arc::new(object("younger", "3", "8")));
+        let listed: BTreeSet<ObjectKey> = [(String::new(), "stands".to_owned())].into();
+        assert_eq!(names(stored.unlisted(&listed)), ["made"]);
+        stored.remove(&object("made", "1", "5"));
+        assert!(!stored.put(Arc::new(object("made", "1", "7"))), "ended");
     }
 
     #[test]

@@ -204,7 +204,8 @@ impl Works {
             match change {
                 Change::Applied(work) => state.put_work(work),
                 Change::Deleted(work) => state.end_work(&work),
-                Change::Synced => {
+                Change::Listing => Vec::new(),
+                Change::Synced(_) => {
                     state.works_synced = true;
                     state.leftovers()
                 }
@@ -227,7 +228,8 @@ impl Works {
                     }
                 }
                 Change::Deleted(pod) => state.end_pod(&pod),
-                Change::Synced => {
+                Change::Listing => Vec::new(),
+                Change::Synced(_) => {
                     state.pods_synced = true;
                     let mut keys = state.all_works();
                     keys.extend(state.leftovers());
@@ -253,9 +255,16 @@ impl Works {
                     keys
                 }
                 Change::Deleted(object) => state.end_object(kind, &object),
-                Change::Synced => {
-                    state.set_synced(kind);
-                    state.leftovers()
+                Change::Listing => {
+                    state.begin_listing(kind);
+                    Vec::new()
+                }
+                Change::Synced(listed) => {
+                    let gone = state.set_synced(kind, &listed);
+                    let ended = gone.iter().flat_map(|object| state.end_object(kind, object));
+                    let mut keys: Vec<Key> = ended.collect();
+                    keys.extend(state.leftovers());
+                    keys
                 }
             }
         };

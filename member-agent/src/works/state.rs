@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::{Key, desired::bindings_of, epochs::Epoch, fence::is_fenced_level};
 use crate::{
     jobs::{Pod, controller_of},
-    reconcile::{Stored, key_of},
+    reconcile::{ObjectKey, Stored, key_of},
 };
 
 /// How many bindings' epochs are remembered in memory beyond those of present Works; as many as the member keeps.
@@ -237,10 +237,17 @@ impl State {
         self.kinds.get(kind).map(|kind| kind.resource.clone())
     }
 
-    pub fn set_synced(&mut self, kind: &KindId) {
+    pub fn begin_listing(&mut self, kind: &KindId) {
         if let Some(kind) = self.kinds.get_mut(kind) {
-            kind.is_synced = true;
+            kind.objects.begin_listing();
         }
+    }
+
+    /// The kind's watch has shown everything. Returns the objects that are gone though no watch said so.
+    pub fn set_synced(&mut self, kind: &KindId, listed: &BTreeSet<ObjectKey>) -> Vec<Arc<DynamicObject>> {
+        let Some(kind) = self.kinds.get_mut(kind) else { return Vec::new() };
+        kind.is_synced = true;
+        kind.objects.unlisted(listed)
     }
 
     pub fn object(&self, id: &ObjectId) -> Known {
