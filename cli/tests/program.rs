@@ -88,6 +88,16 @@ fn it_is_a_plugin_of_kubectl_under_its_other_names() {
     let plugin = directory.path().join("kubectl-amc");
     let help = Command::new(&plugin).arg("--help").output().expect("runs");
     assert!(String::from_utf8_lossy(&help.stdout).contains("Usage: kubectl amc "));
+    // And Volcano's program under its name, with its flags.
+    let vcctl = directory.path().join("vcctl");
+    let said = |arguments: &[&str]| Command::new(&vcctl).args(arguments).output().expect("runs");
+    assert!(String::from_utf8_lossy(&said(&["--help"]).stdout).contains("Usage: vcctl "));
+    assert!(String::from_utf8_lossy(&said(&["version"]).stdout).starts_with("vcctl "));
+    one_error(&said(&["-k", "/nowhere", "job", "list"]), &["/nowhere"]);
+    one_error(&said(&["-k", "/nowhere", "queue", "operate", "-n", "q", "-a", "close"]), &["/nowhere"]);
+    let bad = said(&["job", "run", "-N", "a", "-R", "cpu=x"]);
+    assert_eq!(bad.status.code(), Some(2), "{}", stderr(&bad));
+    assert!(stderr(&bad).contains("is not a quantity"), "{}", stderr(&bad));
     // Again is fine; a file that is no link is left alone.
     assert!(run(&["plugins", &directory.path().to_string_lossy()]).status.success());
     std::fs::remove_file(&plugin).expect("removed");

@@ -553,6 +553,27 @@ async fn a_flow_makes_its_jobs_one_after_the_other() -> anyhow::Result<()> {
     let made = |name: &str| of(name)["metadata"]["creationTimestamp"].to_string();
     assert!(made("pipeline-train") >= ended("pipeline-prepare"));
     assert!(made("pipeline-evaluate") >= ended("pipeline-train"));
+    // A template that makes no job is told in the server's words.
+    let (kind, flow) = ("flow.volcano.sh/v1alpha1", json!({"name": "bad", "namespace": "default"}));
+    let spec = json!({"minAvailable": 5, "tasks": [{"name": "t", "replicas": 1}]});
+    objects::apply(
+        &member,
+        &json!({"apiVersion": kind, "kind": "JobTemplate", "metadata": flow, "spec": spec}),
+    )
+    .await?;
+    let spec = json!({"flows": [{"name": "bad"}]});
+    objects::apply(&member, &json!({"apiVersion": kind, "kind": "JobFlow", "metadata": flow, "spec": spec}))
+        .await?;
+    fleet
+        .wait_for("the flow to say what is wrong with its template", async || {
+            let flow = objects::get(&member, JOB_FLOW, "default", "bad").await?.unwrap_or_default();
+            let said = flow["status"]["state"]["message"].as_str().unwrap_or_default().to_owned();
+            let right = said.starts_with(
+                "Job.batch.volcano.sh \"bad-bad\" is invalid: spec: Invalid value: found minAvailable",
+            );
+            Ok(Look::at(right, || said))
+        })
+        .await?;
     fleet.finish().await
 }
 

@@ -68,17 +68,15 @@ pub(crate) fn plan(cron: &Object, jobs: &[&Object], now: Timestamp) -> CronPlan 
     let mut status = if cron.status.is_object() { cron.status.clone() } else { json!({}) };
     let active: Vec<&&Object> = jobs.iter().filter(|job| !is_over(job) && !job.is_deleting()).collect();
     prune(cron, jobs, &mut plan);
-    if let Some(time) = jobs.iter().filter(|job| phase(job) == "Completed").filter_map(|job| ended(job)).max()
-    {
+    if let Some(time) = jobs.iter().filter(|job| phase(job) == "Completed").filter_map(ended).max() {
         status["lastSuccessfulTime"] = time.into();
     }
-    let mut started = active.iter().map(|job| reference(job)).collect::<Vec<_>>();
+    let mut started = active.iter().map(reference).collect::<Vec<_>>();
     match times(&cron.spec) {
         Err(problem) => plan.problem = Some(problem),
         Ok(_) if cron.spec["suspend"] == true => {}
         Ok(times) => {
             if let Some(due) = due(cron, &times, now) {
-                // The time counts as seen, whatever the policy makes of it.
                 let policy = cron.spec["concurrencyPolicy"].as_str().unwrap_or("Allow");
                 let free = active.is_empty() || policy != "Forbid";
                 if policy == "Replace" {

@@ -125,6 +125,14 @@ pub(crate) async fn run(client: kube::Client, cluster: &str, clock: Clock, shutd
     while watches.join_next().await.is_some() {}
 }
 
+/// The API server's own words.
+fn words_of(error: &CallError) -> String {
+    match error {
+        CallError::Api(kube::Error::Api(status)) => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
 impl Driver {
     fn state(&self) -> MutexGuard<'_, State> {
         // No code that can panic runs under the lock, so the state is whole even then.
@@ -268,7 +276,7 @@ impl Driver {
                 }
             }
             // What is no job today is none tomorrow.
-            Err(error) if error.code() == Some(UNPROCESSABLE) => return Ok(Some(error.to_string())),
+            Err(error) if error.code() == Some(UNPROCESSABLE) => return Ok(Some(words_of(&error))),
             made => made?,
         };
         self.changed(Kind::Job, Change::Applied(Arc::new(made)));
