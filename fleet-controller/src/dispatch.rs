@@ -112,6 +112,13 @@ pub fn plan_orphan(world: &World, key: &Key) -> Vec<Write> {
         delete_work(key, work, &mut step);
         let_go_of_gone(world, key, work, &mut step);
     }
+    // One that was sent and never heard of: its binding went before the answer came.
+    if !world.works.contains_key(key)
+        && let Some((binding, uid)) = world.sent.binding_of(key)
+        && world.bindings.get(binding).is_none_or(|entry| entry.uid() != uid)
+    {
+        step.writes.push(Write::new(Target::Work, &key.0, &key.1, Verb::Delete { uid: String::new() }));
+    }
     if let Some(reservation) = world.reservations.get(key).filter(|r| lost(&r.spec.binding)) {
         delete(Target::Reservation, key, &reservation.metadata, &mut step);
     }

@@ -22,6 +22,7 @@ pub mod planner;
 pub mod policy;
 mod process;
 pub mod schedule;
+pub mod sent;
 pub mod spread;
 pub mod status;
 pub mod tree;

@@ -350,6 +350,7 @@ impl Process {
         if writes.is_empty() {
             return;
         }
+        writes.iter().for_each(|write| self.world.sent.note(write));
         *self.busy.entry(lane.clone()).or_insert(0) += writes.len();
         self.backlog.extend(writes.into_iter().map(|write| (lane.clone(), write)));
     }
@@ -374,13 +375,18 @@ impl Process {
         if let Some(observation) = sent.observation {
             self.world.observe(observation);
         }
+        if let (Lane::Look(Dirty::Orphan(key)), Some(Refused::Absent)) = (&lane, &sent.refused)
+            && let Some(binding) = self.world.sent.heard(key)
+        {
+            self.world.mark(Dirty::Binding(binding));
+        }
         let pause = match sent.refused {
             None => {
                 self.failures.remove(&lane);
                 self.send(Lane::Tell, then);
                 None
             }
-            Some(Refused::Stale) => {
+            Some(Refused::Stale | Refused::Absent) => {
                 let failures = self.failures.entry(lane.clone()).or_insert(0);
                 *failures += 1;
                 if *failures == STALE_TOLD {

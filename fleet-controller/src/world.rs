@@ -28,6 +28,7 @@ use crate::{
     gather::{Change, Observation},
     kinds::KindRef,
     policy,
+    sent::SentWorks,
 };
 
 /// Namespace and name.
@@ -129,6 +130,8 @@ pub struct World {
     pub evictions: BTreeMap<Key, Eviction>,
     /// Term of the leader that this process is; none where there is no election.
     pub term: Option<i64>,
+    /// Works on their way to the hub.
+    pub sent: SentWorks,
     dirty: BTreeSet<Dirty>,
     ended: Ended,
     /// Works and Reservations seen without their binding. They are judged a moment later: the binding may
@@ -329,9 +332,13 @@ impl World {
                     if self.evictions.get(&key).is_some_and(over) {
                         self.evictions.remove(&key);
                     }
+                    let of_older = |(_, uid): (&Key, &str)| entry.is_some_and(|entry| entry.uid() != uid);
+                    let left = self.sent.of(&key).any(of_older);
                     if !self.bindings.contains_key(&key) {
                         self.mark_orphans(&key);
                         self.mark_objects_of_binding(&key);
+                    } else if left {
+                        self.mark_orphans(&key);
                     }
                     self.dirty.insert(Dirty::Binding(key));
                 }
@@ -370,6 +377,14 @@ impl World {
             }
             Observation::Work(change) => {
                 let mut bindings = BTreeSet::new();
+                let shown: &[Work] = match &change {
+                    Change::Reset(works) => works,
+                    Change::Apply(work) | Change::Delete(work) => std::slice::from_ref(work),
+                };
+                for work in shown {
+                    let key = (work.namespace().unwrap_or_default(), work.name_any());
+                    bindings.extend(self.sent.heard(&key));
+                }
                 let ended = &mut self.ended;
                 observe_owned(&mut self.works, &mut self.works_of, ended, change, &mut bindings, |w| {
                     (w.spec.binding.namespace.clone(), w.spec.binding.name.clone())
@@ -447,6 +462,7 @@ impl World {
         let works = self.works_of.get(binding).into_iter().flatten();
         let reservations = self.reservations_of.get(binding).into_iter().flatten();
         self.orphans.extend(works.chain(reservations).cloned());
+        self.orphans.extend(self.sent.of(binding).map(|(work, _)| work.clone()));
     }
 
     fn mark_bindings(&mut self, bindings: BTreeSet<Key>) {

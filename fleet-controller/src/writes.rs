@@ -91,8 +91,10 @@ impl Write {
 /// Why a write did not happen, as the plan needs to know it.
 #[derive(Debug)]
 pub enum Refused {
-    /// The object is gone, exists already, or has changed since: look again.
+    /// The object exists already, or has changed since: look again.
     Stale,
+    /// The object, or the namespace it was to be in, is not there: look again.
+    Absent,
     /// The server said no for good, with its words.
     Rejected(String),
     /// The server was busy and did nothing: try again later.
@@ -130,13 +132,13 @@ pub async fn send_until_known(client: &Client, write: Write) -> Sent {
     loop {
         let (message, stale) = match send(client, write.clone()).await {
             Err(Refused::Unknown(message)) => (message, false),
-            Err(Refused::Stale) => match read(client, &write).await {
+            Err(refused @ (Refused::Stale | Refused::Absent)) => match read(client, &write).await {
                 Ok(found) if sent_before && found.as_ref().is_some_and(|found| found.shows(&write.verb)) => {
                     return Sent::from(Ok(found.map(|found| found.observation)));
                 }
                 Ok(found) => {
                     let observation = found.map(|found| found.observation);
-                    return Sent { observation, refused: Some(Refused::Stale) };
+                    return Sent { observation, refused: Some(refused) };
                 }
                 Err(message) => (message, true),
             },
@@ -207,7 +209,8 @@ pub async fn send(client: &Client, write: Write) -> Result<Option<Observation>, 
 fn classify(error: kube::Error, patched: bool) -> Refused {
     match error {
         kube::Error::Api(status) => match status.code {
-            404 | 409 | 410 => Refused::Stale,
+            404 | 410 => Refused::Absent,
+            409 => Refused::Stale,
             // A `test` of a JSON patch that does not hold.
             422 if patched => Refused::Stale,
             429 => Refused::Passing(status.message.clone()),

@@ -222,6 +222,18 @@ impl Seen {
     }
 
     fn see(&mut self, at_ms: u64, kind: &str, change: Change) {
+        let meta = &change.object["metadata"];
+        tracing::trace!(
+            at_ms,
+            cluster = change.cluster.as_deref().unwrap_or("hub"),
+            kind,
+            name = text(&meta["name"]),
+            uid = text(&meta["uid"]),
+            ends = !meta["deletionTimestamp"].is_null(),
+            gone = change.gone,
+            phase = text(&change.object["status"]["phase"]),
+            "seen"
+        );
         if kind != "Reservation" {
             for violation in self.judge.see(&change) {
                 self.broken(at_ms, violation);
