@@ -200,6 +200,7 @@ pub(crate) async fn send(changes: mpsc::Sender<CoreChange>, change: CoreChange) 
 
 impl Core {
     pub fn new(context: Arc<Context>, channels: Channels) -> Self {
+        let statuses = Statuses::new(&context.options.scheduler_names);
         Self {
             state: MemberState::new(context.options.scheduler_names.clone()),
             sequence: context.clock.now().as_millisecond(),
@@ -219,7 +220,7 @@ impl Core {
             binds: JoinSet::new(),
             tells: JoinSet::new(),
             holds: JoinSet::new(),
-            statuses: Statuses::default(),
+            statuses,
             cycle_again: false,
             promised: 0,
             report_due: None,
@@ -639,7 +640,7 @@ impl Core {
         self.lazy.extend(
             self.statuses.due(&mut self.state, &self.context, Instant::now()).into_iter().map(Lazy::Status),
         );
-        let commands = self.statuses.commands.due(&self.state, Instant::now());
+        let commands = self.statuses.commands_due(&self.state, Instant::now());
         self.lazy.extend(commands.into_iter().map(Lazy::Command));
         while self.tells.len() < TELLS_AT_ONCE
             && let Some(lazy) = self.lazy.pop_front()

@@ -89,9 +89,15 @@ pub(crate) fn priority_class(change: Change<Object>, state: &mut MemberState) {
     }
 }
 
+/// The scheduler whose PodGroups, Queues and Commands these are.
+const VOLCANO: &str = "volcano";
+
 /// What stands in the API and what is to be written.
 #[derive(Debug, Default)]
 pub(crate) struct Statuses {
+    /// A Volcano of its own looks after the member's Queues, HyperNodes, Commands and PodGroups; this agent writes
+    /// the status of PodGroups with pods that it places, and nothing else.
+    beside_volcano: bool,
     /// Groups whose statuses may be out of date.
     groups: BTreeSet<(String, String)>,
     /// Statuses of queues as they stand, by name.
@@ -162,6 +168,16 @@ impl StatusWrite {
 }
 
 impl Statuses {
+    /// `scheduler_names`: whose pods this agent places.
+    pub fn new(scheduler_names: &BTreeSet<String>) -> Self {
+        Self { beside_volcano: !scheduler_names.contains(VOLCANO), ..Self::default() }
+    }
+
+    /// Commands whose writes may start now.
+    pub fn commands_due(&mut self, state: &MemberState, now: Instant) -> Vec<core_commands::CommandWrite> {
+        if self.beside_volcano { Vec::new() } else { self.commands.due(state, now) }
+    }
+
     pub fn pod_group(&mut self, change: Change<Object>, state: &mut MemberState, admissions: &Admissions) {
         match change {
             Change::Apply(group) => {
@@ -265,7 +281,9 @@ impl Statuses {
             && let Some(key) = self.groups.pop_first()
         {
             let Some(known) = state.pod_groups.get_mut(&key) else { continue };
-            if known.job.is_some() || known.busy {
+            let others = self.beside_volcano
+                && state.cluster.try_group(known.group).is_none_or(|group| group.pods.is_empty());
+            if known.job.is_some() || known.busy || others {
                 continue;
             }
             self.looks += 1;
@@ -281,7 +299,8 @@ impl Statuses {
             let uid = known.uid.clone();
             writes.push(StatusWrite { of: Of::Group(key.0, key.1), uid, patch, wanted });
         }
-        while self.in_flight + writes.len() < GROUP_WRITES
+        while !self.beside_volcano
+            && self.in_flight + writes.len() < GROUP_WRITES
             && let Some((name, known, wanted)) = self.hyper_nodes.next(state, &time)
         {
             let Some(patch) = merge_diff(&known, &wanted) else { continue };
@@ -290,7 +309,8 @@ impl Statuses {
         if self.queues_at.is_some_and(|at| at <= now) {
             self.queues_at = None;
             self.queues_written = Some(now);
-            for name in std::mem::take(&mut self.due_queues) {
+            let due = std::mem::take(&mut self.due_queues);
+            for name in due.into_iter().filter(|_| !self.beside_volcano) {
                 let Some(known) = self.queues.get(&name) else { continue };
                 let Some(id) = state.cluster.find_queue(&name) else { continue };
                 let Some(wanted) = status::of_queue(&state.cluster, id, known, &time) else { continue };
@@ -390,4 +410,26 @@ fn amounts(list: &Value) -> Resources {
     let pairs: Vec<(&String, String)> =
         list.as_object().into_iter().flatten().map(|(name, value)| (name, text(value))).collect();
     Resources::parse(pairs.iter().map(|(name, text)| (name.as_str(), text.as_str()))).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn beside_volcano_its_commands_are_left_to_it() {
+        let command: Object = serde_json::from_value(json!({
+            "metadata": {"name": "c", "namespace": "default"}, "action": "CloseQueue",
+            "target": {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": "q", "uid": "u"},
+        }))
+        .expect("a command");
+        let due = |names: &[&str]| {
+            let names: BTreeSet<String> = names.iter().map(ToString::to_string).collect();
+            let mut statuses = Statuses::new(&names);
+            statuses.commands.change(Change::Apply(command.clone()));
+            statuses.commands_due(&MemberState::new(names), Instant::now()).len()
+        };
+        assert_eq!(due(&["fleet"]), 0);
+        assert_eq!(due(&["fleet", "volcano"]), 1);
+    }
 }
