@@ -102,7 +102,7 @@ impl Default for Metrics {
         );
         registry.register(
             "fleet_check_violations",
-            "Broken invariants found by the checker",
+            "Invariants that a plan would have broken; it was not sent",
             inner.violations.clone(),
         );
         registry.register("fleet_plan_duration_seconds", "Time of one scheduling plan", inner.plan.clone());
@@ -145,7 +145,7 @@ impl Metrics {
         self.inner.evictions.get_or_create(&RuleLabel { rule: rule.as_str() }).inc();
     }
 
-    /// The checker found this invariant broken.
+    /// A plan would have broken this invariant.
     pub fn violated(&self, invariant: u8) {
         self.inner.violations.get_or_create(&InvariantLabel { invariant }).inc();
     }

@@ -5,6 +5,7 @@
 
 mod inputs;
 mod requests;
+mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Weak};
 use fleet_api::{Reservation, reservation::ReservationPhase};
 use fleet_policies::reason::Reason;
 use fleet_quota::{JobId, Ledger, QueuePolicy, QuotaTree, TakeRule};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     binding::BindingEntry,
@@ -25,6 +26,9 @@ use crate::{
 };
 pub use inputs::preemptible;
 use requests::{ask, bind, whole};
+
+/// How long jobs wait that a plan would have placed which was not sent.
+const REFUSED_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 
 /// The planner and what stands between it and the world.
 #[derive(Default)]
@@ -236,12 +240,16 @@ impl Scheduler {
         }
         let began = std::time::Instant::now();
         let tree = self.planner.quota().map(|quota| quota.tree().clone());
-        let plan = self.planner.plan(now.as_millisecond());
+        let mut plan = self.planner.plan(now.as_millisecond());
         if self.planner.quota().map(fleet_quota::Planner::tree) != tree.as_ref() {
             world.mark(Dirty::Tree);
         }
         let started = plan.decisions.iter().filter(|d| !matches!(d, Decision::Evict { .. })).count();
         self.options.metrics.planned(began.elapsed(), started);
+        if self.refuse(world, &plan.decisions, now) {
+            plan.decisions.clear();
+            plan.wake_ms = earliest(plan.wake_ms, Some((now + REFUSED_PAUSE).as_millisecond()));
+        }
         let reread = self.rereads.first().map(|(due, _)| *due);
         let mut pass = Pass {
             told: std::mem::take(&mut self.plain_told),
@@ -271,6 +279,38 @@ impl Scheduler {
             pass.writes.push((key, write));
         }
         pass
+    }
+
+    /// Whether a plan would break an invariant: then it is told, nothing of it is sent, and what it would have
+    /// placed waits for a moment.
+    fn refuse(&mut self, world: &World, decisions: &[Decision], now: Timestamp) -> bool {
+        let known = |job: &JobId| {
+            let key = key_of(job);
+            let entry = world.bindings.get(&key)?;
+            let bound = entry.object.spec.clusters.first().map(|target| target.name.clone());
+            Some(verify::Known {
+                target: bound.or_else(|| self.asking.get(&key).cloned()),
+                is_over: entry.is_finished(),
+                is_queued: entry.is_suspended(),
+                is_preemptible: world.bound_object(entry).is_none_or(preemptible),
+                total: entry.total.clone(),
+            })
+        };
+        let broken = verify::broken(known, self.planner.ledger(), decisions);
+        for violation in &broken {
+            tracing::error!(invariant = violation.invariant, "a plan is not sent: {}", violation.what);
+            self.options.metrics.violated(violation.invariant);
+        }
+        if broken.is_empty() {
+            return false;
+        }
+        for decision in decisions {
+            if let Decision::Ask { job, .. } | Decision::Bind { job, .. } = decision {
+                let until = (now + REFUSED_PAUSE).as_millisecond();
+                self.planner.hold_back(job, until, now.as_millisecond());
+            }
+        }
+        true
     }
 }
 
