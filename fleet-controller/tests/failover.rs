@@ -269,6 +269,44 @@ async fn gracefully_the_old_run_goes_when_the_new_one_runs() {
 }
 
 #[tokio::test]
+async fn with_purge_mode_never_the_old_run_stays_until_the_job_is_deleted() {
+    let hub = hub().await;
+    hub.member("east").await;
+    hub.member("west").await;
+    hub.policy(
+        json!({"application": {"decisionConditions": {"tolerationSeconds": 0}, "purgeMode": "Never"}}),
+    )
+    .await;
+    hub.apply("pytorchjob.yaml").await;
+    let old = hub.accept("east").await;
+    hub.report(&old, json!([condition("Created", "True"), condition("Failed", "True")])).await;
+    // At once: nobody has let go of the old run.
+    let new = hub.accept("west").await;
+    assert_eq!(new.spec.epoch, 2);
+    hub.report(&new, running()).await;
+    hub.until_state("pytorch-test", "Running").await;
+    // Its later reports are those of a run that is over.
+    hub.report(&old, json!([condition("Created", "True"), condition("Succeeded", "True")])).await;
+    hub.report(&new, json!([condition("Created", "True"), condition("Failed", "True")])).await;
+    until("the second run to be taken back", || async { (hub.attempts().await.len() == 2).then_some(()) })
+        .await;
+    assert!(hub.binding().await.status.is_none_or(|status| status.result.is_none()));
+    for (cluster, run) in [("east", &old), ("west", &new)] {
+        let works: Api<Work> = Api::namespaced(hub.client.clone(), &format!("fleet-{cluster}"));
+        let kept = works.get(&run.name_any()).await.expect("kept");
+        assert!(kept.metadata.deletion_timestamp.is_none(), "{cluster}");
+    }
+    hub.jobs().delete("pytorch-test", &Default::default()).await.expect("deleted");
+    hub.let_go(&old).await;
+    hub.let_go(&new).await;
+    let bindings: Api<fleet_api::ResourceBinding> = Api::namespaced(hub.client.clone(), "default");
+    until("the binding to go", || async {
+        bindings.list(&ListParams::default()).await.ok()?.items.is_empty().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_job_waits_for_what_it_depends_on() {
     let hub = hub().await;
     hub.member("east").await;

@@ -274,3 +274,51 @@ async fn a_cluster_that_dies_before_it_answers_lets_the_job_go() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn places_that_expire_before_the_job_is_bound_are_asked_for_again() {
+    let hub = hub().await;
+    hub.member("east").await;
+    hub.apply("propagationpolicy-gang.yaml").await;
+    hub.apply("pytorchjob.yaml").await;
+    let first = hub.reservation("east").await;
+    let message = "the job did not arrive within 60 s";
+    hub.answer(&first, json!({"phase": "Expired", "message": message})).await;
+    until("the reason", || async {
+        let status = hub.binding().await.status?;
+        status.conditions.iter().any(|c| c.type_ == "Scheduled" && c.message.contains(message)).then_some(())
+    })
+    .await;
+    let second = hub.reservation("east").await;
+    assert_ne!(second.metadata.uid, first.metadata.uid);
+    assert_eq!(second.spec.epoch, 1);
+    assert_eq!(hub.accept("east").await.spec.epoch, 1);
+}
+
+#[tokio::test]
+async fn places_that_expire_before_the_work_is_made_are_asked_for_anew() {
+    let mut hub = hub().await;
+    hub.member("east").await;
+    hub.apply("propagationpolicy-gang.yaml").await;
+    hub.apply("pytorchjob.yaml").await;
+    let first = hub.reservation("east").await;
+    // The controller dies between its binding and its Work, and stays away for longer than the places are held.
+    hub.shutdown.cancel();
+    let bindings: Api<fleet_api::ResourceBinding> = Api::namespaced(hub.client.clone(), "default");
+    let bound = json!({"spec": {"epoch": 1, "suspension": null, "clusters": [{"name": "east",
+        "components": [{"name": "master", "replicas": 1}, {"name": "worker", "replicas": 2}]}]}});
+    bindings
+        .patch("pytorch-test-pytorchjob", &PatchParams::default(), &Patch::Merge(bound))
+        .await
+        .expect("bound");
+    hub.answer(&first, json!({"phase": "Expired", "message": "the job did not arrive within 60 s"})).await;
+    hub.restart().await;
+    let second = hub.reservation("east").await;
+    assert_eq!(second.spec.epoch, 2);
+    let reservations: Api<Reservation> = Api::namespaced(hub.client.clone(), "fleet-east");
+    assert_eq!(reservations.list(&ListParams::default()).await.expect("listed").items.len(), 1);
+    let work = hub.accept("east").await;
+    assert_eq!(work.spec.epoch, 2);
+    // It was no run: nothing counts against the job.
+    assert!(hub.attempts().await.is_empty());
+}

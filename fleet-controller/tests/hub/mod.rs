@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 /// A hub and its controller.
 pub struct Hub {
     pub client: Client,
+    /// The server itself, for clients of another kind.
+    pub router: axum::Router,
     pub shutdown: CancellationToken,
     options: fleet_controller::Options,
     /// Ends what stands for the members.
@@ -43,7 +45,7 @@ pub async fn hub_with(options: fleet_controller::Options) -> Hub {
     let shutdown = CancellationToken::new();
     let options = fleet_controller::Options { summary_interval: Duration::from_millis(20), ..options };
     tokio::spawn(fleet_controller::run(client.clone(), options.clone(), shutdown.clone()));
-    Hub { client, shutdown, options, members: CancellationToken::new() }
+    Hub { client, router: server.router(), shutdown, options, members: CancellationToken::new() }
 }
 
 /// Polls until a value is there; names what was waited for when it never comes.
