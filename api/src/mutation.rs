@@ -58,8 +58,10 @@ mutations! {
     GraceForgotten,
     /// The agent never gives the places of a run back.
     HoldKept,
-    /// The hub leaves the unit of a deleted job.
+    /// The hub leaves the unit of a deleted job, and has not said whose it is.
     UnitLeftBehind,
+    /// The hub takes no answer to a reservation or a binding for a no, and binds whatever is reserved.
+    LostAnswerIsNo,
 }
 
 /// Turns one bug on for this process, `None` all off.

@@ -365,11 +365,14 @@ fn dispatch(
         let_go_of_gone(world, key, work, step);
     }
     for (work_key, target) in wanted {
+        // One that a member without reservations has not answered holds no places: it has done its work.
+        let reserves = crate::schedule::reserves(world, &target.name);
         let reservation = world
             .reservations_of(key)
             .find(|((namespace, _), r)| {
                 *namespace == work_key.0 && r.spec.epoch == spec.epoch && r.spec.binding.uid == entry.uid()
             })
+            .filter(|_| reserves)
             .map(|(key, _)| key.1.clone());
         let known = world.works.get(&work_key);
         let known_reservation = known.and_then(|work| work.spec.reservation.clone());

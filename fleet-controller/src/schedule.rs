@@ -10,6 +10,7 @@ mod verify;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
+use fleet_api::mutation::{self, Mutation};
 use fleet_api::{Reservation, reservation::ReservationPhase};
 use fleet_policies::reason::Reason;
 use fleet_quota::{JobId, Ledger, QueuePolicy, QuotaTree, TakeRule};
@@ -24,7 +25,7 @@ use crate::{
     world::{Dirty, Eviction, Key, World},
     writes::{Target, Verb, Write},
 };
-pub use inputs::preemptible;
+pub use inputs::{preemptible, reserves};
 use requests::{ask, bind, whole};
 
 /// How long jobs wait that a plan would have placed which was not sent.
@@ -142,6 +143,7 @@ impl Scheduler {
         if world.bound_object(entry).is_none_or(|object| object.deleting) {
             return Vec::new();
         }
+        let over_quota = self.is_over_quota(key, entry);
         let mut writes = Vec::new();
         for (place, reservation) in world.reservations_of(key) {
             if reservation.metadata.deletion_timestamp.is_some() {
@@ -155,7 +157,18 @@ impl Scheduler {
             let lost = world.clusters.get(cluster).is_none_or(|cluster| !crate::world::ready(cluster));
             let mut answered =
                 |answer| self.planner.answer(&job_id(key), cluster, answer, now.as_millisecond());
-            match status.and_then(|status| status.phase) {
+            let delete = || {
+                let uid = reservation.metadata.uid.clone().unwrap_or_default();
+                Write::new(Target::Reservation, &place.0, &place.1, Verb::Delete { uid })
+            };
+            // A member that does not reserve has nothing to answer: there the reservation only says what is meant.
+            let phase = match status.and_then(|status| status.phase) {
+                None if current && !lost && !reserves(world, cluster) => Some(ReservationPhase::Reserved),
+                phase => phase,
+            };
+            match phase {
+                // Asked for by a controller that has died since, and written only now, when others have the quota.
+                Some(ReservationPhase::Reserved) if current && over_quota => writes.push(delete()),
                 Some(ReservationPhase::Reserved) if current => {
                     if let Some(Decision::Bind { cluster, .. }) = answered(Answer::Reserved) {
                         return vec![bind(entry, whole(entry, &cluster), now)];
@@ -167,12 +180,19 @@ impl Scheduler {
                         let message = status.and_then(|status| status.message.clone()).unwrap_or_default();
                         answered(Answer::Refused { message });
                     }
-                    let uid = reservation.metadata.uid.clone().unwrap_or_default();
-                    writes.push(Write::new(Target::Reservation, &place.0, &place.1, Verb::Delete { uid }));
+                    writes.push(delete());
                 }
             }
         }
         writes
+    }
+
+    /// Whether the quota of a queued job that holds places is more than its tree allows with all that is held now.
+    fn is_over_quota(&self, key: &Key, entry: &BindingEntry) -> bool {
+        let Some(ledger) = self.planner.ledger().filter(|_| entry.is_suspended()) else { return false };
+        ledger.job(&job_id(key)).is_some()
+            && !mutation::is_on(Mutation::LostAnswerIsNo)
+            && verify::over_quota(ledger, &job_id(key), &entry.total, &mut BTreeMap::new()).is_some()
     }
 
     /// The reservation of a binding stands on the hub, or could not be made.
@@ -259,9 +279,10 @@ impl Scheduler {
         };
         pass.told.extend(plan.told.iter().map(key_of));
         for decision in plan.decisions {
-            let (job, cluster, reserve) = match decision {
-                Decision::Ask { job, cluster } => (job, cluster, true),
-                Decision::Bind { job, cluster } => (job, cluster, false),
+            let (job, cluster) = match decision {
+                // Where the member has nothing to reserve, the reservation is the word that stands before the
+                // binding: a controller that comes next counts the job from it, and binds it itself.
+                Decision::Ask { job, cluster } | Decision::Bind { job, cluster } => (job, cluster),
                 Decision::Evict { job, taker, cluster, rule, lost_work_ms } => {
                     self.options.metrics.evicted(rule);
                     pass.told.extend(evict(world, &key_of(&job), &taker, &cluster, rule, lost_work_ms));
@@ -270,11 +291,7 @@ impl Scheduler {
             };
             let key = key_of(&job);
             let Some(entry) = world.bindings.get(&key) else { continue };
-            let write = if reserve {
-                ask(entry, &cluster, options, world.term)
-            } else {
-                bind(entry, whole(entry, &cluster), now)
-            };
+            let write = ask(entry, &cluster, options, world.term);
             self.asking.insert(key.clone(), cluster);
             pass.writes.push((key, write));
         }

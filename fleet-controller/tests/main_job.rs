@@ -5,10 +5,11 @@ mod hub;
 use std::time::Duration;
 
 use fleet_api::{Queue, QueueUnit, Reservation, ResourceBinding, Work};
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::Event;
 use kube::{
     Api, ResourceExt,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
 };
 use serde_json::json;
 
@@ -321,4 +322,75 @@ async fn places_that_expire_before_the_work_is_made_are_asked_for_anew() {
     assert_eq!(work.spec.epoch, 2);
     // It was no run: nothing counts against the job.
     assert!(hub.attempts().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_reservation_that_comes_when_others_have_the_quota_is_given_back() {
+    let hub = hub().await;
+    hub.member("east").await;
+    hub.apply("elasticquotatree.yaml").await;
+    hub.apply("propagationpolicy-gang-queued.yaml").await;
+    hub.apply("pytorchjob.yaml").await;
+    let work = hub.accept("east").await;
+    hub.report(&work, json!([condition("Created", "True"), condition("Running", "True")])).await;
+    let mut second = hub.jobs().get("pytorch-test").await.expect("there");
+    second.metadata = kube::core::ObjectMeta { name: Some("second".into()), ..Default::default() };
+    second.data.as_object_mut().map(|data| data.remove("status"));
+    hub.jobs().create(&PostParams::default(), &second).await.expect("created");
+    hub.until_state("second", "Queuing").await;
+
+    // A controller that has died since had asked for places for the second job; only now its request is written.
+    let bindings: Api<ResourceBinding> = Api::namespaced(hub.client.clone(), "default");
+    let binding = bindings.get("second-pytorchjob").await.expect("there");
+    let uid = binding.metadata.uid.clone().unwrap_or_default();
+    hub.create(json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Reservation",
+        "metadata": {"name": format!("second-pytorchjob-{}-1", &uid[..8]), "namespace": "fleet-east"},
+        "spec": {"binding": {"namespace": "default", "name": "second-pytorchjob", "uid": uid}, "epoch": 1,
+            "components": binding.spec.components, "ttlSeconds": 60}}))
+        .await;
+    let late = hub.reservation("east").await;
+    hub.answer(&late, json!({"phase": "Reserved", "reportSequence": 3})).await;
+    let reservations: Api<Reservation> = Api::namespaced(hub.client.clone(), "fleet-east");
+    until("it to be given back", || async {
+        reservations.get_opt(&late.name_any()).await.ok()?.is_none().then_some(())
+    })
+    .await;
+    let binding = bindings.get("second-pytorchjob").await.expect("there");
+    assert_eq!((binding.spec.epoch, binding.spec.clusters.len()), (0, 0));
+
+    // Its turn comes all the same.
+    hub.report(&work, json!([condition("Created", "True"), condition("Succeeded", "True")])).await;
+    assert_eq!(hub.accept("east").await.spec.epoch, 1);
+}
+
+#[tokio::test]
+async fn in_a_member_without_reservations_the_word_stands_before_the_binding() {
+    let hub = hub().await;
+    hub.member("east").await;
+    let clusters: Api<fleet_api::Cluster> = Api::all(hub.client.clone());
+    let without = json!({"status": {"reservation": false, "reportSequence": 2}});
+    clusters.patch_status("east", &PatchParams::default(), &Patch::Merge(without)).await.expect("reported");
+    let reservations: Api<Reservation> = Api::namespaced(hub.client.clone(), "fleet-east");
+    let mut told = reservations.watch(&WatchParams::default(), "0").await.expect("a watch").boxed();
+    hub.apply("propagationpolicy-gang.yaml").await;
+    hub.apply("pytorchjob.yaml").await;
+    let work = hub.work("east").await;
+    assert_eq!((work.spec.epoch, work.spec.reservation.as_deref()), (1, None));
+    assert_eq!(hub.binding().await.spec.clusters[0].name, "east");
+    // It stood for the time of the binding, and nobody answered it.
+    let mut kinds = Vec::new();
+    while kinds.last() != Some(&"deleted") {
+        let event = tokio::time::timeout(Duration::from_secs(5), told.next()).await.expect("in time");
+        let (kind, reservation) = match event.expect("the watch goes on").expect("an event") {
+            WatchEvent::Added(reservation) => ("added", reservation),
+            WatchEvent::Modified(reservation) => ("modified", reservation),
+            WatchEvent::Deleted(reservation) => ("deleted", reservation),
+            _ => continue,
+        };
+        assert!(
+            reservation.spec.epoch == 1 && reservation.status.is_none_or(|status| status.phase.is_none())
+        );
+        kinds.push(kind);
+    }
+    assert_eq!(kinds, ["added", "deleted"]);
 }

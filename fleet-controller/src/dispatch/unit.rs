@@ -1,5 +1,6 @@
 //! The QueueUnit of a queued job, as its binding goes along.
 
+use fleet_api::mutation::{self, Mutation};
 use fleet_api::patch::merge_diff;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -49,7 +50,10 @@ pub(super) fn unit(
     let Some(known) = world.units.get(&unit_key) else {
         if phase == UnitPhase::Enqueued {
             let preemptible = world.bound_object(entry).is_none_or(preemptible);
-            let body = new_unit(entry, &unit_key, world.leaves.get(key), preemptible);
+            let mut body = new_unit(entry, &unit_key, world.leaves.get(key), preemptible);
+            if mutation::is_on(Mutation::UnitLeftBehind) {
+                body["metadata"].as_object_mut().map(|metadata| metadata.remove("ownerReferences"));
+            }
             step.writes.push(Write::new(Target::Unit, &unit_key.0, &unit_key.1, Verb::Create(body)));
         }
         return;

@@ -175,7 +175,8 @@ fn counted(reservation: &Reservation) -> Counted {
     }
 }
 
-fn reserves(world: &World, cluster: &str) -> bool {
+/// Whether the member answers reservations; one that has not said counts as one that does.
+pub fn reserves(world: &World, cluster: &str) -> bool {
     let status = world.clusters.get(cluster).and_then(|cluster| cluster.status.as_ref());
     status.is_none_or(|status| status.reservation != Some(false))
 }

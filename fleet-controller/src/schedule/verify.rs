@@ -73,8 +73,8 @@ pub(super) fn broken(
     found
 }
 
-/// Why the quota of a job that was just placed does not add up. `used`: sums already read, by node.
-fn over_quota(
+/// Why the quota of a job that holds places does not add up. `used`: sums already read, by node.
+pub(super) fn over_quota(
     ledger: &Ledger,
     job: &JobId,
     total: &Resources,
