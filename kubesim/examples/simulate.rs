@@ -53,6 +53,8 @@ struct Totals {
     requests: u64,
     virtual_time: Duration,
     faults: BTreeMap<&'static str, u64>,
+    /// Runs that ended before their job, by what ended them.
+    ended: BTreeMap<String, u64>,
     failed: Vec<(u64, String)>,
     first_failure: Option<(Plan, Outcome)>,
 }
@@ -160,6 +162,10 @@ fn run_seed(seed: u64, arguments: &Arguments, stop: &AtomicBool, totals: &Mutex<
     for (kind, count) in &outcome.faults {
         *totals.faults.entry(kind).or_default() += count;
     }
+    for line in outcome.lines.iter().filter(|line| matches!(line.event, "Preempted" | "Evicted")) {
+        let reason = line.fields.get("reason").and_then(|reason| reason.as_str()).unwrap_or_default();
+        *totals.ended.entry(format!("{} {reason}", line.event)).or_default() += 1;
+    }
     if let Some(first) = outcome.found.first() {
         let all: Vec<String> =
             outcome.found.iter().map(|found| format!("at {} ms: {}", found.at_ms, found.violation)).collect();
@@ -187,6 +193,10 @@ fn report(totals: &Totals, took: Duration) -> ExitCode {
     );
     for (kind, count) in &totals.faults {
         println!("  {count:>9} {kind}");
+    }
+    println!("runs that ended before their job:");
+    for (what, count) in &totals.ended {
+        println!("  {count:>9} {what}");
     }
     for (seed, what) in &totals.failed {
         println!("seed {seed} failed {what}");

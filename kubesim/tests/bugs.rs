@@ -41,13 +41,17 @@ macro_rules! cases {
 
 cases! {
     reservation_kept: ReservationKept at seed 1 breaks 5;
-    quota_not_counted: QuotaNotCounted at seed 19 breaks 3;
+    quota_not_counted: QuotaNotCounted at seed 2 breaks 3;
     quota_kept: QuotaKept at seed 1 breaks 4;
     foreign_adopted: ForeignAdopted at seed 3 breaks 4;
-    toleration_forgotten: TolerationForgotten at seed 2 breaks 4;
-    work_let_go_too_early: FinalizerTooEarly at seed 10 breaks 1;
-    older_run_kept: OlderRunKept at seed 11 breaks 4;
+    toleration_forgotten: TolerationForgotten at seed 4 breaks 4;
+    work_let_go_too_early: FinalizerTooEarly at seed 14 breaks 1;
+    older_run_kept: OlderRunKept at seed 2 breaks 4;
     fence_forgotten: FenceForgotten at seed 4 breaks 1;
     grace_forgotten: GraceForgotten at seed 15 breaks 1;
     places_kept: HoldKept at seed 1 breaks 5;
+    target_cleared_too_early: TargetClearedTooEarly at seed 5 breaks 1;
+    work_left_behind: WorkLeftBehind at seed 3 breaks 5;
+    unit_left_behind: UnitLeftBehind at seed 5 breaks 5;
+    lost_answer_is_no: LostAnswerIsNo at seed 2 breaks 3;
 }

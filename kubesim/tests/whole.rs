@@ -260,3 +260,99 @@ fn one_hung_member_changes_nothing_for_the_others() {
     ends(&outcome, "east", 1);
     assert!(told(&outcome, "Started")[0].at_ms < 30_000);
 }
+
+/// A job in east, which at 40 s gets a taint that moves jobs; the policy tolerates it as said.
+fn tainted(toleration: serde_json::Value) -> Plan {
+    let mut plan = fleet(JOB, MOVES);
+    for object in plan.objects.iter_mut().filter(|object| object["kind"] == "ClusterPropagationPolicy") {
+        object["spec"]["placement"]["clusterTolerations"] = serde_json::json!([toleration]);
+    }
+    let taints = serde_json::json!([{"key": "example.com/power", "effect": "NoExecute"}]);
+    set_taints(&mut plan, 40, taints);
+    until_all(&mut plan, "Succeeded", Duration::from_secs(200));
+    plan
+}
+
+fn set_taints(plan: &mut Plan, at_s: u64, taints: serde_json::Value) {
+    let cluster = serde_json::json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster",
+        "metadata": {"name": "east"}, "spec": {"taints": taints}});
+    plan.events.push(Event { at: Duration::from_secs(at_s), what: What::Apply(cluster) });
+}
+
+#[track_caller]
+fn leaves_after_30_s(plan: &Plan) {
+    let outcome = passes(plan);
+    ends(&outcome, "west", 2);
+    let evicted = told(&outcome, "Evicted");
+    assert_eq!(text(evicted[0], "reason"), "TaintUntolerated");
+    // The time of the taint is written in whole seconds.
+    assert!((69_000..=71_500).contains(&evicted[0].at_ms), "left at {} ms", evicted[0].at_ms);
+}
+
+#[test]
+fn a_taint_that_is_tolerated_for_some_time_moves_jobs_after_it() {
+    let some_time = serde_json::json!({"key": "example.com/power", "operator": "Exists", "effect": "NoExecute",
+        "tolerationSeconds": 30});
+    leaves_after_30_s(&tainted(some_time.clone()));
+    // A hub that is restarted meanwhile neither forgets nor shortens the time.
+    let mut plan = tainted(some_time.clone());
+    let what = What::Crash {
+        process: Process::Controller,
+        after_writes: 0,
+        unheard: false,
+        restart_after: Some(Duration::from_secs(5)),
+    };
+    plan.events.push(Event { at: Duration::from_secs(50), what });
+    leaves_after_30_s(&plan);
+    // One that goes in time moves nothing.
+    let mut plan = tainted(some_time);
+    set_taints(&mut plan, 65, serde_json::json!([]));
+    let outcome = passes(&plan);
+    ends(&outcome, "east", 1);
+}
+
+#[test]
+fn a_taint_that_is_tolerated_for_ever_moves_nothing() {
+    let outcome = passes(&tainted(serde_json::json!({"key": "example.com/power", "operator": "Exists"})));
+    ends(&outcome, "east", 1);
+}
+
+#[test]
+fn with_purge_mode_never_an_old_run_goes_with_its_job() {
+    let events = "  - {at: 20s, job: {name: a, components: [{name: worker, replicas: 2, requests: {cpu: 1}}], runtime: 30s, failOn: [east]}}
+  - {at: 90s, delete: {kind: PyTorchJob, namespace: default, name: a}}";
+    let failover =
+        "{application: {decisionConditions: {tolerationSeconds: 0}, purgeMode: Never, backoffLimit: 3}}";
+    let mut plan = fleet(events, failover);
+    // Nothing may be left anywhere, the old run in east included.
+    plan.calm = Some(Duration::from_secs(100));
+    ends(&passes(&plan), "west", 2);
+}
+
+#[test]
+fn a_job_makes_room_for_another_and_runs_again() {
+    let job = |name: &str, namespace: &str, at: u64| {
+        format!(
+            "  - {{at: {at}s, job: {{name: {name}, namespace: {namespace}, components: [{{name: worker, replicas: 4, requests: {{cpu: 1}}}}], runtime: 60s}}}}"
+        )
+    };
+    let mut plan = fleet(&format!("{}\n{}", job("lent", "a", 20), job("owner", "b", 40)), MOVES);
+    plan.objects.push(
+        serde_json::json!({"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree",
+        "metadata": {"name": "tree", "namespace": "kube-system"}, "spec": {"root": {"name": "root",
+            "max": {"cpu": 4}, "min": {"cpu": 4}, "children": [
+                {"name": "a", "namespaces": ["a"], "max": {"cpu": 4}},
+                {"name": "b", "namespaces": ["b"], "min": {"cpu": 4}, "max": {"cpu": 4}}]}}}),
+    );
+    plan.objects.retain(|object| {
+        object["kind"] != "ElasticQuotaTree" || object["spec"]["root"]["children"][1]["name"] == "b"
+    });
+    until_all(&mut plan, "Succeeded", Duration::from_secs(60));
+    let outcome = passes(&plan);
+    let taken = told(&outcome, "Preempted");
+    assert_eq!(taken.len(), 1);
+    assert_eq!(taken[0].job, "a/lent");
+    assert_eq!((text(taken[0], "by"), text(taken[0], "reason")), ("b/owner", "Reclaim"));
+    let ends: Vec<&str> = told(&outcome, "Finished").iter().map(|line| line.job.as_str()).collect();
+    assert_eq!(ends, ["b/owner", "a/lent"]);
+}

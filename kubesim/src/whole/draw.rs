@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     plan::{EXPECT_LABEL, Event, Plan, Process, Rates, Side, Way, What},
+    quotas::Quotas,
     random::Random,
 };
 use crate::scenario::{ClusterSpec, NodePool, ObjectName};
@@ -84,9 +85,12 @@ impl Plan {
             55..85 => Moves::Loss("Lease"),
             _ => Moves::Loss("Watchdog"),
         };
+        let mut quotas = Quotas::draw(seed);
+        let mut objects = vec![policy(random, moves)];
+        objects.extend(quotas.objects(tree(random)));
         let mut plan = Self {
             seed,
-            objects: vec![policy(random, moves), tree(random)],
+            objects,
             events: Vec::new(),
             calm: Some(Duration::from_secs(STORM_S + 30)),
             until: Duration::from_secs(STORM_S + 30) + QUIET,
@@ -96,10 +100,13 @@ impl Plan {
             lingering: random.per_mille(500),
             clusters,
         };
-        plan.add_jobs(random, &names, moves);
+        plan.add_jobs(random, &mut quotas, &names, moves);
         plan.add_faults(random, &names, Reach::of(moves));
         plan.add_cuts(random, &names, moves);
         plan.add_taints(random, &names);
+        if let Some(tree) = quotas.edit() {
+            plan.add(random.time(20_000, STORM_S * 800), What::Apply(tree));
+        }
         plan.events.sort_by_key(|event| event.at);
         plan
     }
@@ -108,10 +115,11 @@ impl Plan {
         self.events.push(Event { at, what });
     }
 
-    fn add_jobs(&mut self, random: &mut Random, names: &[String], moves: Moves) {
+    fn add_jobs(&mut self, random: &mut Random, quotas: &mut Quotas, names: &[String], moves: Moves) {
         for index in 0..random.between(4, 10) {
             let at = random.time(0, STORM_S * 700);
             let mut job = job(random, &format!("j{index}"), &self.clusters, moves);
+            quotas.rank(&mut job);
             let stranger = random.per_mille(60);
             if stranger {
                 job["metadata"]["labels"][EXPECT_LABEL] = "Any".into();

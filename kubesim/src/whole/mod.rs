@@ -9,6 +9,7 @@
 mod draw;
 mod observe;
 mod plan;
+mod quotas;
 mod random;
 mod run;
 mod scenario_run;

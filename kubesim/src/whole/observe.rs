@@ -20,9 +20,6 @@ use kube::{
 use serde_json::{Map, Value, json};
 use tokio::{task::JoinSet, time::Instant};
 
-/// Reasons of an eviction that make room for another job.
-const PREEMPTIONS: [&str; 4] = ["InQueuePriority", "Reclaim", "FairShare", "Capacity"];
-
 /// One line of the run log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
@@ -203,6 +200,16 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+/// For whom an attempt made room (`namespace/name` of the binding), and by which rule.
+fn taker(attempt: &Value) -> Option<(&str, &str)> {
+    if attempt["reason"] != "Preempted" {
+        return None;
+    }
+    let (taker, rest) = text(&attempt["message"]).strip_prefix("makes room for ")?.split_once(" in ")?;
+    let (_, rule) = rest.split_once(" (")?;
+    Some((taker, rule.split_once(')')?.0))
+}
+
 impl Seen {
     fn tell(&mut self, at_ms: u64, event: &'static str, job: &str, fields: Value) {
         let fields = fields.as_object().cloned().unwrap_or_default();
@@ -280,10 +287,14 @@ impl Seen {
         }
         let attempts = |object: &Value| object["status"]["attempts"].as_array().map_or(0, Vec::len);
         for attempt in now["status"]["attempts"].as_array().into_iter().flatten().skip(attempts(&old)) {
-            let preempted = PREEMPTIONS.contains(&text(&attempt["reason"]));
-            let fields = json!({"cluster": attempt["cluster"], "epoch": attempt["epoch"],
+            let mut fields = json!({"cluster": attempt["cluster"], "epoch": attempt["epoch"],
                 "reason": attempt["reason"], "message": attempt["message"]});
-            self.tell(at_ms, if preempted { "Preempted" } else { "Evicted" }, &job, fields);
+            let taker = taker(attempt);
+            if let Some((binding, rule)) = taker {
+                fields["by"] = self.job_of(binding).into();
+                fields["reason"] = rule.into();
+            }
+            self.tell(at_ms, if taker.is_some() { "Preempted" } else { "Evicted" }, &job, fields);
         }
         if to.is_empty() && !from.is_empty() && suspended(now) {
             let last = now["status"]["attempts"].as_array().and_then(|all| all.last()).cloned();
@@ -296,6 +307,17 @@ impl Seen {
                 "result": result["outcome"], "attempts": attempts(now) + 1});
             self.tell(at_ms, "Finished", &job, fields);
         }
+    }
+
+    /// The job of a binding, by `namespace/name`; the binding's own name where it is not known.
+    fn job_of(&self, binding: &str) -> String {
+        let is = |known: &&Value| {
+            let meta = &known["metadata"];
+            binding == format!("{}/{}", text(&meta["namespace"]), text(&meta["name"]))
+        };
+        let resource = self.bindings.values().find(is).map(|known| &known["spec"]["resource"]);
+        resource
+            .map_or(binding.to_string(), |job| format!("{}/{}", text(&job["namespace"]), text(&job["name"])))
     }
 
     fn see_reservation(&mut self, at_ms: u64, change: &Change) {
