@@ -41,7 +41,7 @@ macro_rules! cases {
 
 cases! {
     reservation_kept: ReservationKept at seed 1 breaks 5;
-    quota_not_counted: QuotaNotCounted at seed 2 breaks 3;
+    quota_not_counted: QuotaNotCounted at seed 6 breaks 3;
     quota_kept: QuotaKept at seed 1 breaks 4;
     foreign_adopted: ForeignAdopted at seed 3 breaks 4;
     toleration_forgotten: TolerationForgotten at seed 4 breaks 4;
