@@ -60,8 +60,6 @@ mutations! {
     HoldKept,
     /// The hub leaves the unit of a deleted job, and has not said whose it is.
     UnitLeftBehind,
-    /// The hub takes no answer to a reservation or a binding for a no, and binds whatever is reserved.
-    LostAnswerIsNo,
 }
 
 /// Turns one bug on for this process, `None` all off.

@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use fleet_api::mutation::{self, Mutation};
 use fleet_api::policy::ResourceSelector;
 use fleet_quota::QueuePolicy;
 use futures::{StreamExt, stream::FuturesUnordered};
@@ -364,9 +363,7 @@ impl Process {
             let then = std::mem::take(&mut write.then);
             self.flights.push(Box::pin(async move {
                 let sent = match lane {
-                    Lane::Place(_) if !mutation::is_on(Mutation::LostAnswerIsNo) => {
-                        writes::send_until_known(&hub, write).await
-                    }
+                    Lane::Place(_) => writes::send_until_known(&hub, write).await,
                     _ => writes::send(&hub, write).await.into(),
                 };
                 (lane, then, sent)

@@ -190,8 +190,7 @@ impl Scheduler {
     /// Whether the quota of a queued job that holds places is more than its tree allows with all that is held now.
     fn is_over_quota(&self, key: &Key, entry: &BindingEntry) -> bool {
         let Some(ledger) = self.planner.ledger().filter(|_| entry.is_suspended()) else { return false };
-        let blind = [Mutation::LostAnswerIsNo, Mutation::QuotaNotCounted].into_iter().any(mutation::is_on);
-        !blind
+        !mutation::is_on(Mutation::QuotaNotCounted)
             && ledger.job(&job_id(key)).is_some()
             && verify::over_quota(ledger, &job_id(key), &entry.total, &mut BTreeMap::new()).is_some()
     }

@@ -53,5 +53,4 @@ cases! {
     target_cleared_too_early: TargetClearedTooEarly at seed 5 breaks 1;
     work_left_behind: WorkLeftBehind at seed 3 breaks 5;
     unit_left_behind: UnitLeftBehind at seed 5 breaks 5;
-    lost_answer_is_no: LostAnswerIsNo at seed 2 breaks 3;
 }
