@@ -130,8 +130,10 @@ pub async fn send_until_known(client: &Client, write: Write) -> Sent {
     let mut pause = UNKNOWN_PAUSE;
     let mut sent_before = false;
     loop {
-        let (message, stale) = match send(client, write.clone()).await {
+        let (message, undone) = match send(client, write.clone()).await {
             Err(Refused::Unknown(message)) => (message, false),
+            // It says nothing of the one before, which may still be on its way.
+            Err(Refused::Passing(message)) if sent_before => (message, true),
             Err(refused @ (Refused::Stale | Refused::Absent)) => match read(client, &write).await {
                 Ok(found) if sent_before && found.as_ref().is_some_and(|found| found.shows(&write.verb)) => {
                     return Sent::from(Ok(found.map(|found| found.observation)));
@@ -144,7 +146,7 @@ pub async fn send_until_known(client: &Client, write: Write) -> Sent {
             },
             answer => return answer.into(),
         };
-        sent_before |= !stale;
+        sent_before |= !undone;
         tracing::warn!(target = ?write.target, name = %write.name, %message, "not known whether a write took effect; sent again");
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(UNKNOWN_PAUSE_MAX);
