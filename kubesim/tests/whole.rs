@@ -279,38 +279,6 @@ fn set_taints(plan: &mut Plan, at_s: u64, taints: serde_json::Value) {
     plan.events.push(Event { at: Duration::from_secs(at_s), what: What::Apply(cluster) });
 }
 
-#[track_caller]
-fn leaves_after_30_s(plan: &Plan) {
-    let outcome = passes(plan);
-    ends(&outcome, "west", 2);
-    let evicted = told(&outcome, "Evicted");
-    assert_eq!(text(evicted[0], "reason"), "TaintUntolerated");
-    // The time of the taint is written in whole seconds.
-    assert!((69_000..=71_500).contains(&evicted[0].at_ms), "left at {} ms", evicted[0].at_ms);
-}
-
-#[test]
-fn a_taint_that_is_tolerated_for_some_time_moves_jobs_after_it() {
-    let some_time = serde_json::json!({"key": "example.com/power", "operator": "Exists", "effect": "NoExecute",
-        "tolerationSeconds": 30});
-    leaves_after_30_s(&tainted(some_time.clone()));
-    // A hub that is restarted meanwhile neither forgets nor shortens the time.
-    let mut plan = tainted(some_time.clone());
-    let what = What::Crash {
-        process: Process::Controller,
-        after_writes: 0,
-        unheard: false,
-        restart_after: Some(Duration::from_secs(5)),
-    };
-    plan.events.push(Event { at: Duration::from_secs(50), what });
-    leaves_after_30_s(&plan);
-    // One that goes in time moves nothing.
-    let mut plan = tainted(some_time);
-    set_taints(&mut plan, 65, serde_json::json!([]));
-    let outcome = passes(&plan);
-    ends(&outcome, "east", 1);
-}
-
 #[test]
 fn a_taint_that_is_tolerated_for_ever_moves_nothing() {
     let outcome = passes(&tainted(serde_json::json!({"key": "example.com/power", "operator": "Exists"})));
