@@ -246,6 +246,16 @@ impl Ledger {
         asked > if bound < self.used.len() { self.tree.max[cell] } else { self.guaranteed_at(node, r) }
     }
 
+    /// Some bound of its path would refuse the job with nothing else there: it never starts as the tree is,
+    /// whichever bound stops it first today.
+    pub(crate) fn is_hopeless(&self, leaf: NodeId, request: &Request, preemptible: bool) -> bool {
+        let firm = |bound: &usize| *bound >= self.used.len();
+        // Above a node that keeps part of its min back a job may add less than it asks for.
+        let here = |bound: &usize| !self.tree.keeps_back() || self.node_of(*bound) == leaf;
+        let mut bounds = self.bounds_of(leaf, request).into_iter();
+        bounds.any(|bound| here(&bound) && !(preemptible && firm(&bound)) && self.is_beyond(bound, request))
+    }
+
     /// All bounds that a job of the leaf is under.
     pub(crate) fn bounds_of(&self, leaf: NodeId, request: &Request) -> Vec<usize> {
         let cells = self.tree.path_to_root(leaf).flat_map(|node| {

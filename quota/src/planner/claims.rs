@@ -147,8 +147,10 @@ impl Planner {
             return None;
         }
         let class = self.queues.class(self.queues.class_of(id)?)?;
+        if self.ledger.is_hopeless(leaf, &class.request, class.key.preemptible) {
+            return None;
+        }
         match self.stop_of(class) {
-            Stop::Quota { bound, .. } if self.ledger.is_beyond(bound, &class.request) => None,
             Stop::Quota { bound, .. } => Some((id.clone(), self.ledger.node_of(bound))),
             Stop::Place | Stop::Kept(_) => Some((id.clone(), NodeId::ROOT)),
             Stop::None => {

@@ -140,9 +140,7 @@ impl Planner {
                 break;
             }
             // What could never run is no taker, whatever stopped it last.
-            let short = self.ledger.first_short(leaf, &class.request, class.key.preemptible, |_| 0);
-            let beyond =
-                short.is_some_and(|short| self.ledger.is_beyond(self.ledger.bound(&short), &class.request));
+            let beyond = self.ledger.is_hopeless(leaf, &class.request, class.key.preemptible);
             let stopped =
                 !beyond && self.stop_of(class) != Stop::None && !self.retakes.rests(&front.id, now_ms);
             let may = stopped

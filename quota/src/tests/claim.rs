@@ -90,6 +90,21 @@ fn nobody_claims_what_could_never_hold_it_nor_what_its_own_max_refuses() {
 }
 
 #[test]
+fn a_firm_job_above_its_min_claims_nothing_though_max_stops_it_first() {
+    let mut fleet = Fleet::new("root 9-9; a 2-5 @max-bypass=0s", "east 9");
+    fleet.run("wide", "a", 5, 0, "east");
+    let job = waiting(fleet.planner.tree(), "firm", "a", 3, 9, 0);
+    fleet.planner.enqueue(WaitingJob { preemptible: false, ..job });
+    fleet.plan();
+    fleet.end("wide");
+    fleet.submit("s1", "a", 4, 0);
+    assert_eq!(fleet.plan()[0], "s1 starts on east");
+    fleet.submit("s2", "a", 1, 0);
+    assert_eq!(fleet.plan_at(60 * MINUTE), ["s2 starts on east"]);
+    assert_eq!(fleet.plan_at(61 * MINUTE), [""; 0]);
+}
+
+#[test]
 fn one_claim_a_leaf_and_older_claims_hold_back_younger_ones() {
     let text = "root 100-100; a 0-100 @max-bypass=0s; b 0-100 @max-bypass=0s; c 0-100 @max-bypass=1h";
     let mut fleet = Fleet::new(text, "east 4");
