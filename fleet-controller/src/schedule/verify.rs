@@ -51,8 +51,10 @@ pub(super) fn broken(
                 if known.is_over {
                     say(4, "it has ended".to_string());
                 }
-                if let (true, Some(ledger)) = (known.is_queued, ledger) {
-                    over_quota(ledger, job, &known.total, &mut used).map(|what| say(3, what));
+                if let (true, Some(ledger)) = (known.is_queued, ledger)
+                    && let Some(what) = over_quota(ledger, job, &known.total, &mut used)
+                {
+                    say(3, what);
                 }
             }
             Decision::Evict { job, taker, .. } => {
