@@ -77,8 +77,8 @@ fn a_hypernode_names_members_that_exist() {
 
 #[test]
 fn a_group_that_has_ended_holds_no_room_in_its_queue() {
-    let mut config = Config::default();
-    config.tiers = vec![vec![Plugin::new(PluginName::Gang), Plugin::new(PluginName::Capacity)]];
+    let tiers = vec![vec![Plugin::new(PluginName::Gang), Plugin::new(PluginName::Capacity)]];
+    let config = Config { tiers, ..Config::default() };
     let mut bed = Bed::new(&config)
         .nodes(&["n1 c8m8"])
         .queues(&["q cap=c2m2"])
