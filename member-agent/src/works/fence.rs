@@ -100,6 +100,8 @@ impl Works {
     async fn learn(self: &Arc<Self>) {
         let mut backoff = Backoff::new(&self.name("learn"));
         loop {
+            // The answer may come late: a Work that the watch shows meanwhile may be missing in it, and stands.
+            self.state().begin_listing_works();
             match self.list().await {
                 Ok(works) => {
                     let keys = self.state().replace_works(works);

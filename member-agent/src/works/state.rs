@@ -343,11 +343,15 @@ impl State {
         self.stopping.remove(pod_uid);
     }
 
-    /// A whole listing of the Works: what is not in it is gone.
+    /// A whole listing of the Works is about to be asked for.
+    pub fn begin_listing_works(&mut self) {
+        self.works.begin_listing();
+    }
+
+    /// A whole listing of the Works: what was known when it was asked for and is not in it is gone.
     pub fn replace_works(&mut self, works: Vec<Work>) -> Vec<Key> {
-        let listed: BTreeSet<Option<String>> = works.iter().map(|work| work.metadata.uid.clone()).collect();
-        let gone: Vec<Arc<Work>> =
-            self.works.values().filter(|work| !listed.contains(&work.metadata.uid)).cloned().collect();
+        let listed: BTreeSet<ObjectKey> = works.iter().map(key_of).collect();
+        let gone = self.works.unlisted(&listed);
         let mut keys: Vec<Key> = gone.iter().flat_map(|work| self.end_work(work)).collect();
         for mut work in works {
             work.metadata.managed_fields = None;
@@ -404,4 +408,35 @@ fn owner_of(pod: &Pod) -> Option<ObjectId> {
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),
         name: owner.name.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(name: &str, version: &str) -> Work {
+        let binding = fleet_api::reservation::BindingReference {
+            namespace: "team".to_owned(),
+            name: name.to_owned(),
+            uid: format!("binding of {name}"),
+        };
+        let mut work = Work::new(name, fleet_api::WorkSpec { binding, ..Default::default() });
+        work.metadata.namespace = Some("fleet-east".to_owned());
+        work.metadata.uid = Some(name.to_owned());
+        work.metadata.resource_version = Some(version.to_owned());
+        work
+    }
+
+    #[test]
+    fn a_late_listing_ends_no_work_that_came_after_it_was_asked_for() {
+        let mut state = State::default();
+        for (name, version) in [("gone", "1"), ("stands", "2")] {
+            state.put_work(Arc::new(work(name, version)));
+        }
+        state.begin_listing_works();
+        state.put_work(Arc::new(work("new", "4")));
+        state.replace_works(vec![work("stands", "2")]);
+        let stand = |name: &str| state.has_binding(&format!("binding of {name}"));
+        assert_eq!((stand("gone"), stand("stands"), stand("new")), (false, true, true));
+    }
 }
