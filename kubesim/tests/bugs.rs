@@ -45,7 +45,7 @@ cases! {
     quota_kept: QuotaKept at seed 1 breaks 4;
     foreign_adopted: ForeignAdopted at seed 3 breaks 4;
     toleration_forgotten: TolerationForgotten at seed 4 breaks 4;
-    work_let_go_too_early: FinalizerTooEarly at seed 14 breaks 1;
+    work_let_go_too_early: FinalizerTooEarly at seed 28 breaks 1;
     older_run_kept: OlderRunKept at seed 2 breaks 4;
     fence_forgotten: FenceForgotten at seed 4 breaks 1;
     grace_forgotten: GraceForgotten at seed 15 breaks 1;
