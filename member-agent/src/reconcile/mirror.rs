@@ -75,8 +75,8 @@ impl<K: Resource> Stored<K> {
         self.listings += 1;
     }
 
-    /// Objects known from the answer to a write of our own before the last listing was asked for, that it does
-    /// not name: they are gone, and no watch has shown them nor will show their end.
+    /// Objects known before the last listing was asked for that it does not name: they are gone. No watch will
+    /// show the end of one that was known from the answer to a write of our own alone.
     pub(crate) fn unlisted(&self, listed: &BTreeSet<ObjectKey>) -> Vec<Arc<K>> {
         let gone =
             self.objects.iter().filter(|(key, kept)| kept.listings < self.listings && !listed.contains(*key));
