@@ -113,11 +113,6 @@ impl Planner {
         self.holds.of(id)
     }
 
-    /// Whether the job has taken lately, and does not take again yet.
-    pub fn rests(&self, id: &JobId, now_ms: i64) -> bool {
-        self.retakes.rests(id, now_ms)
-    }
-
     pub fn set_policy(&mut self, leaf: NodeId, policy: QueuePolicy) {
         if self.queues.line_of(leaf).map(|line| line.policy) != Some(policy) {
             self.queues.set_policy(leaf, policy);

@@ -2,7 +2,7 @@
 //!
 //! Each right to take is sound by itself, yet three jobs may take from one another in a circle: one by its
 //! min, one by its share, one by its priority. No such circle goes on at full speed: a job that takes again
-//! and again waits twice as long each time. The first taking is never held back.
+//! and again waits twice as long each time. The first taking is never held back, nor one that takes a min back.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -12,7 +12,7 @@ use super::holds::Visitor;
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, WaitReason};
-use crate::queues::{ClassId, Stop, WaitingJob};
+use crate::queues::{Class, ClassId, OrderKey, Stop, WaitingJob};
 use crate::share::Share;
 use crate::tree::{NodeId, Request};
 use crate::victims::{Found, Goal, Rights, search};
@@ -141,8 +141,7 @@ impl Planner {
             }
             // What could never run is no taker, whatever stopped it last.
             let beyond = self.ledger.is_hopeless(leaf, &class.request, class.key.preemptible);
-            let stopped =
-                !beyond && self.stop_of(class) != Stop::None && !self.retakes.rests(&front.id, now_ms);
+            let stopped = !beyond && self.stop_of(class) != Stop::None && !self.rests(class, front, now_ms);
             let may = stopped
                 && self.queues.get(&front.id).is_some_and(|job| {
                     Rights::reclaim(&self.ledger, leaf, &class.request)
@@ -162,6 +161,12 @@ impl Planner {
             }
         }
         found
+    }
+
+    /// Whether the job has taken lately and may not again yet. Who reclaims its min never rests.
+    fn rests(&self, class: &Class, front: &OrderKey, now_ms: i64) -> bool {
+        self.retakes.rests(&front.id, now_ms)
+            && !Rights::reclaim(&self.ledger, class.key.leaf, &class.request)
     }
 
     /// Whether some sibling on the path has at least the share that the job
@@ -193,10 +198,9 @@ impl Planner {
         let classes = lines.get(&leaf)?.iter();
         let fronts = classes.filter_map(|id| Some((*id, self.queues.class(*id)?)));
         let line = self.queues.line_of(leaf)?;
-        let (id, class, front) =
-            fronts.filter_map(|(id, class)| Some((id, class, class.front()?))).find(|(_, _, front)| {
-                line.blocked_by_aside(front).is_none() && !self.retakes.rests(&front.id, now_ms)
-            })?;
+        let (id, class, front) = fronts.filter_map(|(id, class)| Some((id, class, class.front()?))).find(
+            |(_, class, front)| line.blocked_by_aside(front).is_none() && !self.rests(class, front, now_ms),
+        )?;
         Some(Candidate {
             class: id,
             job: front.clone(),
@@ -254,8 +258,9 @@ impl Planner {
         plan.decisions.push(Decision { job: id.clone(), leaf, outcome });
     }
 
-    /// Whether a taker whose own victims have ended fits once the others that take have started and theirs
-    /// are gone: what it was granted its victims for.
+    /// Whether a taker whose own victims have ended fits once the others that take have started and all that
+    /// are on their way out are gone: what it was granted its victims for. Somebody else's victims end also when
+    /// who took them has started without.
     pub(super) fn comes_by_itself(
         &mut self,
         job: &WaitingJob,
@@ -267,12 +272,16 @@ impl Planner {
         for other in self.holds.taker_ids().iter().filter(|other| **other != job.id) {
             self.suppose(other, now_ms, &mut supposed);
         }
+        for id in &self.ending {
+            supposed.released.extend(self.ledger.release(id));
+        }
         let request = self.ledger.tree().request(&job.request);
         let short = self.ledger.first_short(job.leaf, &request, job.preemptible, |_| 0);
         let visitor = Visitor::of(job, &request, now_ms, &self.holds);
         let room = short.is_none() && self.holds.claims_leave_room(&self.ledger, &visitor);
         self.restore(supposed);
-        let (takers, gone) = self.holds.takers_in(cluster, Some(&job.id));
+        let (takers, mut gone) = self.holds.takers_in(cluster, Some(&job.id));
+        gone.extend(self.ending.iter().cloned());
         let takers = takers.into_iter().filter_map(|id| self.queues.get(id));
         room && places.will_fit_without(&takers.chain([job]).collect::<Vec<_>>(), cluster, &gone)
     }

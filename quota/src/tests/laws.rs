@@ -310,10 +310,8 @@ proptest! {
                 continue;
             }
             for job in history.waiting() {
-                // Who has just taken, lost its room and waits again does not take at once.
-                let rests = planner.rests(&job.id, history.fleet.now_ms);
                 let inside = planner.ledger().is_inside_min(job.leaf, &job.request);
-                prop_assert!(!inside || rests, "{} waits", job.id);
+                prop_assert!(!inside, "{} waits", job.id);
             }
         }
     }
