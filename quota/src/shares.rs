@@ -4,6 +4,7 @@
 //! that dimension. Shares are fixed-point numbers, [`WHOLE`] for one. Deliberately absent: which queue is
 //! served next (the scheduler orders by these shares) and floats.
 
+pub mod fair_tree;
 mod hierarchy;
 mod proportion;
 

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use crate::amounts::{Dimensions, Request};
 use crate::config::Policy;
+use crate::fair::FairTree;
 use crate::group::{Group, GroupId};
 use crate::index::ClassIndex;
 use crate::node::{NodeId, Nodes};
@@ -49,6 +50,8 @@ pub struct Cluster {
     changed_groups: Vec<GroupId>,
     changed_queues: Vec<QueueId>,
     pub(crate) shares_stale: bool,
+    /// Order of queues by their tree (plugin drf).
+    pub(crate) fair: FairTree,
     /// Moves since a statement began, oldest first.
     undo: Vec<(PodId, Status, Option<NodeId>)>,
     recording: bool,
@@ -90,6 +93,7 @@ impl Cluster {
             changed_groups: Vec::new(),
             changed_queues: Vec::new(),
             shares_stale: true,
+            fair: FairTree::default(),
             undo: Vec::new(),
             recording: false,
             promised: BTreeSet::new(),
@@ -108,6 +112,7 @@ impl Cluster {
         self.policy = policy;
         self.indexes.iter_mut().for_each(|index| *index = None);
         self.shares_stale = true;
+        self.fair.restructure = true;
         self.freed();
         for id in self.group_list() {
             self.mark(id);

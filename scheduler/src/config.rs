@@ -299,6 +299,16 @@ pub enum JobOrder {
     Sla { wait_s: Option<i64> },
 }
 
+/// Where the order of drf's tree stands among the orders of queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreeOrder {
+    /// Before priority and share.
+    First,
+    Last,
+    /// Only reclaim asks the tree.
+    Never,
+}
+
 /// Whether a filter of Kubernetes is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filters {
@@ -322,6 +332,8 @@ pub struct Policy {
     pub proportion: bool,
     pub capacity: bool,
     pub hierarchy: bool,
+    /// Plugin drf keeps shares over a tree of queues, and orders them by it so.
+    pub fair_tree: Option<TreeOrder>,
     pub ancestor_reclaim_level: usize,
     /// A queue at or over what it deserves is passed over.
     pub overused: bool,
@@ -410,6 +422,7 @@ impl Policy {
             proportion: find(Proportion).is_some(),
             capacity: find(Capacity).is_some(),
             hierarchy: on(Capacity, Hook::Hierarchy) || on(Drf, Hook::Hierarchy),
+            fair_tree: on(Drf, Hook::Hierarchy).then(|| tree_order(&plugins)),
             ancestor_reclaim_level: match find(Capacity) {
                 Some(plugin) => {
                     let level = read_int(plugin, "ancestorReclaimLevel", "a whole number from 0")?;
@@ -450,6 +463,18 @@ impl Policy {
             revocable_zones: find(PluginName::Tdm).map(read_zones).transpose()?,
             whole_gangs: whole,
         })
+    }
+}
+
+/// The plugin that is named first decides first.
+fn tree_order(plugins: &[&Plugin]) -> TreeOrder {
+    use PluginName::{Capacity, Drf, Proportion};
+    let mut ordering =
+        plugins.iter().filter(|plugin| plugin.hooks.has(Hook::QueueOrder)).map(|plugin| plugin.name);
+    match ordering.find(|name| [Drf, Capacity, Proportion].contains(name)) {
+        Some(Drf) => TreeOrder::First,
+        _ if ordering.any(|name| name == Drf) => TreeOrder::Last,
+        _ => TreeOrder::Never,
     }
 }
 

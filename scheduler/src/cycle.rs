@@ -70,6 +70,7 @@ impl Cluster {
         for action in self.policy.actions.clone() {
             self.refresh();
             self.refresh_shares();
+            self.refresh_fair();
             match action {
                 Action::Enqueue => self.enqueue(now),
                 Action::Allocate => self.allocate(limits, &mut outcome),

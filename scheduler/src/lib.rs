@@ -11,6 +11,7 @@ pub mod amounts;
 mod cluster;
 pub mod config;
 mod cycle;
+mod fair;
 pub mod group;
 mod index;
 pub mod node;

@@ -1,7 +1,8 @@
 //! Orders: which queue, which group of it, which victim comes first.
 
 use crate::cluster::Cluster;
-use crate::config::JobOrder;
+use crate::config::{JobOrder, TreeOrder};
+use crate::fair::LEVELS;
 use crate::group::{Group, GroupId};
 use crate::pod::{PodId, TaskOrder};
 use crate::queue::QueueId;
@@ -12,8 +13,11 @@ pub const JOB_KEYS: usize = 6;
 /// Order of groups in a queue: what the plugins say in their order, then older, then by number.
 pub type JobKey = ([i64; JOB_KEYS], i64);
 
-/// Order of queues: higher priority, smaller share, by name's arrival.
-pub type QueueKey = (std::cmp::Reverse<i64>, i64, i64, QueueId);
+/// Parts of the order of queues.
+const QUEUE_KEYS: usize = 3 + LEVELS;
+
+/// Order of queues: higher priority and smaller share, before or after their place in drf's tree; then by name's arrival.
+pub type QueueKey = ([i64; QUEUE_KEYS], QueueId);
 
 /// Where a victim stands: the largest goes first.
 pub type VictimKey = (QueueKey, JobKey, GroupId, TaskOrder);
@@ -42,7 +46,17 @@ impl Cluster {
         let share = if self.policy.orders_queues { self.queue_share(id) } else { 0 };
         // A queue with deserved amounts before one without.
         let bare = i64::from(self.policy.capacity && queue.deserved.iter().all(Option::is_none));
-        (std::cmp::Reverse(queue.input.priority), share, bare, id)
+        let own = [queue.input.priority.saturating_neg(), share, bare];
+        let mut key = [0; QUEUE_KEYS];
+        let (own_at, tree_at) = match self.policy.fair_tree {
+            Some(TreeOrder::First) => (LEVELS, 0),
+            _ => (0, own.len()),
+        };
+        key[own_at..own_at + own.len()].copy_from_slice(&own);
+        if matches!(self.policy.fair_tree, Some(TreeOrder::First | TreeOrder::Last)) {
+            key[tree_at..tree_at + LEVELS].copy_from_slice(&self.fair.key(id));
+        }
+        (key, id)
     }
 
     pub fn queue_share(&self, id: QueueId) -> i64 {

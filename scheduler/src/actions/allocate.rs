@@ -79,6 +79,10 @@ impl Cluster {
                 }
             }
             queues.insert((self.queue_key(queue), queue));
+            // One turn moves its whole branch of the tree.
+            if self.refresh_fair() {
+                queues = queues.into_iter().map(|(_, queue)| (self.queue_key(queue), queue)).collect();
+            }
         }
     }
 

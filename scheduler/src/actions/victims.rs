@@ -92,6 +92,9 @@ impl Cluster {
                 Some(keep(&|pod| self.group(self.pod(pod).group).input.priority < own))
             }
             PluginName::Conformance => Some(keep(&|pod| !self.pod(pod).critical)),
+            PluginName::Drf if action == Action::Reclaim && self.policy.fair_tree.is_some() => {
+                Some(self.behind_in_tree(taker, candidates))
+            }
             PluginName::Drf => Some(self.larger_shares(taker, candidates)),
             PluginName::Proportion | PluginName::Capacity if action == Action::Reclaim => {
                 Some(candidates.to_vec())

@@ -217,6 +217,9 @@ impl Cluster {
         let role = &mut entry.roles[usize::from(role)];
         role.counts[status as usize] += sign;
         let queue = entry.queue;
+        if self.policy.fair_tree.is_some() {
+            self.fair.touch(queue);
+        }
         if status == Status::Pending && best_effort {
             role.best_effort_pending += sign;
             entry.best_effort_pending += sign;

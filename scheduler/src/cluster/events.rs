@@ -24,6 +24,7 @@ impl Cluster {
         standing.iter().for_each(|pod| self.count_standing(*pod, 1));
         if let Some(id) = changed {
             self.shares_stale = true;
+            self.fair.restructure = true;
             self.hypernodes.node_changed(&self.nodes, id);
             self.freed();
         }
@@ -36,6 +37,7 @@ impl Cluster {
         if self.nodes.remove(name).is_some() {
             self.nodes.state_mut(id).labels.clear();
             self.shares_stale = true;
+            self.fair.restructure = true;
         }
         standing.iter().for_each(|pod| self.count_standing(*pod, 1));
         self.hypernodes.node_changed(&self.nodes, id);
@@ -120,6 +122,8 @@ impl Cluster {
         }
         self.queues[from as usize].groups.remove(&id);
         self.queues[to as usize].groups.insert(id);
+        self.fair.touch(from);
+        self.fair.touch(to);
         self.group_mut(id).queue = to;
         self.shares_stale = true;
     }
@@ -148,6 +152,7 @@ impl Cluster {
         let key = (group.input.namespace, group.input.name);
         self.group_ids.remove(&key);
         self.queues[group.queue as usize].groups.remove(&id);
+        self.fair.touch(group.queue);
         self.mark_queue(group.queue);
         self.free_groups.push(id);
         self.shares_stale |= self.policy.proportion;

@@ -18,6 +18,7 @@ impl Cluster {
         let id = self.queues.len() as QueueId;
         let input = QueueInput::named(name);
         self.queue_ids.insert(input.name.clone(), id);
+        self.fair.restructure = true;
         self.queues.push(Queue { input, ..Queue::default() });
         id
     }
@@ -51,6 +52,7 @@ impl Cluster {
     }
 
     fn queue_changed(&mut self, id: QueueId) {
+        self.fair.restructure = true;
         if self.in_tree(id) {
             self.rebuild_tree();
         }

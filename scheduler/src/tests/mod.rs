@@ -5,6 +5,7 @@ mod bed;
 mod better;
 mod config;
 mod enqueue;
+mod fair;
 mod laws;
 mod preempt;
 mod queues;
