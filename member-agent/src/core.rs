@@ -62,6 +62,7 @@ pub(crate) enum CoreChange {
     Queue(Change<Object>),
     PriorityClass(Change<Object>),
     HyperNode(Change<Object>),
+    ResourceQuota(Change<Object>),
     Command(Change<Object>),
     /// The scheduler's configuration is new.
     Config(Box<fleet_scheduler::Config>),
@@ -335,6 +336,7 @@ impl Core {
             CoreChange::Queue(change) => self.statuses.queue(change, state),
             CoreChange::Command(change) => self.statuses.commands.change(change),
             CoreChange::HyperNode(change) => self.statuses.hyper_nodes.change(change, state),
+            CoreChange::ResourceQuota(change) => self.statuses.resource_quotas.change(change, state),
             CoreChange::PriorityClass(change) => core_groups::priority_class(change, state),
             CoreChange::Config(config) => match fleet_scheduler::Policy::compile(&config) {
                 Ok(policy) => state.cluster.set_policy(policy),

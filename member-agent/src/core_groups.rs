@@ -20,6 +20,7 @@ use crate::{
     core::{CoreChange, send},
     core_commands::{self, CLOSED_BY_PARENT},
     core_hyper_nodes::HyperNodes,
+    core_resource_quotas::ResourceQuotas,
     feed::{self, Change},
     jobs::{Object, controller_of, resource, writes},
     scheduler::status,
@@ -54,12 +55,14 @@ pub(crate) async fn feed(context: Arc<Context>, changes: mpsc::Sender<CoreChange
         return;
     }
     let classes = resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
-    let kinds: [(&str, kube::discovery::ApiResource, Wrap); 5] = [
+    let quotas = resource("", "v1", "ResourceQuota", "resourcequotas");
+    let kinds: [(&str, kube::discovery::ApiResource, Wrap); 6] = [
         ("commands", core_commands::commands(), CoreChange::Command),
         ("hypernodes", hyper_nodes(), CoreChange::HyperNode),
         ("podgroups", pod_groups(), CoreChange::PodGroup),
         ("queues", queues(), CoreChange::Queue),
         ("priorityclasses", classes, CoreChange::PriorityClass),
+        ("resourcequotas", quotas, CoreChange::ResourceQuota),
     ];
     let feeds = kinds.map(|(name, kind, wrap)| {
         let changes = changes.clone();
@@ -107,6 +110,7 @@ pub(crate) struct Statuses {
     queues_written: Option<Instant>,
     in_flight: usize,
     pub hyper_nodes: HyperNodes,
+    pub resource_quotas: ResourceQuotas,
     pub commands: core_commands::Commands,
     /// Counts looks, for the ids of conditions.
     looks: u64,
@@ -383,8 +387,9 @@ fn read_queue(queue: &Object) -> QueueInput {
     let annotation = |name: &str| queue.metadata.annotations.as_ref().and_then(|all| all.get(name));
     let weights = annotation("volcano.sh/hierarchy-weights").map_or("", String::as_str).split('/');
     let path = annotation("volcano.sh/hierarchy").map_or("", String::as_str).split('/');
-    let hierarchy =
-        path.zip(weights).map(|(name, weight)| (name.to_owned(), weight.parse().unwrap_or(1).max(1)));
+    let hierarchy = path
+        .zip(weights.chain(std::iter::repeat("1")))
+        .map(|(name, weight)| (name.to_owned(), weight.parse().unwrap_or(1).max(1)));
     QueueInput {
         name: queue.name().into(),
         weight: spec["weight"].as_i64().unwrap_or(1).max(1),

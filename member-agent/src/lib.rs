@@ -10,6 +10,7 @@ mod core;
 mod core_commands;
 mod core_groups;
 mod core_hyper_nodes;
+mod core_resource_quotas;
 mod feed;
 #[cfg(test)]
 mod fixture;

@@ -21,6 +21,7 @@ use crate::index::ClassIndex;
 use crate::node::{NodeId, Nodes};
 use crate::pod::{Class, ClassId, Pod, PodId, PodSpec, Status};
 use crate::queue::{Queue, QueueId};
+use crate::resource_quotas::ResourceQuotas;
 use crate::terms::Terms;
 use crate::topology::HyperNodes;
 
@@ -41,9 +42,10 @@ pub struct Cluster {
     free_pods: Vec<PodId>,
     groups: Vec<Option<Group>>,
     free_groups: Vec<GroupId>,
-    group_ids: BTreeMap<GroupKey, GroupId>,
+    pub(crate) group_ids: BTreeMap<GroupKey, GroupId>,
     queues: Vec<Queue>,
     queue_ids: BTreeMap<Arc<str>, QueueId>,
+    pub(crate) resource_quotas: ResourceQuotas,
     /// Grows when room may have come free.
     pub(crate) room: u64,
     dirty_groups: Vec<GroupId>,
@@ -88,6 +90,7 @@ impl Cluster {
             group_ids: BTreeMap::new(),
             queues: Vec::new(),
             queue_ids: BTreeMap::new(),
+            resource_quotas: ResourceQuotas::new(),
             room: 1,
             dirty_groups: Vec::new(),
             changed_groups: Vec::new(),

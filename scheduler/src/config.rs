@@ -91,13 +91,13 @@ plugins! {
     NetworkTopologyAware "network-topology-aware" true ["weight", "hypernode.binpack.cpu", "hypernode.binpack.memory",
         "hypernode.binpack.resources", "hypernode.binpack.resources."];
     Tdm "tdm" true ["tdm.revocable-zone.", "tdm.evict.period"];
-    TaskTopology "task-topology" false ["task-topology.weight"];
+    TaskTopology "task-topology" true ["task-topology.weight"];
     NumaAware "numa-aware" false ["weight"];
     DeviceShare "deviceshare" false ["deviceshare.GPUSharingEnable", "deviceshare.GPUNumberEnable", "deviceshare.VGPUEnable",
         "deviceshare.NodeLockEnable", "deviceshare.SchedulePolicy", "deviceshare.ScheduleWeight",
         "deviceshare.AscendMindClusterVNPUEnable", "deviceshare.KnownGeometriesCMName",
         "deviceshare.KnownGeometriesCMNamespace"];
-    ResourceQuota "resourcequota" false [];
+    ResourceQuota "resourcequota" true [];
     Usage "usage" false ["usage.weight", "cpu.weight", "memory.weight", "thresholds"];
     Extender "extender" false ["extender."];
     NodeGroup "nodegroup" false ["strict"];
@@ -342,6 +342,8 @@ pub struct Policy {
     pub preemptive: bool,
     /// Admission into queues looks at what they may have.
     pub queue_admission: bool,
+    /// Admission looks at the ResourceQuotas of namespaces.
+    pub resource_quota: bool,
     /// Thousandths of the cluster that may be asked for at once.
     pub overcommit: Option<i64>,
     pub sla: Option<Option<i64>>,
@@ -356,6 +358,8 @@ pub struct Policy {
     pub filters: Filters,
     pub scoring: Scoring,
     pub topology: bool,
+    /// Weight of the buckets of plugin task-topology, and whether they order tasks; zero is off.
+    pub task_topology: (i64, bool),
     /// Zone to minutes of the day (from, to) in which its nodes may be used.
     pub revocable_zones: Option<BTreeMap<String, (i64, i64)>>,
     /// Preempt and reclaim may take whole gangs.
@@ -434,6 +438,7 @@ impl Policy {
             allocatable: any_queue(Hook::Allocatable),
             preemptive: any_queue(Hook::Preemptive),
             queue_admission: any_queue(Hook::JobEnqueued),
+            resource_quota: on(PluginName::ResourceQuota, Hook::JobEnqueued),
             overcommit: match find(PluginName::Overcommit)
                 .filter(|plugin| plugin.hooks.has(Hook::JobEnqueued))
             {
@@ -460,6 +465,14 @@ impl Policy {
             },
             scoring: Scoring::compile(&plugins)?,
             topology: find(PluginName::NetworkTopologyAware).is_some(),
+            task_topology: match find(PluginName::TaskTopology) {
+                Some(plugin) => {
+                    let weight = read_int(plugin, "task-topology.weight", "a whole number")?.unwrap_or(1);
+                    let scores = plugin.hooks.has(Hook::NodeOrder);
+                    (if scores { weight } else { 0 }, plugin.hooks.has(Hook::TaskOrder))
+                }
+                None => (0, false),
+            },
             revocable_zones: find(PluginName::Tdm).map(read_zones).transpose()?,
             whole_gangs: whole,
         })

@@ -8,6 +8,7 @@ use fleet_resources::Resources;
 use crate::order::JobKey;
 use crate::pod::{ClassId, PodId, Status, TaskOrder};
 use crate::queue::QueueId;
+use crate::task_topology::TaskTopology;
 
 pub type GroupId = u32;
 
@@ -74,6 +75,8 @@ pub struct GroupInput {
     /// Seconds it may wait before it goes ahead of others (plugin sla).
     pub sla_wait: Option<i64>,
     pub topology: Option<Topology>,
+    /// Tasks that are to share nodes or to keep apart (plugin task-topology).
+    pub task_topology: Option<Arc<TaskTopology>>,
     pub phase: Phase,
     /// Not let into a queue by phases: starts as Inqueue.
     pub no_gate: bool,

@@ -13,6 +13,7 @@ use crate::amounts::PODS;
 use crate::cluster::Cluster;
 use crate::node::{Cell, NodeId, NodeState};
 use crate::pod::{Class, ClassId, PodId, Status};
+use crate::task_topology::Buckets;
 
 /// Classes whose indexes are kept at once; the one asked longest ago goes first.
 const MAX_INDEXES: usize = 256;
@@ -268,6 +269,16 @@ impl Cluster {
 
     /// The best node for the pod, if there is one.
     pub(crate) fn find_node(&mut self, id: PodId, allowed: Allowed<'_>) -> Option<NodeId> {
+        self.find_node_near(id, allowed, None)
+    }
+
+    /// As [`find_node`](Self::find_node), with regard to the other tasks of the pod's job.
+    pub(crate) fn find_node_near(
+        &mut self,
+        id: PodId,
+        allowed: Allowed<'_>,
+        buckets: Option<&Buckets>,
+    ) -> Option<NodeId> {
         let class = self.pod(id).class;
         self.catch_up(class);
         let index = self.indexes[class as usize].take()?;
@@ -277,12 +288,16 @@ impl Cluster {
                 && self.agrees(id, *node, &spread, Fit::Now).is_ok()
         };
         let soft = self.class(class).has_pod_terms() && !self.class(class).preferred_pods.is_empty()
-            || self.class(class).spread.iter().any(|(rule, _)| !rule.hard);
+            || self.class(class).spread.iter().any(|(rule, _)| !rule.hard)
+            || buckets.is_some();
         let mut nodes =
             index.order.iter().map(|(score, node)| (score.0, *node)).filter(|(_, node)| usable(node));
         let found = if soft {
             nodes
-                .map(|(score, node)| (score + self.pods_score(id, node), Reverse(node)))
+                .map(|(score, node)| {
+                    let near = buckets.map_or(0, |buckets| self.bucket_score(id, node, buckets));
+                    (score + self.pods_score(id, node) + near, Reverse(node))
+                })
                 .max()
                 .map(|(_, n)| n.0)
         } else {
@@ -310,6 +325,13 @@ impl Cluster {
             class.spread.iter().filter(|(rule, _)| !rule.hard).map(|(_, term)| count(*term)).sum();
         let scoring = &self.policy.scoring;
         scoring.pod_affinity.max(1) * near * POINT - scoring.spread.max(1) * crowd * POINT
+    }
+
+    /// What the buckets of the pod's job say of a node.
+    fn bucket_score(&self, id: PodId, node: NodeId, buckets: &Buckets) -> i64 {
+        let cells = self.nodes.cells(node);
+        let points = buckets.points(id, node, |place| cells[place].idle() + cells[place].releasing);
+        self.policy.task_topology.0 * crate::score::FULL / buckets.full() * points
     }
 
     /// Brings the class's index up to date.

@@ -18,9 +18,11 @@ pub mod node;
 mod order;
 pub mod pod;
 pub mod queue;
+pub mod resource_quotas;
 mod score;
 mod shares;
 mod shuffle;
+pub mod task_topology;
 mod terms;
 pub mod topology;
 

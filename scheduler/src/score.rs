@@ -11,7 +11,8 @@ use crate::pod::Class;
 
 /// Parts of a point.
 pub const POINT: i64 = 1_000_000;
-const FULL: i64 = 100 * POINT;
+/// Volcano's highest score of a node.
+pub const FULL: i64 = 100 * POINT;
 /// Soft taints beyond this number make no difference.
 const MOST_SOFT_TAINTS: i64 = 10;
 

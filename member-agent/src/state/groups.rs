@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fleet_resources::Resources;
-use fleet_scheduler::{GroupId, GroupInput, Phase, group::Topology, queue::DEFAULT_QUEUE};
+use fleet_scheduler::{
+    GroupId, GroupInput, Phase, group::Topology, queue::DEFAULT_QUEUE, task_topology::TaskTopology,
+};
 use serde_json::Value;
 
 use super::{GangKey, MemberState, PodEntry};
+use crate::core_resource_quotas::amounts;
 
 /// Name of the queue of pods that others schedule; no object has it.
 const FOREIGN_QUEUE: &str = "";
@@ -216,13 +218,8 @@ impl PodGroupObject {
     fn input(&self) -> GroupInput {
         let spec = &self.spec;
         let roles = spec["minTaskMember"].as_object().into_iter().flatten();
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let amounts: Option<Vec<(String, String)>> = spec["minResources"]
-            .as_object()
-            .map(|list| list.iter().map(|(name, value)| (name.clone(), text(value))).collect());
-        let resources = amounts.and_then(|list| {
-            Resources::parse(list.iter().map(|(name, text)| (name.as_str(), text.as_str()))).ok()
-        });
+        let minimum = &spec["minResources"];
+        let resources = minimum.is_object().then(|| amounts(minimum));
         let topology = spec["networkTopology"].as_object().map(|topology| Topology {
             hard: topology.get("mode").is_none_or(|mode| mode != "soft"),
             highest_tier: topology.get("highestTierAllowed").and_then(Value::as_i64),
@@ -241,6 +238,12 @@ impl PodGroupObject {
             sla_wait: annotation("volcano.sh/sla-waiting-time")
                 .and_then(|text| fleet_scheduler::config::duration_s(text)),
             topology,
+            task_topology: TaskTopology::read(
+                annotation("volcano.sh/task-topology-affinity").map(String::as_str),
+                annotation("volcano.sh/task-topology-anti-affinity").map(String::as_str),
+                annotation("volcano.sh/task-topology-task-order").map(String::as_str),
+            )
+            .map(Arc::new),
             phase: Phase::read(self.status["phase"].as_str().unwrap_or_default()),
             no_gate: false,
             manual: false,

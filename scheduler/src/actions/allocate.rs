@@ -11,6 +11,7 @@ use crate::node::NodeId;
 use crate::order::{JobKey, QueueKey};
 use crate::pod::{ClassId, PodId, Status, TaskOrder};
 use crate::queue::QueueId;
+use crate::task_topology::{Buckets, Task};
 
 /// A domain of the network: its tier, its name, its nodes.
 type Domain = (i64, Arc<str>, BTreeSet<NodeId>);
@@ -149,19 +150,27 @@ impl Cluster {
         let mut stopped = None;
         let mut last: Option<TaskOrder> = None;
         let gang = self.policy.gang;
+        let (mut buckets, order) = self.buckets_of(id);
+        let mut ordered = order.map(Vec::into_iter);
         let started = self.group(id).ready() >= self.group(id).min();
         loop {
             let group = self.group(id);
-            // What is placed leaves the list, so the next one is after the last that was passed over.
-            let next = match last {
-                None => group.pending.first(),
-                Some(last) => {
-                    group.pending.range((std::ops::Bound::Excluded(last), std::ops::Bound::Unbounded)).next()
-                }
+            let pod = if let Some(ordered) = &mut ordered {
+                let Some(pod) = ordered.next() else { break };
+                pod
+            } else {
+                // What is placed leaves the list, so the next one is after the last that was passed over.
+                let next = match last {
+                    None => group.pending.first(),
+                    Some(last) => {
+                        let after = (std::ops::Bound::Excluded(last), std::ops::Bound::Unbounded);
+                        group.pending.range(after).next()
+                    }
+                };
+                let Some(order) = next.copied() else { break };
+                last = Some(order);
+                order.3
             };
-            let Some(order) = next.copied() else { break };
-            last = Some(order);
-            let pod = order.3;
             let class = self.pod(pod).class;
             if failed.contains(&class) {
                 continue;
@@ -174,10 +183,13 @@ impl Cluster {
                 stopped.get_or_insert(Stopped::Queue(self.queue_sentence(at, place, used, asked)));
                 break;
             }
-            match self.find_node(pod, allowed) {
+            match self.find_node_near(pod, allowed, buckets.as_ref()) {
                 Some(node) => {
                     self.set_place(pod, Status::Binding, Some(node));
                     placed.push((pod, node));
+                    if let Some(buckets) = &mut buckets {
+                        buckets.placed(pod, node);
+                    }
                     if !gang || self.group(id).is_ready() {
                         break;
                     }
@@ -215,6 +227,31 @@ impl Cluster {
         // One pod after the other did not do; look for a packing of all of them.
         self.rollback(0);
         self.pack(id).ok_or(stopped)
+    }
+
+    /// The group's tasks in buckets, and its waiting pods in their order, where its annotations ask for it.
+    fn buckets_of(&self, id: GroupId) -> (Option<Buckets>, Option<Vec<PodId>>) {
+        let group = self.group(id);
+        let (weight, orders) = self.policy.task_topology;
+        let Some(rules) = group.input.task_topology.as_ref().filter(|_| weight != 0 || orders) else {
+            return (None, None);
+        };
+        let task = |pod: &PodId| {
+            let known = self.pod(*pod);
+            let node = known.node.filter(|_| known.status.is_allocated());
+            (node.is_some() || known.status == Status::Pending).then(|| Task {
+                pod: *pod,
+                role: group.roles[usize::from(known.role)].name.clone(),
+                node,
+                request: self.request_of(*pod),
+            })
+        };
+        let waiting: Vec<PodId> = group.pending.iter().map(|order| order.3).collect();
+        let standing = group.pods.iter().filter(|pod| self.pod(**pod).status.is_allocated());
+        let tasks = waiting.iter().chain(standing).filter_map(task).collect();
+        let buckets = Buckets::new((**rules).clone(), tasks);
+        let order = orders.then(|| buckets.order(&waiting));
+        (Some(buckets).filter(|_| weight != 0), order)
     }
 
     /// The minimum may need pods that ask for nothing; they come along.

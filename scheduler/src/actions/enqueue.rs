@@ -9,6 +9,7 @@ use crate::config::Action;
 use crate::group::{Group, GroupId, Phase};
 use crate::order::{JobKey, QueueKey};
 use crate::queue::QueueId;
+use crate::resource_quotas::Promised;
 
 /// Amounts refused in one queue that are remembered within a cycle.
 const REFUSED_KEPT: usize = 8;
@@ -23,6 +24,7 @@ impl Cluster {
             return;
         }
         let mut overcommitted = self.policy.overcommit.map(|factor| self.room_to_promise(factor));
+        let mut promised = Promised::new();
         let mut next: std::collections::BTreeMap<QueueId, (JobKey, GroupId)> = Default::default();
         let mut refused: std::collections::BTreeMap<QueueId, Vec<Vec<i64>>> = Default::default();
         while let Some((_, queue)) = queues.pop_first() {
@@ -43,6 +45,15 @@ impl Cluster {
                 !minimum.is_empty() && (0..refused.len()).all(|d| refused[d] <= get(&minimum, d))
             });
             let late = self.is_late(self.group(group), now);
+            // Of another namespace its equal may be let in.
+            if let Some(why) = self.over_resource_quota(group, &mut promised) {
+                if self.group(group).why.as_deref() != Some(&why) {
+                    self.group_mut(group).why = Some(why.into());
+                    self.mark(group);
+                }
+                queues.insert((self.queue_key(queue), queue));
+                continue;
+            }
             let answer = if hopeless && !late {
                 // As its equal before it.
                 self.queue(queue)
@@ -58,6 +69,7 @@ impl Cluster {
                             *room -= get(&minimum, d);
                         }
                     }
+                    self.promise_of_quota(group, &mut promised);
                     self.group_mut(group).why = None;
                     self.set_phase(group, Phase::Inqueue);
                     self.refresh_group(group);

@@ -2,7 +2,7 @@
 //!
 //! Amounts are `c2 m4 g1`: cpu, memory in Gi, GPUs. A node is `name c2 m4 pods=10 key=value`, a queue
 //! `name w1 cap=c2m4 des=c1 gua=c1 parent=q prio=1 state=Closed noreclaim tree=root/a:1/50`, a group `name queue min=2 prio=10
-//! role:master=1 phase=Pending minres=c2m2 created=5`, a pod `name group c1 m1 on=n1 prio=5 keep role=x
+//! role:master=1 phase=Pending minres=c2m2 created=5 near=ps,worker;ps,chief apart=ps order=ps,worker`, a pod `name group c1 m1 on=n1 prio=5 keep role=x
 //! select:key=value` (`keep` is not preemptable).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -142,6 +142,20 @@ impl Bed {
                 ("minres", text) => group.min_resources = Some(amounts(text)),
                 ("preemptable", text) => group.preemptable = Some(text == "true"),
                 ("sla", n) => group.sla_wait = Some(n.parse().unwrap()),
+                (key @ ("near" | "apart" | "order"), text) => {
+                    let known =
+                        group.task_topology.take().map_or_else(Default::default, |known| (*known).clone());
+                    let some = |wanted| (key == wanted).then_some(text);
+                    let read = crate::task_topology::TaskTopology::read(some("near"), some("apart"), None);
+                    let mut rules = read.unwrap_or_default();
+                    if key == "order" {
+                        rules.order = text.split(',').map(Arc::from).collect();
+                    }
+                    rules.affinity.extend(known.affinity);
+                    rules.anti_affinity.extend(known.anti_affinity);
+                    rules.order.extend(known.order);
+                    group.task_topology = Some(Arc::new(rules));
+                }
                 ("topology", tier) => {
                     let highest_tier = tier.parse().ok();
                     let hard = highest_tier.is_some();

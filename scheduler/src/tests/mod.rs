@@ -10,3 +10,5 @@ mod laws;
 mod preempt;
 mod queues;
 mod reclaim;
+mod resource_quotas;
+mod task_topology;

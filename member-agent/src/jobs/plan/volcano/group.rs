@@ -39,7 +39,10 @@ pub(super) fn desired(view: &View<'_>) -> Value {
     let mut labels = job.metadata.labels.clone().unwrap_or_default();
     // A group is looked after by its member; only what Fleet applied carries its mark.
     labels.retain(|name, _| !name.starts_with("fleet.dev/"));
-    json!({
+    // What the job says to the scheduler: tasks that share nodes, how long it may wait, whether it may be preempted.
+    let mut annotations = job.metadata.annotations.clone().unwrap_or_default();
+    annotations.retain(|name, _| name.split('/').next().is_some_and(|owner| owner.ends_with("volcano.sh")));
+    let mut group = json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
         "metadata": {
@@ -49,7 +52,11 @@ pub(super) fn desired(view: &View<'_>) -> Value {
             "ownerReferences": [owner_reference(job, view.input.resource)],
         },
         "spec": group,
-    })
+    });
+    if !annotations.is_empty() {
+        group["metadata"]["annotations"] = json!(annotations);
+    }
+    group
 }
 
 pub(crate) fn queue(spec: &Value) -> &str {

@@ -242,6 +242,20 @@ fn pods_come_after_the_group_is_let_in_and_in_order_of_dependence() {
 }
 
 #[test]
+fn what_the_job_says_to_the_scheduler_stands_on_its_group() {
+    let mut case = Case::new(json!({"tasks": [task("a", 1)]}), in_phase("Pending"), &[]);
+    let annotations = [
+        ("volcano.sh/task-topology-affinity", "a,b"),
+        ("volcano.sh/sla-waiting-time", "1h"),
+        ("example.com/volcano.sh", "not for the scheduler"),
+    ];
+    case.job.metadata.annotations = Some(annotations.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+    let group = case.plan().pod_group.unwrap();
+    let wanted = json!({"volcano.sh/task-topology-affinity": "a,b", "volcano.sh/sla-waiting-time": "1h"});
+    assert_eq!(group["metadata"]["annotations"], wanted);
+}
+
+#[test]
 fn min_resources_as_upstream_counts_them() {
     let spec = |m: Option<i64>, w: Option<i64>, j: i64| {
         let one = |name: &str, class: &str, cpu: &str, min: Option<i64>| {

@@ -1,0 +1,86 @@
+//! ResourceQuotas in the core: what namespaces may hold goes to the scheduler's plugin resourcequota.
+//!
+//! A quota with scopes counts some pods only, which a PodGroup's minimum does not tell apart: it is left to the API server.
+
+use std::collections::BTreeSet;
+
+use fleet_resources::{ResourceName, Resources, quantity};
+use fleet_scheduler::resource_quotas::{ResourceQuota, resource_behind};
+use serde_json::Value;
+
+use crate::{feed::Change, jobs::Object, state::MemberState};
+
+/// Quotas that the scheduler knows, by namespace and name.
+#[derive(Debug, Default)]
+pub(crate) struct ResourceQuotas {
+    known: BTreeSet<(String, String)>,
+}
+
+impl ResourceQuotas {
+    pub fn change(&mut self, change: Change<Object>, state: &mut MemberState) {
+        match change {
+            Change::Apply(object) => {
+                let quota = read(&object);
+                state.cluster.set_resource_quota(object.namespace(), object.name(), quota);
+                self.known.insert((object.namespace().to_owned(), object.name().to_owned()));
+            }
+            Change::Delete(object) => self.gone(object.namespace(), object.name(), state),
+            Change::All(objects) => {
+                let listed: BTreeSet<(&str, &str)> =
+                    objects.iter().map(|o| (o.namespace(), o.name())).collect();
+                let gone = |(namespace, name): &&(String, String)| !listed.contains(&(namespace, name));
+                let gone: Vec<(String, String)> = self.known.iter().filter(gone).cloned().collect();
+                gone.iter().for_each(|(namespace, name)| self.gone(namespace, name, state));
+                objects.into_iter().for_each(|object| self.change(Change::Apply(object), state));
+            }
+        }
+    }
+
+    fn gone(&mut self, namespace: &str, name: &str, state: &mut MemberState) {
+        self.known.remove(&(namespace.to_owned(), name.to_owned()));
+        state.cluster.set_resource_quota(namespace, name, None);
+    }
+}
+
+/// `None`: the quota is not about a namespace's pods as a whole.
+fn read(object: &Object) -> Option<ResourceQuota> {
+    let scoped = object.spec["scopes"].as_array().is_some_and(|scopes| !scopes.is_empty())
+        || object.spec["scopeSelector"].is_object();
+    // The status says what holds; before the first one, what is asked for.
+    let status = &object.status;
+    let hard = if status["hard"].is_object() { &status["hard"] } else { &object.spec["hard"] };
+    (!scoped).then(|| ResourceQuota { hard: amounts(hard), used: amounts(&status["used"]) })
+}
+
+/// Amounts in the units of what stands behind `requests.` and `limits.`; a text that is no quantity counts for nothing.
+pub(crate) fn amounts(list: &Value) -> Resources {
+    let amount = |(name, value): (&String, &Value)| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        Some((ResourceName::new(name), quantity::parse(resource_behind(name), &text).ok()?))
+    };
+    list.as_object().into_iter().flatten().filter_map(amount).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(spec: Value, status: Value) -> Object {
+        serde_json::from_value(
+            json!({"metadata": {"name": "q", "namespace": "team"}, "spec": spec, "status": status}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_quota_is_read_in_the_units_of_its_resources() {
+        let hard = json!({"requests.cpu": "1500m", "limits.memory": "1Gi", "pods": 3, "broken": "many"});
+        let quota = read(&object(json!({"hard": hard}), json!({"used": {"requests.cpu": "1"}}))).unwrap();
+        let hard = Resources::from_pairs([("requests.cpu", 1_500), ("limits.memory", 1 << 30), ("pods", 3)]);
+        assert_eq!(quota, ResourceQuota { hard, used: Resources::from_pairs([("requests.cpu", 1_000)]) });
+        let scoped = json!({"hard": {"pods": "1"}, "scopes": ["Terminating"]});
+        assert_eq!(read(&object(scoped, Value::Null)), None);
+    }
+}

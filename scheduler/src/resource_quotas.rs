@@ -1,0 +1,111 @@
+//! Plugin resourcequota: a group is let in only when the ResourceQuotas of its namespace leave room for its minimum.
+//!
+//! Amounts keep the names of quotas (`requests.cpu`, `limits.memory`, `count/pods`). What groups were let in for and have
+//! no pods for yet counts beside what is used, so that two groups are not let in for the same room. Source: Volcano's
+//! plugin of that name, which forgets between two cycles what it has let in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fleet_resources::{Resources, quantity};
+
+use crate::cluster::Cluster;
+use crate::group::{Group, GroupId, Phase};
+
+/// What a ResourceQuota allows and what is used of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceQuota {
+    pub hard: Resources,
+    pub used: Resources,
+}
+
+/// By namespace and name.
+pub(crate) type ResourceQuotas = BTreeMap<Arc<str>, BTreeMap<Arc<str>, ResourceQuota>>;
+
+/// What groups of a namespace were let in for and have no pods for, as far as it was asked for in one cycle.
+pub(crate) type Promised = BTreeMap<Arc<str>, Resources>;
+
+/// Units in which quotas count a name: those of the resource behind `requests.` or `limits.`.
+pub fn resource_behind(name: &str) -> &str {
+    name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name)
+}
+
+impl Cluster {
+    /// `None`: there is no such quota any more.
+    pub fn set_resource_quota(&mut self, namespace: &str, name: &str, quota: Option<ResourceQuota>) {
+        match quota {
+            Some(quota) => {
+                self.resource_quotas.entry(namespace.into()).or_default().insert(name.into(), quota);
+            }
+            None => {
+                if let Some(quotas) = self.resource_quotas.get_mut(namespace) {
+                    quotas.remove(name);
+                    if quotas.is_empty() {
+                        self.resource_quotas.remove(namespace);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Why the quotas of its namespace do not let the group in, if so.
+    pub(crate) fn over_resource_quota(&self, id: GroupId, promised: &mut Promised) -> Option<String> {
+        if !self.policy.resource_quota {
+            return None;
+        }
+        let group = self.group(id);
+        let quotas = self.resource_quotas.get(&group.input.namespace)?;
+        let minimum = group.input.min_resources.as_ref()?;
+        let promised = promised
+            .entry(group.input.namespace.clone())
+            .or_insert_with(|| self.promised_in(&group.input.namespace));
+        for (name, quota) in quotas {
+            for (resource, hard) in quota.hard.iter() {
+                let resource = resource.as_str();
+                let asked = minimum.get(resource);
+                let held = quota.used.get(resource).saturating_add(promised.get(resource));
+                if asked > 0 && held.saturating_add(asked) > hard {
+                    let text = |amount: i64| quantity::format(resource_behind(resource), amount);
+                    return Some(format!(
+                        "resource quota {name} of namespace {}: {} of {} {resource} are used or promised, {} are asked for",
+                        group.input.namespace,
+                        text(held),
+                        text(hard),
+                        text(asked)
+                    ));
+                }
+            }
+        }
+        None
+    }
+
+    /// The group has been let in.
+    pub(crate) fn promise_of_quota(&self, id: GroupId, promised: &mut Promised) {
+        let input = &self.group(id).input;
+        if let (Some(sum), Some(minimum)) = (promised.get_mut(&input.namespace), &input.min_resources) {
+            sum.add(minimum);
+        }
+    }
+
+    fn promised_in(&self, namespace: &Arc<str>) -> Resources {
+        let first = (namespace.clone(), Arc::from(""));
+        let mut sum = Resources::new();
+        for (_, id) in self.group_ids.range(first..).take_while(|((of, _), _)| of == namespace) {
+            sum.add(&without_pods(self.group(*id)));
+        }
+        sum
+    }
+}
+
+/// The part of the group's minimum for which no pod exists, rounded up.
+fn without_pods(group: &Group) -> Resources {
+    let missing = group.min() - group.pods.len() as i64;
+    let waits = group.phase == Phase::Inqueue && !group.input.no_gate && missing > 0;
+    let Some(minimum) = group.input.min_resources.as_ref().filter(|_| waits) else { return Resources::new() };
+    let min = i128::from(group.min());
+    let part = |amount: i64| {
+        let part = (i128::from(amount) * i128::from(missing) + min - 1) / min;
+        i64::try_from(part).unwrap_or(i64::MAX)
+    };
+    minimum.iter().map(|(name, amount)| (name.clone(), part(amount))).collect()
+}
