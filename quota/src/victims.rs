@@ -92,8 +92,18 @@ pub(crate) fn search(
 ) -> Option<Found> {
     let request = ledger.tree().request(&taker.request);
     let tree = Arc::clone(ledger.tree());
-    let mut search =
-        Search { tree, ledger, places, taker, request, ending, leaves_room, by_leaf: BTreeMap::new() };
+    let mut search = Search {
+        tree,
+        ledger,
+        places,
+        taker,
+        request,
+        ending,
+        leaves_room,
+        by_leaf: BTreeMap::new(),
+        guaranteed: Vec::new(),
+        shares: Vec::new(),
+    };
     let (goal, found) = search.best(goals)?;
     // Places of jobs that have ended may count twice until a report has shown them: who is evicted has to help
     // without them, else it is asked again once they show.
@@ -118,6 +128,10 @@ struct Search<'s> {
     leaves_room: &'s dyn Fn(&Ledger) -> bool,
     /// Jobs of the leaves that were visited, those to be taken first in front.
     by_leaf: BTreeMap<NodeId, Vec<AdmittedJob>>,
+    /// Where the min of the taker's side reaches: see [`Search::guaranteed_levels`].
+    guaranteed: Vec<NodeId>,
+    /// Per node of the path, the share that the taker would lead to.
+    shares: Vec<(NodeId, Share)>,
 }
 
 /// What still keeps the taker from starting.
@@ -174,6 +188,7 @@ impl Search<'_> {
         for job in &own {
             self.ledger.release(&job.id);
         }
+        self.reckon_rights();
         let mut fits = false;
         while released.len() <= MAX_VICTIMS {
             let lack = self.lack(goal, released.iter().map(|(job, _)| job).chain(&own));
@@ -269,6 +284,23 @@ impl Search<'_> {
         path.take_while(|node| Some(*node) != lack.quota_at && *node != NodeId::ROOT).collect()
     }
 
+    /// Where the min of the taker's side reaches, and what share it comes to. Only victims of its own leaf count
+    /// as gone: what it takes from one sibling gives it no right to another's, as that one may be put back.
+    fn reckon_rights(&mut self) {
+        let mut guaranteed = self.ledger.node_inside_min(self.taker.leaf, &self.request);
+        let path = self.tree.path_to_root(self.taker.leaf).filter(|node| *node != NodeId::ROOT);
+        (self.guaranteed, self.shares) = (Vec::new(), Vec::new());
+        for node in path {
+            guaranteed |= lends_min(&self.tree, node) && self.ledger.node_inside_min(node, &self.request);
+            if guaranteed {
+                self.guaranteed.push(node);
+            }
+            if Rights::fair_share(&self.tree) {
+                self.shares.push((node, Share::after(self.ledger, node, &self.request, 1)));
+            }
+        }
+    }
+
     fn next_reclaimed(&mut self, goal: &Goal, lack: Lack) -> Option<AdmittedJob> {
         let right = attribute(&self.tree, self.taker.leaf, RECLAIM).to_owned();
         if right == "Never" {
@@ -276,10 +308,8 @@ impl Search<'_> {
         }
         let priority = self.taker.priority;
         let may_take = |_: &Self, job: &AdmittedJob| right != "LowerPriority" || job.priority < priority;
-        let mut guaranteed = self.ledger.node_inside_min(self.taker.leaf, &self.request);
         for node in self.levels(lack) {
-            guaranteed |= lends_min(&self.tree, node) && self.ledger.node_inside_min(node, &self.request);
-            if !guaranteed {
+            if !self.guaranteed.contains(&node) {
                 continue;
             }
             for sibling in self.siblings(node) {
@@ -294,15 +324,18 @@ impl Search<'_> {
     /// Those whose share stays at least the taker's after the victim left; only
     /// when there is none, those whose share is larger before.
     fn next_by_share(&mut self, goal: &Goal, lack: Lack) -> Option<AdmittedJob> {
-        if !Rights::fair_share(&self.tree) || self.ledger.node_inside_min(self.taker.leaf, &self.request) {
+        if self.ledger.node_inside_min(self.taker.leaf, &self.request) {
             return None;
         }
-        for node in self.levels(lack) {
-            let own = Share::after(self.ledger, node, &self.request, 1);
-            for sibling in self.siblings(node) {
+        let levels: Vec<(NodeId, Share)> = {
+            let levels = self.levels(lack);
+            self.shares.iter().filter(|(node, _)| levels.contains(node)).copied().collect()
+        };
+        for (node, own) in &levels {
+            for sibling in self.siblings(*node) {
                 let stays_larger = |search: &Self, job: &AdmittedJob| {
                     let leaving = search.tree.request(&job.request);
-                    Share::after(search.ledger, sibling, &leaving, -1) >= own
+                    Share::after(search.ledger, sibling, &leaving, -1) >= *own
                 };
                 if let Some(job) = self.first_below(sibling, goal, lack, &stays_larger) {
                     return Some(job);
@@ -310,10 +343,9 @@ impl Search<'_> {
             }
         }
         let none = Request::default();
-        for node in self.levels(lack) {
-            let own = Share::after(self.ledger, node, &self.request, 1);
-            for sibling in self.siblings(node) {
-                if Share::after(self.ledger, sibling, &none, 0) > own
+        for (node, own) in &levels {
+            for sibling in self.siblings(*node) {
+                if Share::after(self.ledger, sibling, &none, 0) > *own
                     && let Some(job) = self.first_below(sibling, goal, lack, &|_, _| true)
                 {
                     return Some(job);

@@ -20,8 +20,17 @@ const TAKER_PAUSE_MS: i64 = 5_000;
 impl Planner {
     /// Takers whose victims have ended, then claims, the oldest first.
     pub(super) fn start_holders(&mut self, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
-        for id in self.holds.taker_ids() {
-            self.start_taker(&id, now_ms, places, plan);
+        let mut takers = self.holds.taker_ids();
+        while !takers.is_empty() {
+            let started = plan.decisions.len();
+            for id in &takers {
+                self.start_taker(id, now_ms, places, plan);
+            }
+            // What was kept for one that has started may have been more than it took; nothing else will come.
+            takers.retain(|id| self.holds.taking(id).is_some_and(|taking| taking.left.is_empty()));
+            if plan.decisions.len() == started {
+                break;
+            }
         }
         let mut claims: Vec<(i64, NodeId, JobId)> =
             self.holds.claims.values().map(|claim| (claim.since_ms, claim.leaf, claim.job.clone())).collect();

@@ -118,7 +118,10 @@ impl Search<'_> {
             ending: self.ending,
             leaves_room: self.leaves_room,
             by_leaf,
+            guaranteed: Vec::new(),
+            shares: Vec::new(),
         };
+        search.reckon_rights();
         let goal = Goal { cluster, takers: Vec::new(), gone: Vec::new() };
         let lack = Lack { quota_at: None, places: true };
         if search.next(&goal, lack).is_some() {
@@ -128,6 +131,7 @@ impl Search<'_> {
         for job in &own {
             search.ledger.release(&job.id);
         }
+        search.reckon_rights();
         let takes = search.next(&goal, lack).is_some();
         for job in own {
             search.ledger.admit(job);
