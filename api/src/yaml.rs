@@ -32,12 +32,19 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
         .map_err(|error| YamlError { document: 1, message: error.to_string() })
 }
 
-/// Reads one document with the line of each value.
+/// Reads one document with the line of each value. It may be as long as it is; what its aliases repeat may not be
+/// longer than itself.
 ///
 /// # Errors
 /// The line, and in one sentence what the reader found there.
 pub fn read_located(text: &str) -> Result<Located, (u64, String)> {
-    serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
+    let mut options = options();
+    if let Some(budget) = options.budget.as_mut() {
+        for bound in [&mut budget.max_events, &mut budget.max_nodes, &mut budget.max_total_scalar_bytes] {
+            *bound = (*bound).max(text.len());
+        }
+    }
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let line = error.location().map_or(1, |location| location.line());
         let rendered = error.without_snippet().to_string();
         let sentence = rendered.split_whitespace().collect::<Vec<_>>().join(" ");

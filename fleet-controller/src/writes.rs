@@ -3,6 +3,9 @@
 //! A write says what and where, never why or whether: the plan decided. What the server answers comes
 //! back as an observation, so that the world knows it before the watch tells it.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use fleet_api::{

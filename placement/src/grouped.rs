@@ -191,6 +191,12 @@ impl GroupedNodes {
         self.apply(places, 1);
     }
 
+    /// Whether one of the nodes gives more than it has. Places that were taken when they were not free show so.
+    pub fn is_overfull(&self, places: &Places) -> bool {
+        let nodes = places.taken.iter().filter_map(|(node, ..)| self.nodes.get(*node));
+        nodes.flat_map(|node| &node.free).any(|amount| *amount < 0)
+    }
+
     fn apply(&mut self, places: &Places, sign: i64) {
         for (node, requests, pods) in &places.taken {
             let Some(state) = self.nodes.get(*node) else { continue };

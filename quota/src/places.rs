@@ -53,7 +53,8 @@ pub trait Places {
 
     /// Whether these gangs fit together in `cluster`, and it is open to them,
     /// once the places of `gone` are free. Jobs that hold nothing there change
-    /// nothing.
+    /// nothing. The last gang is the one that is asked about; those before it
+    /// and most of `gone` are the same from question to question.
     fn fits_without(&mut self, jobs: &[&WaitingJob], cluster: &ClusterName, gone: &[JobId]) -> bool;
 
     /// As [`fits_without`](Self::fits_without), once the places of jobs that have ended can be taken as well:

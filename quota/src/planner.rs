@@ -136,6 +136,7 @@ impl Planner {
         let (id, leaf, until_ms) = (job.id.clone(), job.leaf, job.not_before_ms);
         let tree = Arc::clone(self.ledger.tree());
         self.contest.waits(&tree, leaf, &tree.request(&job.request));
+        self.holds.know(&job);
         self.queues.enqueue(&tree, job);
         if let Some(shape) = old_shape {
             self.forget_shape(shape);

@@ -1,6 +1,9 @@
 //! Finding a member whose room holds one gang, or saying why there is none.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fleet_placement::{Candidate, ClusterOrder, choose_cluster};
 use fleet_policies::{
@@ -108,9 +111,9 @@ impl Oracle<'_> {
     }
 
     fn fits(&mut self, jobs: &[&WaitingJob], cluster: &ClusterName, gone: &[JobId], settled: bool) -> bool {
-        let shapes = jobs.iter().map(|job| Some(self.jobs.get(&job.id)?.job.shape.clone()));
-        let Some(shapes) = shapes.collect::<Option<Vec<_>>>() else { return false };
-        self.rooms.fits_without(cluster.as_str(), &shapes, gone, settled)
+        let known = self.jobs;
+        let shape_of = |id: &JobId| Some(Arc::clone(&known.get(id)?.job.shape));
+        self.rooms.fits_without(cluster.as_str(), jobs, &shape_of, gone, settled)
     }
 }
 

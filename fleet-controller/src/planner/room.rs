@@ -3,6 +3,8 @@
 //!
 //! Being wrong is safe: too much costs a refused reservation, too little a short wait.
 
+mod supposed;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -10,10 +12,11 @@ use std::{
 
 use fleet_placement::{GroupedNodes, NodeShape, Places, PodShape, fits_sum};
 use fleet_policies::affinity::ClusterFacts;
-use fleet_quota::JobId;
+use fleet_quota::{JobId, WaitingJob};
 use fleet_resources::Resources;
 
 use super::job::{Counted, Held, JobShape};
+use supposed::Supposed;
 
 /// What the planner is told of a member.
 #[derive(Clone, Debug, Default)]
@@ -81,6 +84,9 @@ pub struct Room {
     refused: BTreeMap<u64, String>,
     /// Shapes, and whether they fit if nothing ran here.
     when_empty: BTreeMap<u64, bool>,
+    /// What the last questions supposed; that places of ended jobs are free as well.
+    supposed: Option<Supposed>,
+    supposed_settled: Option<Supposed>,
 }
 
 impl Room {
@@ -96,6 +102,8 @@ impl Room {
             leaving: BTreeMap::new(),
             refused: BTreeMap::new(),
             when_empty: BTreeMap::new(),
+            supposed: None,
+            supposed_settled: None,
             facts: member.facts,
         }
     }
@@ -123,7 +131,9 @@ impl Room {
 
     fn try_take(&mut self, shape: &JobShape) -> Result<Taken, String> {
         let taken = if self.reserves {
-            Taken::Places(self.nodes.place(&shape.gang).map_err(|refusal| refusal.sentence())?)
+            let places = self.nodes.place(&shape.gang).map_err(|refusal| refusal.sentence())?;
+            self.suppositions().for_each(|supposed| supposed.taken(&places));
+            Taken::Places(places)
         } else {
             fits_sum(&self.free, &shape.gang).map_err(|short| {
                 let short: Vec<String> = short.iter().map(ToString::to_string).collect();
@@ -163,7 +173,10 @@ impl Room {
         if let Some(known) = self.holds.get_mut(id) {
             if matches!(known.taken, Taken::ByReport) != by_planner {
                 known.counted = held.counted;
-                known.nodes.clone_from(&held.nodes);
+                if known.nodes != held.nodes {
+                    known.nodes.clone_from(&held.nodes);
+                    (self.supposed, self.supposed_settled) = (None, None);
+                }
                 return change;
             }
             change = self.give_back(id);
@@ -184,6 +197,7 @@ impl Room {
         match named.filter(|places| !places.is_empty()) {
             Some(places) => {
                 self.nodes.take(&places);
+                self.suppositions().for_each(|supposed| supposed.taken(&places));
                 self.free.sub(&shape.total);
                 Taken::Places(places)
             }
@@ -201,60 +215,76 @@ impl Room {
                 return Change::None;
             }
             Taken::Sum => {}
-            Taken::Places(places) => self.nodes.give_back(places),
+            Taken::Places(places) => {
+                self.nodes.give_back(places);
+                self.suppositions().for_each(|supposed| supposed.given_back(id, places));
+            }
         }
         self.free.add(&hold.shape.total);
         self.refused.clear();
         Change::Grown
     }
 
+    fn suppositions(&mut self) -> impl Iterator<Item = &mut Supposed> {
+        self.supposed.iter_mut().chain(&mut self.supposed_settled)
+    }
+
     /// Whether the gangs fit together once the places of `gone` are free. Where a report counts places and
     /// does not say on which nodes, sums are compared. With `settled` the places of jobs that have ended
     /// count as free though no report shows them free yet.
-    fn fits_without(&mut self, shapes: &[Arc<JobShape>], gone: &[JobId], settled: bool) -> bool {
-        let mut freed = self.free.clone();
-        let mut places = Vec::new();
-        let mut unknown = false;
-        let leaving = self.leaving.values().filter(|_| settled).map(|leaving| &leaving.hold);
-        for hold in gone.iter().filter_map(|id| self.holds.get(id)).chain(leaving) {
-            match &hold.taken {
-                Taken::Nothing => continue,
-                Taken::Sum => {}
-                Taken::Places(taken) => places.push(taken.clone()),
-                Taken::ByReport => match self.nodes.named(&hold.shape.gang, &hold.nodes) {
-                    Some(named) if !named.is_empty() => places.push(named),
-                    _ => unknown = true,
-                },
-            }
-            freed.add(&hold.shape.total);
+    fn fits_without(
+        &mut self,
+        jobs: &[&WaitingJob],
+        shape_of: &dyn Fn(&JobId) -> Option<Arc<JobShape>>,
+        gone: &[JobId],
+        settled: bool,
+    ) -> bool {
+        let Some((asked, beside)) = jobs.split_last() else { return true };
+        let Some(shape) = shape_of(&asked.id) else { return false };
+        if !self.reserves {
+            let shapes = beside.iter().map(|job| shape_of(&job.id)).collect::<Option<Vec<_>>>();
+            return shapes.is_some_and(|shapes| self.sums_fit(&shapes, &shape, gone, settled));
         }
-        let sums_fit = shapes.iter().all(|shape| {
-            let fits = fits_sum(&freed, &shape.gang).is_ok();
-            freed.sub(&shape.total);
+        let slot = if settled { &mut self.supposed_settled } else { &mut self.supposed };
+        let mut supposed = slot.take().unwrap_or_else(|| Supposed::new(&self.nodes));
+        supposed.set_gone(&self.leave(gone, settled), |nodes, hold| match &hold.taken {
+            Taken::Places(places) => Some(places.clone()),
+            _ => nodes.named(&hold.shape.gang, &hold.nodes).filter(|places| !places.is_empty()),
+        });
+        let fits = supposed.set_standing(beside, shape_of) && supposed.fits(&shape);
+        let vague = supposed.is_vague();
+        let slot = if settled { &mut self.supposed_settled } else { &mut self.supposed };
+        *slot = Some(supposed);
+        fits || (vague
+            && jobs.iter().all(|job| shape_of(&job.id).is_some_and(|shape| self.holds_when_empty(&shape))))
+    }
+
+    /// The holds among `gone` that leave places here; with `settled` those of ended jobs, too.
+    fn leave<'r>(&'r self, gone: &[JobId], settled: bool) -> BTreeMap<&'r JobId, &'r Hold> {
+        let leaving = self.leaving.iter().filter(|_| settled).map(|(id, leaving)| (id, &leaving.hold));
+        gone.iter()
+            .filter_map(|id| self.holds.get_key_value(id))
+            .chain(leaving)
+            .filter(|(_, hold)| !matches!(hold.taken, Taken::Nothing))
+            .collect()
+    }
+
+    fn sums_fit(
+        &self,
+        beside: &[Arc<JobShape>],
+        asked: &Arc<JobShape>,
+        gone: &[JobId],
+        settled: bool,
+    ) -> bool {
+        let mut free = self.free.clone();
+        for hold in self.leave(gone, settled).values() {
+            free.add(&hold.shape.total);
+        }
+        beside.iter().chain([asked]).all(|shape| {
+            let fits = fits_sum(&free, &shape.gang).is_ok();
+            free.sub(&shape.total);
             fits
-        });
-        if !self.reserves || !sums_fit {
-            return sums_fit;
-        }
-        for places in &places {
-            self.nodes.give_back(places);
-        }
-        let mut tried = Vec::new();
-        let fits = shapes.iter().all(|shape| match self.nodes.find(&shape.gang) {
-            Ok(found) => {
-                self.nodes.take(&found);
-                tried.push(found);
-                true
-            }
-            Err(_) => false,
-        });
-        for found in tried.iter().rev() {
-            self.nodes.give_back(found);
-        }
-        for places in &places {
-            self.nodes.take(places);
-        }
-        fits || (unknown && shapes.iter().all(|shape| self.holds_when_empty(shape)))
+        })
     }
 }
 
@@ -330,11 +360,12 @@ impl Rooms {
     pub fn fits_without(
         &mut self,
         cluster: &str,
-        shapes: &[Arc<JobShape>],
+        jobs: &[&WaitingJob],
+        shape_of: &dyn Fn(&JobId) -> Option<Arc<JobShape>>,
         gone: &[JobId],
         settled: bool,
     ) -> bool {
-        self.known.get_mut(cluster).is_some_and(|room| room.fits_without(shapes, gone, settled))
+        self.known.get_mut(cluster).is_some_and(|room| room.fits_without(jobs, shape_of, gone, settled))
     }
 
     /// Gives up places of ended jobs that no report has shown free for too long. Returns where, and when the

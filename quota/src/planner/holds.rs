@@ -41,7 +41,8 @@ impl<'v> Visitor<'v> {
 /// A taker's victims are ending.
 #[derive(Clone, Debug)]
 pub(super) struct Taking {
-    pub leaf: NodeId,
+    /// The taker, as it stands in its queue.
+    pub job: WaitingJob,
     pub request: Request,
     pub cluster: ClusterName,
     /// All it counts on, and those that have not ended yet.
@@ -105,10 +106,17 @@ impl Holds {
         }
         let left = victims.iter().cloned().collect();
         let request = ledger.tree().request(&taker.request);
-        let (leaf, kept) = (taker.leaf, Vec::new());
-        let taking = Taking { leaf, request, cluster, victims, left, tried_at: None, kept };
+        let (job, kept) = (taker.clone(), Vec::new());
+        let taking = Taking { job, request, cluster, victims, left, tried_at: None, kept };
         self.takings.insert(taker.id.clone(), taking);
         self.weigh(ledger, &taker.id);
+    }
+
+    /// What is known of a waiting job has changed.
+    pub fn know(&mut self, job: &WaitingJob) {
+        if let Some(taking) = self.takings.get_mut(&job.id) {
+            taking.job = job.clone();
+        }
     }
 
     /// Returns whether the job was taking.
@@ -253,22 +261,21 @@ impl Holds {
         }
         let (mut holders, mut gone) = self.takers_in(cluster, Some(visitor.job));
         for claim in self.claims_on(ledger, visitor).filter(|claim| claim.cluster == *cluster) {
-            holders.push(&claim.job);
+            holders.extend(queues.get(&claim.job));
             gone.extend(claim.waits_for.iter().cloned());
         }
-        let jobs: Vec<&WaitingJob> = holders.iter().filter_map(|id| queues.get(id)).collect();
         match holders.first() {
-            Some(holder) if !places.fits_without(&jobs, cluster, &gone) => Err((*holder).clone()),
+            Some(holder) if !places.fits_without(&holders, cluster, &gone) => Err(holder.id.clone()),
             _ => Ok(()),
         }
     }
 
-    /// The takers of a cluster but one, and all victims they count on.
-    pub fn takers_in(&self, cluster: &ClusterName, but: Option<&JobId>) -> (Vec<&JobId>, Vec<JobId>) {
+    /// The takers of a cluster but one, by name, and all victims they count on.
+    pub fn takers_in(&self, cluster: &ClusterName, but: Option<&JobId>) -> (Vec<&WaitingJob>, Vec<JobId>) {
         let here =
             self.takings.iter().filter(|(job, taking)| taking.cluster == *cluster && Some(*job) != but);
-        here.fold((Vec::new(), Vec::new()), |(mut takers, mut gone), (job, taking)| {
-            takers.push(job);
+        here.fold((Vec::new(), Vec::new()), |(mut takers, mut gone), (_, taking)| {
+            takers.push(&taking.job);
             gone.extend(taking.left.iter().cloned());
             (takers, gone)
         })
@@ -314,7 +321,7 @@ impl Taking {
             .map(|job| (job.leaf, tree.request(&job.request)))
             .collect();
         let mut kept = Vec::new();
-        for node in tree.path_to_root(self.leaf) {
+        for node in tree.path_to_root(self.job.leaf) {
             for (r, amount) in &self.request.amounts {
                 let below = left.iter().filter(|(leaf, _)| tree.is_below(*leaf, node));
                 let covered = below.map(|(_, request)| request.amount(*r)).fold(0, i64::saturating_add);

@@ -60,8 +60,12 @@ impl Planner {
         }
         let (over, cluster) = (taking.left.is_empty(), taking.cluster.clone());
         let Some(job) = self.queues.get(id).cloned() else { return };
+        let fits_path = self.fits_path(&job, now_ms);
+        if !fits_path && !over {
+            return;
+        }
         let open = places.could_hold(&job);
-        if self.fits_path(&job, now_ms) {
+        if fits_path {
             let others: BTreeSet<ClusterName> =
                 open.iter().filter(|name| **name != cluster).cloned().collect();
             let found = self.find_places(&job, &others, now_ms, places);

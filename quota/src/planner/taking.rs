@@ -224,8 +224,6 @@ impl Planner {
             .into_iter()
             .map(|cluster| {
                 let (takers, gone) = holds.takers_in(&cluster, Some(id));
-                let takers: Vec<&WaitingJob> =
-                    takers.into_iter().filter_map(|id| self.queues.get(id)).collect();
                 Goal { cluster, takers, gone }
             })
             .collect();
@@ -280,10 +278,13 @@ impl Planner {
         let visitor = Visitor::of(job, &request, now_ms, &self.holds);
         let room = short.is_none() && self.holds.claims_leave_room(&self.ledger, &visitor);
         self.restore(supposed);
-        let (takers, mut gone) = self.holds.takers_in(cluster, Some(&job.id));
+        if !room {
+            return false;
+        }
+        let (mut jobs, mut gone) = self.holds.takers_in(cluster, Some(&job.id));
         gone.extend(self.ending.iter().cloned());
-        let takers = takers.into_iter().filter_map(|id| self.queues.get(id));
-        room && places.will_fit_without(&takers.chain([job]).collect::<Vec<_>>(), cluster, &gone)
+        jobs.push(job);
+        places.will_fit_without(&jobs, cluster, &gone)
     }
 
     /// Counts a taker as started and its victims as gone.

@@ -1,0 +1,160 @@
+//! Nodes as they would be: some gangs standing where they fit, the places of some jobs free.
+//!
+//! Who takes counts on room beside all others that take, and who starts must leave theirs: in a deep queue the
+//! same question again and again, about hundreds of gangs. What is supposed is kept from one question to the
+//! next, so that each costs by what has changed since.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fleet_placement::{GroupedNodes, Places};
+use fleet_quota::{JobId, WaitingJob};
+
+use super::{Hold, JobShape};
+
+/// A gang that is supposed to stand here, and where; nowhere when it found no places.
+#[derive(Clone, Debug)]
+struct Standing {
+    /// The waiting job's own number of its shape.
+    number: u64,
+    shape: Arc<JobShape>,
+    places: Option<Places>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Supposed {
+    nodes: GroupedNodes,
+    /// Jobs whose places are free; none where nobody said on which nodes they are.
+    gone: BTreeMap<JobId, Option<Places>>,
+    standing: BTreeMap<JobId, Standing>,
+    /// Whether all that stand here fit; unknown since something changed.
+    fit: Option<bool>,
+    /// Some node may hold more than it has.
+    strained: bool,
+}
+
+impl Supposed {
+    pub fn new(nodes: &GroupedNodes) -> Self {
+        let (gone, standing) = (BTreeMap::new(), BTreeMap::new());
+        Self { nodes: nodes.clone(), gone, standing, fit: None, strained: false }
+    }
+
+    /// Somebody holds these places from now on.
+    pub fn taken(&mut self, places: &Places) {
+        self.fit = None;
+        self.nodes.take(places);
+        self.strained |= self.nodes.is_overfull(places);
+    }
+
+    /// A job's places are free from now on.
+    pub fn given_back(&mut self, id: &JobId, places: &Places) {
+        self.fit = None;
+        // Where they were supposed to be free, they are counted already.
+        if !matches!(self.gone.remove(id), Some(Some(_))) {
+            self.nodes.give_back(places);
+        }
+    }
+
+    /// Exactly these jobs are gone; `places_of` says where one stands, as far as that is known.
+    pub fn set_gone<'j>(
+        &mut self,
+        gone: &BTreeMap<&JobId, &'j Hold>,
+        places_of: impl Fn(&GroupedNodes, &'j Hold) -> Option<Places>,
+    ) {
+        let back: Vec<JobId> = self.gone.keys().filter(|id| !gone.contains_key(id)).cloned().collect();
+        for id in back {
+            if let Some(Some(places)) = self.gone.remove(&id) {
+                self.taken(&places);
+            }
+        }
+        for (id, hold) in gone {
+            if self.gone.contains_key(*id) {
+                continue;
+            }
+            let places = places_of(&self.nodes, hold);
+            if let Some(places) = &places {
+                self.fit = None;
+                self.nodes.give_back(places);
+            }
+            self.gone.insert((*id).clone(), places);
+        }
+    }
+
+    /// Whether it is unknown of one that is gone which places it leaves.
+    pub fn is_vague(&self) -> bool {
+        self.gone.values().any(Option::is_none)
+    }
+
+    /// Exactly these gangs stand here. False when not all of them fit, or when one has no shape any more.
+    pub fn set_standing(
+        &mut self,
+        jobs: &[&WaitingJob],
+        shape_of: impl Fn(&JobId) -> Option<Arc<JobShape>>,
+    ) -> bool {
+        let wanted: BTreeMap<&JobId, u64> = jobs.iter().map(|job| (&job.id, job.shape)).collect();
+        let stays = |id: &JobId, standing: &Standing| wanted.get(id) == Some(&standing.number);
+        let left: Vec<JobId> = self
+            .standing
+            .iter()
+            .filter(|(id, standing)| !stays(id, standing))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in left {
+            self.fit = None;
+            if let Some(Standing { places: Some(places), .. }) = self.standing.remove(&id) {
+                self.nodes.give_back(&places);
+            }
+        }
+        for job in jobs {
+            if self.standing.contains_key(&job.id) {
+                continue;
+            }
+            let Some(shape) = shape_of(&job.id) else { return false };
+            self.fit = None;
+            let places = self.nodes.place(&shape.gang).ok();
+            self.standing.insert(job.id.clone(), Standing { number: job.shape, shape, places });
+        }
+        if let Some(fit) = self.fit {
+            return fit;
+        }
+        let fit = self.all_stand();
+        self.fit = Some(fit);
+        fit
+    }
+
+    fn all_stand(&mut self) -> bool {
+        if std::mem::take(&mut self.strained) {
+            for standing in self.standing.values_mut() {
+                if let Some(places) = standing.places.take_if(|places| self.nodes.is_overfull(places)) {
+                    self.nodes.give_back(&places);
+                }
+            }
+        }
+        let nodes = &mut self.nodes;
+        let mut nowhere = self.standing.values_mut().filter(|standing| standing.places.is_none());
+        let fit = nowhere.all(|standing| {
+            standing.places = nodes.place(&standing.shape.gang).ok();
+            standing.places.is_some()
+        });
+        fit || self.place_anew()
+    }
+
+    /// Places found one by one may leave gaps that none fits in: all are found again.
+    fn place_anew(&mut self) -> bool {
+        for standing in self.standing.values_mut() {
+            if let Some(places) = standing.places.take() {
+                self.nodes.give_back(&places);
+            }
+        }
+        let mut fit = true;
+        for standing in self.standing.values_mut() {
+            standing.places = self.nodes.place(&standing.shape.gang).ok();
+            fit &= standing.places.is_some();
+        }
+        fit
+    }
+
+    /// Whether one gang more fits.
+    pub fn fits(&self, shape: &JobShape) -> bool {
+        self.nodes.find(&shape.gang).is_ok()
+    }
+}

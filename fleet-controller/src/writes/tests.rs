@@ -1,0 +1,84 @@
+//! What is known of a write after each way a server may answer it.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    Json, Router,
+    http::{StatusCode, method::Method},
+};
+use fleet_api::binding::TargetCluster;
+use serde_json::json;
+
+use super::*;
+
+/// Answers one request after the other: to GET with what stands there, else with a code.
+fn server(codes: &[u16], stands: Value) -> (Client, Arc<Mutex<Vec<Method>>>) {
+    let codes = Arc::new(Mutex::new(VecDeque::from(codes.to_vec())));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&asked);
+    let answer = move |method: Method| {
+        seen.lock().expect("no test panics here").push(method.clone());
+        let code = match method {
+            Method::GET => 200,
+            _ => codes.lock().expect("no test panics here").pop_front().expect("more requests than answers"),
+        };
+        let body = match code {
+            200 => stands.clone(),
+            _ => json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+                "reason": "Because", "message": "the server says so"}),
+        };
+        let status = StatusCode::from_u16(code).expect("a code of HTTP");
+        std::future::ready((status, Json(body)))
+    };
+    (Client::new(Router::new().fallback(answer), "default"), asked)
+}
+
+fn binding(target: &str) -> Value {
+    let mut binding = serde_json::to_value(ResourceBinding::default()).expect("a binding is JSON");
+    binding["metadata"] = json!({"name": "train", "namespace": "team-a", "resourceVersion": "7"});
+    binding["spec"]["clusters"] = clusters(target);
+    binding
+}
+
+fn clusters(target: &str) -> Value {
+    let target = TargetCluster { name: target.to_string(), ..TargetCluster::default() };
+    serde_json::to_value([target]).expect("a target is JSON")
+}
+
+fn bind() -> Write {
+    let patch = json!([
+        {"op": "test", "path": "/metadata/resourceVersion", "value": "6"},
+        {"op": "add", "path": "/spec/clusters", "value": clusters("east")},
+    ]);
+    Write::new(Target::Binding, "team-a", "train", Verb::Patch(patch))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_that_never_heard_of_the_write_did_nothing() {
+    let (client, asked) = server(&[429], binding("west"));
+    let sent = send_until_known(&client, bind()).await;
+    assert!(matches!(sent.refused, Some(Refused::Passing(_))));
+    assert_eq!(asked.lock().expect("unpoisoned").len(), 1);
+}
+
+/// The second copy was turned away; the first one had taken effect.
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_says_nothing_of_the_copy_before() {
+    let (client, asked) = server(&[503, 429, 422], binding("east"));
+    let sent = send_until_known(&client, bind()).await;
+    assert!(sent.refused.is_none(), "{:?}", sent.refused);
+    assert!(sent.observation.is_some());
+    let asked = asked.lock().expect("unpoisoned");
+    assert_eq!(*asked, [Method::PATCH, Method::PATCH, Method::PATCH, Method::GET]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_somebody_else_overtook_is_stale() {
+    let (client, _) = server(&[503, 429, 422], binding("west"));
+    let sent = send_until_known(&client, bind()).await;
+    assert!(matches!(sent.refused, Some(Refused::Stale)));
+    assert!(sent.observation.is_some(), "what stands instead comes back");
+}
