@@ -367,9 +367,9 @@ impl Search<'_> {
     fn largest_first(&self, nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
         let mut found: Vec<NodeId> =
             nodes.filter(|node| self.needed().any(|r| self.is_above_min(*node, r))).collect();
-        found.sort_by(|a, b| {
-            let share = |node| Share::after(self.ledger, node, &Request::default(), 0);
-            share(*b).cmp(&share(*a)).then_with(|| self.tree.node(*a).path.cmp(&self.tree.node(*b).path))
+        let none = Request::default();
+        found.sort_by_cached_key(|node| {
+            (Reverse(Share::after(self.ledger, *node, &none, 0)), self.tree.node(*node).path.as_str())
         });
         found
     }

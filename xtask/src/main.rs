@@ -118,7 +118,8 @@ fn chaos(runs: u32, seconds: u32, first: u64) -> anyhow::Result<()> {
     for run in 0..runs {
         let seed = first + u64::from(run);
         eprintln!("run {} of {runs}: FLEET_SEED={seed} FLEET_CHAOS_SECONDS={seconds}", run + 1);
-        let test = ["test", "--quiet", "-p", "fleet-tests", "--test", "process_chaos", "--", "--nocapture"];
+        // Of the whole workspace: what was built for all tests serves here.
+        let test = ["test", "--quiet", "--workspace", "--test", "process_chaos", "--", "--nocapture"];
         let status = Command::new(cargo_path())
             .args(test)
             .env("FLEET_SEED", seed.to_string())

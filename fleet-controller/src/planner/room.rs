@@ -4,6 +4,8 @@
 //! Being wrong is safe: too much costs a refused reservation, too little a short wait.
 
 mod supposed;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -123,10 +125,17 @@ impl Room {
             self.refused.insert(shape.id, sentence.clone());
         }
         let taken = taken?;
-        self.leaving.remove(id);
+        self.begin_hold(id);
         let hold = Hold { shape: shape.clone(), counted: Counted::ByPlanner, nodes: BTreeMap::new(), taken };
         self.holds.insert(id.clone(), hold);
         Ok(())
+    }
+
+    /// What the job held before it holds again is over, also where no report has shown it.
+    fn begin_hold(&mut self, id: &JobId) {
+        if self.leaving.remove(id).is_some() {
+            self.suppositions().for_each(|supposed| supposed.forget(id));
+        }
     }
 
     fn try_take(&mut self, shape: &JobShape) -> Result<Taken, String> {
@@ -169,7 +178,7 @@ impl Room {
     fn hold(&mut self, id: &JobId, shape: &Arc<JobShape>, held: &Held) -> Change {
         let by_planner = self.counts_itself(held.counted);
         let mut change = Change::None;
-        self.leaving.remove(id);
+        self.begin_hold(id);
         if let Some(known) = self.holds.get_mut(id) {
             if matches!(known.taken, Taken::ByReport) != by_planner {
                 known.counted = held.counted;
@@ -180,6 +189,7 @@ impl Room {
                 return change;
             }
             change = self.give_back(id);
+            self.begin_hold(id);
         }
         let taken = match by_planner {
             true => self.try_take_at(shape, &held.nodes),

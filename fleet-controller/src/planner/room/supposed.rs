@@ -45,6 +45,13 @@ impl Supposed {
         self.strained |= self.nodes.is_overfull(places);
     }
 
+    /// What was known of a job's places is over: it holds others now.
+    pub fn forget(&mut self, id: &JobId) {
+        if let Some(Some(places)) = self.gone.remove(id) {
+            self.taken(&places);
+        }
+    }
+
     /// A job's places are free from now on.
     pub fn given_back(&mut self, id: &JobId, places: &Places) {
         self.fit = None;
@@ -62,9 +69,7 @@ impl Supposed {
     ) {
         let back: Vec<JobId> = self.gone.keys().filter(|id| !gone.contains_key(id)).cloned().collect();
         for id in back {
-            if let Some(Some(places)) = self.gone.remove(&id) {
-                self.taken(&places);
-            }
+            self.forget(&id);
         }
         for (id, hold) in gone {
             if self.gone.contains_key(*id) {
