@@ -473,7 +473,7 @@ impl Core {
                 let Some(key) = self.state.key_of(id) else { continue };
                 self.state.assume(&key, &node);
                 let Some(pod) = self.state.pod(&key) else { continue };
-                bindings.push(scheduler::binding(&key, pod, node));
+                bindings.push(scheduler::binding(&self.state, &key, pod, node));
             }
             if let Some(first) = bindings.first()
                 && let Some(gang) = self.state.pod(&first.pod).map(|pod| pod.gang.clone())

@@ -15,6 +15,8 @@ use k8s_openapi::{
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::Value;
 
+use crate::lean_devices;
+
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct LeanPod {
     #[serde(deserialize_with = "lean_meta")]
@@ -133,7 +135,7 @@ impl Amounts {
 
 impl LeanRequirements {
     /// A limit without a request is a request, as API servers default it.
-    fn requests(&self) -> Result<Resources, QuantityError> {
+    pub fn requests(&self) -> Result<Resources, QuantityError> {
         let mut requests = self.limits.parse()?;
         for (name, amount) in self.requests.parse()?.iter() {
             requests.set(name.clone(), amount);
@@ -191,6 +193,7 @@ impl LeanPodSpec {
         }
         running.add(&self.overhead.parse()?);
         running.set(ResourceName::PODS, 0);
+        running.set(lean_devices::VGPU_PERCENT, 0);
         Ok(running)
     }
 }
@@ -204,6 +207,11 @@ impl LeanNode {
             .collect();
         let max_pods = allocatable.get(ResourceName::PODS);
         allocatable.set(ResourceName::PODS, 0);
+        for (name, amount) in lean_devices::offered(&lean_devices::cards(self)) {
+            if amount > 0 && allocatable.get(name) == 0 {
+                allocatable.set(name, amount);
+            }
+        }
         let ready = self.status.conditions.iter().any(|c| c.r#type == "Ready" && c.status == "True");
         Node {
             name: self.metadata.name.clone().unwrap_or_default(),

@@ -42,6 +42,7 @@ pub(crate) fn read(spec: &LeanPodSpec, namespace: &str, revocable_zone: Option<S
         ports: ports(spec),
         volumes: Vec::new(),
         revocable_zone,
+        devices: crate::lean_devices::asks(spec),
     }
 }
 

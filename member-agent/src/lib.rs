@@ -18,6 +18,7 @@ mod flows;
 pub mod jobs;
 mod join;
 mod lean;
+mod lean_devices;
 mod lean_extras;
 mod lease;
 mod notices;

@@ -135,7 +135,7 @@ impl Cluster {
         self.pods.get(id as usize)?.as_ref()
     }
 
-    fn pod_mut(&mut self, id: PodId) -> &mut Pod {
+    pub(crate) fn pod_mut(&mut self, id: PodId) -> &mut Pod {
         self.pods[id as usize].as_mut().unwrap_or_else(|| unreachable!("pod {id} was removed"))
     }
 

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::devices::{Choice, DevicePolicy};
 use crate::score::Scoring;
 
 /// A step of a cycle.
@@ -93,7 +94,7 @@ plugins! {
     Tdm "tdm" true ["tdm.revocable-zone.", "tdm.evict.period"];
     TaskTopology "task-topology" true ["task-topology.weight"];
     NumaAware "numa-aware" false ["weight"];
-    DeviceShare "deviceshare" false ["deviceshare.GPUSharingEnable", "deviceshare.GPUNumberEnable", "deviceshare.VGPUEnable",
+    DeviceShare "deviceshare" true ["deviceshare.GPUSharingEnable", "deviceshare.GPUNumberEnable", "deviceshare.VGPUEnable",
         "deviceshare.NodeLockEnable", "deviceshare.SchedulePolicy", "deviceshare.ScheduleWeight",
         "deviceshare.AscendMindClusterVNPUEnable", "deviceshare.KnownGeometriesCMName",
         "deviceshare.KnownGeometriesCMNamespace"];
@@ -360,6 +361,8 @@ pub struct Policy {
     pub topology: bool,
     /// Weight of the buckets of plugin task-topology, and whether they order tasks; zero is off.
     pub task_topology: (i64, bool),
+    /// Parts of cards are handed out.
+    pub devices: Option<DevicePolicy>,
     /// Zone to minutes of the day (from, to) in which its nodes may be used.
     pub revocable_zones: Option<BTreeMap<String, (i64, i64)>>,
     /// Preempt and reclaim may take whole gangs.
@@ -473,6 +476,7 @@ impl Policy {
                 }
                 None => (0, false),
             },
+            devices: find(PluginName::DeviceShare).map(read_devices).transpose()?,
             revocable_zones: find(PluginName::Tdm).map(read_zones).transpose()?,
             whole_gangs: whole,
         })
@@ -571,6 +575,24 @@ pub fn duration_s(text: &str) -> Option<i64> {
         rest = &rest[digits + length..];
     }
     Some(sum)
+}
+
+fn read_devices(plugin: &Plugin) -> Result<DevicePolicy, ArgumentError> {
+    let on = |name: &str| -> Result<bool, ArgumentError> { Ok(read_bool(plugin, name)?.unwrap_or(false)) };
+    let policy = "deviceshare.SchedulePolicy";
+    let choice = match plugin.arguments.get(policy).map(String::as_str) {
+        None | Some("" | "binpack") => Choice::Binpack,
+        Some("spread") => Choice::Spread,
+        Some(found) => return Err(error(plugin, policy, found, "binpack or spread")),
+    };
+    let weight = read_int(plugin, "deviceshare.ScheduleWeight", "a whole number")?;
+    Ok(DevicePolicy {
+        sharing: on("deviceshare.GPUSharingEnable")?,
+        number: on("deviceshare.GPUNumberEnable")?,
+        virtual_cards: on("deviceshare.VGPUEnable")?,
+        choice,
+        weight: if plugin.hooks.has(Hook::NodeOrder) { weight.unwrap_or(0) } else { 0 },
+    })
 }
 
 /// Minutes of the day from which to which the nodes of each zone may be used.

@@ -28,6 +28,7 @@ pub enum Misfit {
     NodeAffinity,
     Taint,
     Volume,
+    Devices,
     Ports,
     PodCount,
     /// Places of the resources that lack.
@@ -61,6 +62,7 @@ impl Misfit {
             Self::NodeAffinity => "didn't match the pod's node affinity/selector",
             Self::Taint => "had untolerated taints",
             Self::Volume => "had volume node affinity conflict",
+            Self::Devices => "had no card with enough left",
             Self::Ports => "didn't have free ports for the requested pod ports",
             Self::PodCount => "pod number exceeded",
             Self::Resources(_) => "resource fit failed",
@@ -154,7 +156,7 @@ impl Cluster {
             let short = class.request.iter().filter(short).map(|(place, _)| *place).collect();
             return Err(Misfit::Resources(short));
         }
-        Ok(())
+        self.choose_cards(class, node, fit).map(drop)
     }
 
     /// What depends on the pod itself and on the pods around.
@@ -310,7 +312,9 @@ impl Cluster {
     pub(crate) fn score(&self, class: &Class, node: NodeId) -> i64 {
         let state = self.nodes.get(node);
         let fixed = self.policy.scoring.fixed_score(class, state);
-        self.policy.scoring.node_score(&self.dimensions, class, state, self.nodes.cells(node), fixed)
+        let cells = self.nodes.cells(node);
+        self.policy.scoring.node_score(&self.dimensions, class, state, cells, fixed)
+            + self.cards_score(class, node)
     }
 
     /// What preferred pods and soft spreading say of a node.
@@ -377,7 +381,9 @@ impl Cluster {
         let known = *known;
         let score = if known.admitted && self.fits(class, node, Fit::Now).is_ok() {
             let cells = self.nodes.cells(node);
-            self.policy.scoring.node_score(&self.dimensions, class, state, cells, known.score)
+            let scoring = &self.policy.scoring;
+            scoring.node_score(&self.dimensions, class, state, cells, known.score)
+                + self.cards_score(class, node)
         } else {
             OUT
         };

@@ -11,6 +11,7 @@ pub mod amounts;
 mod cluster;
 pub mod config;
 mod cycle;
+pub mod devices;
 mod fair;
 pub mod group;
 mod index;

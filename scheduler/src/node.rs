@@ -8,6 +8,7 @@ use fleet_resources::ResourceName;
 use fleet_resources::constraints::Taint;
 
 use crate::amounts::{Dimensions, PODS, UNBOUNDED};
+use crate::devices::Card;
 use crate::pod::{PodId, Port};
 
 pub type NodeId = u32;
@@ -58,6 +59,8 @@ pub struct NodeState {
     pub pods: Vec<PodId>,
     /// Host ports in use.
     pub ports: Vec<Port>,
+    /// Cards that are shared in parts (plugin deviceshare).
+    pub cards: Vec<Card>,
     /// The group that nobody else may start pods here before.
     pub claimed_by: Option<u32>,
 }
@@ -147,6 +150,7 @@ impl Nodes {
             version: 0,
             pods: Vec::new(),
             ports: Vec::new(),
+            cards: Vec::new(),
             claimed_by: None,
         });
         self.cells.resize(self.list.len() * self.stride, Cell::default());

@@ -7,6 +7,7 @@ use fleet_placement::PodShape;
 use fleet_resources::constraints::{NodeSelectorRequirement, NodeSelectorTerm};
 
 use crate::amounts::Request;
+use crate::devices::{Ask, Part};
 use crate::group::GroupId;
 use crate::node::NodeId;
 use crate::terms::TermId;
@@ -115,6 +116,8 @@ pub struct Extras {
     pub volumes: Vec<Vec<NodeSelectorTerm>>,
     /// Plugin tdm: the zone of nodes that are revoked by the clock, `*` any.
     pub revocable_zone: Option<String>,
+    /// Plugin deviceshare: what each container asks of cards.
+    pub devices: Vec<Ask>,
 }
 
 /// What makes pods equal to the scheduler.
@@ -220,6 +223,8 @@ pub struct Pod {
     pub never_preempts: bool,
     pub critical: bool,
     pub labels: Labels,
+    /// Its parts of its node's cards.
+    pub parts: Vec<Part>,
     /// Terms of other pods that select this one.
     pub matches: Vec<TermId>,
 }

@@ -8,7 +8,10 @@ pub(crate) mod conf;
 pub(crate) mod status;
 pub(crate) mod write;
 
-use crate::state::{GangKey, MemberState, PodEntry, PodKey};
+use crate::{
+    lean_devices::Assigned,
+    state::{GangKey, MemberState, PodEntry, PodKey},
+};
 
 /// Orders gangs: higher priority, then older, then by name.
 pub(crate) type Rank = (std::cmp::Reverse<i32>, Option<jiff::Timestamp>, GangKey);
@@ -33,6 +36,8 @@ pub(crate) struct Binding {
     pub uid: String,
     pub node: String,
     pub scheduler_name: String,
+    /// Parts of the node's cards that go with it.
+    pub devices: Option<Box<Assigned>>,
 }
 
 #[derive(Debug)]
@@ -146,7 +151,7 @@ fn place_all(
         match held_node(state, key, pod) {
             Some(node) => {
                 state.assume(key, &node);
-                bindings.push(binding(key, pod, node));
+                bindings.push(binding(state, key, pod, node));
             }
             None => unplaced.push((key, pod)),
         }
@@ -164,8 +169,8 @@ fn place_all(
                 let node = state.cluster.nodes.get(node).name.to_string();
                 let Some(key) = state.key_of(id) else { continue };
                 let Some((_, pod)) = unplaced.iter().find(|(known, _)| **known == key) else { continue };
-                bindings.push(binding(&key, pod, node.clone()));
                 state.assume(&key, &node);
+                bindings.push(binding(state, &key, pod, node));
             }
             bindings.sort_by(|a, b| a.pod.cmp(&b.pod));
             state.merge_effects(before);
@@ -182,8 +187,24 @@ fn place_all(
     }
 }
 
-pub(crate) fn binding(key: &PodKey, pod: &PodEntry, node: String) -> Binding {
-    Binding { pod: key.clone(), uid: pod.uid.clone(), node, scheduler_name: pod.scheduler_name.clone() }
+/// The binding of a pod whose place is taken already.
+pub(crate) fn binding(state: &MemberState, key: &PodKey, pod: &PodEntry, node: String) -> Binding {
+    let known = pod.id.and_then(|id| state.cluster.find_pod(id)).filter(|known| !known.parts.is_empty());
+    let devices = known.map(|known| {
+        let id = state.cluster.nodes.find(&node);
+        Box::new(Assigned {
+            parts: known.parts.clone(),
+            asks: pod.spec.extras.as_ref().map_or(Vec::new(), |extras| extras.devices.clone()),
+            cards: id.map_or(Vec::new(), |id| state.cluster.nodes.get(id).cards.clone()),
+        })
+    });
+    Binding {
+        pod: key.clone(),
+        uid: pod.uid.clone(),
+        node,
+        scheduler_name: pod.scheduler_name.clone(),
+        devices,
+    }
 }
 
 /// The node held for the pod, when the pod may go there and fits. A place whose node has gone, or may

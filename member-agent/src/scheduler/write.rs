@@ -15,6 +15,7 @@ use crate::{
     clock::Backoff,
     context::{CallError, Context, call},
     lean::LeanPod,
+    lean_devices,
     notices::{Notice, Notices},
     state::PodKey,
 };
@@ -74,12 +75,17 @@ async fn bind_one(context: &Context, notices: &Notices, binding: Binding) -> (Bi
 }
 
 async fn post_binding(context: &Context, binding: &Binding) -> Result<(), CallError> {
-    let body = json!({
+    let mut body = json!({
         "apiVersion": "v1",
         "kind": "Binding",
         "metadata": {"name": binding.pod.name, "namespace": binding.pod.namespace, "uid": binding.uid},
         "target": {"apiVersion": "v1", "kind": "Node", "name": binding.node},
     });
+    if let Some(devices) = &binding.devices {
+        // The API server writes them on the pod with its node, in one.
+        let now = context.clock.now().as_second();
+        body["metadata"]["annotations"] = json!(lean_devices::annotations(devices, &binding.node, now));
+    }
     let request = Request::new(Pod::url_path(&(), Some(&binding.pod.namespace)))
         .create_subresource(
             "binding",

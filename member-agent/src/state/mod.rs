@@ -141,10 +141,20 @@ impl MemberState {
     // ---- nodes
 
     pub fn apply_node(&mut self, node: &LeanNode) {
+        let cards = crate::lean_devices::cards(node);
         let mut node = node.read();
+        let had = self
+            .cluster
+            .nodes
+            .find(&node.name)
+            .is_some_and(|id| !self.cluster.nodes.get(id).cards.is_empty());
+        let is_bare = cards.is_empty() && !had;
         if let Some(usage) = self.usage.get(&node.name) {
             node.used = usage.requests.clone();
             node.pods = usage.pods;
+        }
+        if !is_bare {
+            self.cluster.set_cards(&node.name, cards);
         }
         // Heartbeats change nothing here.
         if self.nodes.get(&node.name) == Some(&node) {
@@ -301,6 +311,7 @@ impl MemberState {
             if !promised {
                 self.cluster.update_pod(id, status, node.as_deref());
             }
+            self.tell_parts(key);
             return;
         }
         let group = if ours { self.group_of(&gang) } else { self.foreign_group() };
@@ -322,6 +333,15 @@ impl MemberState {
             labels: entry.labels.clone(),
         };
         entry.id = Some(self.cluster.add_pod(input));
+        self.tell_parts(key);
+    }
+
+    /// Which parts of cards a bound pod has stands in its annotations, whoever bound it.
+    fn tell_parts(&mut self, key: &PodKey) {
+        let Some(entry) = self.pods.get(key).filter(|entry| entry.node.is_some()) else { return };
+        if let Some(id) = entry.id.filter(|_| !entry.parts.is_empty()) {
+            self.cluster.set_parts(id, entry.parts.clone());
+        }
     }
 
     pub fn key_of(&self, id: PodId) -> Option<PodKey> {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use fleet_api::names;
 use fleet_placement::PodShape;
-use fleet_scheduler::{Labels, PodId, PodSpec, Status};
+use fleet_scheduler::{Labels, PodId, PodSpec, Status, devices::Part};
 use jiff::Timestamp;
 
 use super::GangKey;
@@ -57,6 +57,8 @@ pub(crate) struct PodEntry {
     /// Queue it names itself.
     pub queue: Option<String>,
     pub labels: Labels,
+    /// Parts of cards that its annotations give it.
+    pub parts: Vec<Part>,
     pub preemptable: bool,
     pub never_preempts: bool,
     pub critical: bool,
@@ -95,6 +97,12 @@ impl PodEntry {
         let zone = annotation("volcano.sh/revocable-zone").cloned();
         let extras = crate::lean_extras::read(&pod.spec, &key.namespace, zone);
         let extras = (extras != fleet_scheduler::Extras::default()).then(|| Arc::new(extras));
+        let asks = extras.as_ref().map_or(&[][..], |extras| &extras.devices);
+        let parts = if asks.is_empty() {
+            Vec::new()
+        } else {
+            crate::lean_devices::parts(meta.annotations.as_ref(), asks)
+        };
         let phase = match pod.status.phase.as_deref() {
             Some("Running") => Phase::Running,
             Some("Succeeded") => Phase::Succeeded,
@@ -140,6 +148,7 @@ impl PodEntry {
             queue: annotation("scheduling.volcano.sh/queue-name")
                 .or(annotation("volcano.sh/queue-name"))
                 .cloned(),
+            parts,
             labels: Labels::new(meta.labels.as_ref().unwrap_or(&Default::default())),
             preemptable,
             never_preempts: pod.spec.preemption_policy.as_deref() == Some("Never"),

@@ -346,7 +346,8 @@ impl Cluster {
         }
         let special = |class: &ClassId| {
             let class = self.class(*class);
-            class.has_pod_terms() || class.extras().is_some_and(|extras| !extras.ports.is_empty())
+            class.has_pod_terms()
+                || class.extras().is_some_and(|extras| !extras.ports.is_empty() || !extras.devices.is_empty())
         };
         let selected = pods.iter().any(|pod| !self.pod(*pod).matches.is_empty());
         if by_class.len() < 2 || selected || by_class.keys().any(special) {

@@ -347,14 +347,17 @@ impl Cluster {
         }
         let queue = self.group(id).queue;
         let before = self.statuses_before();
-        // Nodes of promised pods that go by their neighbours.
+        // Nodes of promised pods that go by their neighbours, or by what of a card they leave.
         let sensitive: BTreeSet<NodeId> = self
             .group(id)
             .pods
             .iter()
             .map(|pod| self.pod(*pod))
             .filter(|pod| pod.status == Status::Pipelined)
-            .filter(|pod| !pod.matches.is_empty() || self.class(pod.class).has_pod_terms())
+            .filter(|pod| {
+                let class = self.class(pod.class);
+                !pod.matches.is_empty() || class.has_pod_terms() || !self.asks(class).is_empty()
+            })
             .filter_map(|pod| pod.node)
             .collect();
         for (gang, pods) in leaving {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::{Cluster, add_vector};
 use crate::amounts::{self, Request};
+use crate::devices::Part;
 use crate::group::{GroupId, Phase, Shape, Waits};
+use crate::index::Fit;
 use crate::node::NodeId;
 use crate::pod::{ClassId, PodId, Status};
 use crate::queue::QueueId;
@@ -199,7 +201,18 @@ impl Cluster {
         let pod = self.pod_mut(id);
         pod.status = status;
         pod.node = node;
+        if old_node != node {
+            self.pod_mut(id).parts = self.parts_for(id, status, node);
+        }
         self.count(id, 1);
+    }
+
+    /// Parts of the cards of the node that the pod comes to. They stay as long as it stays there.
+    fn parts_for(&self, id: PodId, status: Status, node: Option<NodeId>) -> Vec<Part> {
+        let class = &self.classes[self.pod(id).class as usize];
+        let Some(node) = node.filter(|_| !self.asks(class).is_empty()) else { return Vec::new() };
+        let fit = if status == Status::Pipelined { Fit::Future } else { Fit::Now };
+        self.choose_cards(class, node, fit).unwrap_or_default()
     }
 
     pub(super) fn count(&mut self, id: PodId, sign: i64) {

@@ -238,6 +238,7 @@ impl Cluster {
             never_preempts: input.never_preempts,
             critical: input.critical,
             labels: input.labels,
+            parts: Vec::new(),
             matches,
         };
         let id = match self.free_pods.pop() {

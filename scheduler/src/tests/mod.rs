@@ -4,6 +4,7 @@ mod allocate;
 mod bed;
 mod better;
 mod config;
+mod devices;
 mod enqueue;
 mod fair;
 mod laws;
