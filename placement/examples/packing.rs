@@ -1,7 +1,7 @@
 //! Replays the pods of a real GPU cluster on its nodes until they have asked for all of its GPUs, and prints
 //! how much of them each way of choosing a node could hand out: ten seeded shuffles each.
 //!
-//! `cargo run --release -p fleet-placement --example packing -- PODS.csv NODES.csv` with the columns of the openb traces
+//! `cargo run --release -p fleet-placement --example packing -- PODS.csv NODES.csv [WAY...]` with the columns of the openb traces
 //! (pods: cpu in cores, mem_gb, gpus, gpu_milli, gpu_spec; nodes: cluster, gpus, cpu, mem_gb, gpu_type).
 //! The published figures it is held against are those of Weng et al., "Beware of Fragmentation", ATC'23; `Filled` is
 //! Fleet's own measure.
@@ -79,6 +79,37 @@ fn nodes(file: &str) -> Vec<DeviceNode> {
 
 type Known = HashMap<(DeviceNode, DeviceTask), Option<Growth>>;
 
+/// Devices in use first, then idle ones of a node in use, then an idle node, in points of a hundred: the rule of
+/// `GpuPackingScore` in the simulator of the figures' authors.
+fn packing_points(node: &DeviceNode, task: &DeviceTask) -> i64 {
+    // To who asks for none, all nodes are alike.
+    if task.count == 0 {
+        return 0;
+    }
+    let idle = node.devices.iter().filter(|free| **free == WHOLE).count() as i64;
+    if idle == node.devices.len() as i64 {
+        return (100 / 3 - idle).max(idle);
+    }
+    let mut fitting: Vec<i64> = node.devices.iter().copied().filter(|free| *free >= task.share).collect();
+    fitting.sort_unstable();
+    fitting.truncate(task.count);
+    match fitting.iter().filter(|free| **free == WHOLE).count() as i64 {
+        0 => (100 - fitting.iter().map(|free| free * 100 / WHOLE).sum::<i64>() / 10).max(50),
+        broken_into => (50 - broken_into).max(100 / 3),
+    }
+}
+
+/// The first of the nodes with the most points, with the fullest devices that fit.
+fn first_of_the_best(
+    free: &[DeviceNode],
+    task: &DeviceTask,
+    points: &dyn Fn(&DeviceNode) -> i64,
+) -> Option<(usize, Vec<usize>)> {
+    let fitting = (0..free.len()).filter(|at| free[*at].fits(task));
+    let best = fitting.min_by_key(|at| std::cmp::Reverse(points(&free[*at])))?;
+    Some((best, free[best].tightest(task)?))
+}
+
 /// Chooses a node and devices.
 fn choose(
     way: &str,
@@ -107,18 +138,14 @@ fn choose(
             }
             Some((at, devices))
         }
-        "DotProd" => by(&|node| cpu_of(node) * cpu + gpu_of(node) * gpu),
+        // In whole points of a hundred, as the authors' simulator scores it.
+        "DotProd" => {
+            let points =
+                |node: &DeviceNode| (100.0 * (1.0 - (cpu_of(node) * cpu + gpu_of(node) * gpu) / 2.0)) as i64;
+            first_of_the_best(free, task, &points)
+        }
         "BestFit" => by(&|node| cpu_of(node) - cpu + gpu_of(node) - gpu),
-        // A device in use first, then an idle one of a node in use, then an idle node.
-        "Packing" => by(&|node| {
-            let idle = node.devices.iter().filter(|free| **free == WHOLE).count();
-            let shared = node.devices.iter().filter(|free| **free < WHOLE && **free >= task.share).min();
-            match shared {
-                Some(left) if task.share < WHOLE => *left as f64 / 1e6,
-                _ if idle < node.devices.len() => 1.0 + idle as f64 / 100.0,
-                _ => 3.0 + idle as f64 / 100.0,
-            }
-        }),
+        "Packing" => first_of_the_best(free, task, &|node| packing_points(node, task)),
         _ => least_fragments(free, task, &mut |node, task| {
             if !node.fits(task) {
                 return None;
@@ -131,14 +158,18 @@ fn choose(
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [pods, node_file] = arguments.as_slice() else { fail("usage: packing PODS.csv NODES.csv") };
+    let [pods, node_file, only @ ..] = arguments.as_slice() else {
+        fail("usage: packing PODS.csv NODES.csv [WAY...]")
+    };
     let (tasks, nodes) = (tasks(pods), nodes(node_file));
     let capacity: i64 = nodes.iter().map(DeviceNode::free).sum();
     // Tasks without devices waste all of them alike and change no choice.
     let with_devices = || tasks.iter().filter(|task| task.count > 0);
     println!("{} pods, {} nodes with {} GPUs", tasks.len(), nodes.len(), capacity / WHOLE);
     println!("{:<10} {:>10} {:>10} {:>12} {:>10}", "way", "GPUs, %", "published", "least..most", "s a run");
-    for (way, published) in WAYS {
+    for (way, published) in
+        WAYS.into_iter().filter(|(way, _)| only.is_empty() || only.iter().any(|o| o == way))
+    {
         let measure = if way == "Filled" { Measure::Filled } else { Measure::Next };
         let (demand, mut known) = (Demand::of(measure, with_devices()), Known::new());
         let mut shares = Vec::new();
