@@ -536,10 +536,8 @@ impl Core {
 
     fn unreadable(&self, key: &GangKey) -> Option<String> {
         let gang = self.state.gang(key)?;
-        gang.pods.iter().find_map(|key| {
-            let pod = self.state.pod(key)?;
-            Some(format!("pod {}: {}", key.name, pod.unreadable.as_ref()?))
-        })
+        let first = gang.unreadable.first()?;
+        Some(format!("pod {}: {}", first.name, self.state.pod(first)?.unreadable.as_ref()?))
     }
 
     /// A gang that stays incomplete is told so after a while; most are complete at once.

@@ -393,7 +393,8 @@ pub fn cpu_s() -> anyhow::Result<f64> {
     Ok((ticks(11)? + ticks(12)?) / TICKS)
 }
 
-fn peak_mib() -> anyhow::Result<f64> {
+/// Most memory that this process has had, in MiB.
+pub fn peak_mib() -> anyhow::Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
     let line = status
         .lines()

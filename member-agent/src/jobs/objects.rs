@@ -1,7 +1,9 @@
 //! What the controllers read of pods and jobs: only the fields that decide something, so that a watch
 //! over many pods stays cheap.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::discovery::ApiResource;
 use serde::Deserialize;
 use serde_json::Value;
@@ -20,12 +22,61 @@ pub(crate) struct Object {
     pub rest: serde_json::Map<String, Value>,
 }
 
-/// A pod without its spec.
+/// A pod without its spec and its managed fields. Of a pod that nobody controls only its identity is kept: no
+/// controller looks at more, and a watch keeps all pods.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "RawPod")]
 pub(crate) struct Pod {
     pub metadata: ObjectMeta,
-    #[serde(default)]
     pub status: PodStatus,
+}
+
+#[derive(Deserialize)]
+struct RawPod {
+    metadata: RawMeta,
+    #[serde(default)]
+    status: PodStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawMeta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+    finalizers: Option<Vec<String>>,
+}
+
+impl From<RawPod> for Pod {
+    fn from(pod: RawPod) -> Self {
+        let RawPod { metadata: meta, status } = pod;
+        let identity = ObjectMeta {
+            name: meta.name,
+            namespace: meta.namespace,
+            uid: meta.uid,
+            resource_version: meta.resource_version,
+            deletion_timestamp: meta.deletion_timestamp,
+            ..ObjectMeta::default()
+        };
+        if !meta.owner_references.iter().flatten().any(|owner| owner.controller == Some(true)) {
+            return Self { metadata: identity, status: PodStatus::default() };
+        }
+        let metadata = ObjectMeta {
+            creation_timestamp: meta.creation_timestamp,
+            labels: meta.labels,
+            annotations: meta.annotations,
+            owner_references: meta.owner_references,
+            finalizers: meta.finalizers,
+            ..identity
+        };
+        Self { metadata, status }
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

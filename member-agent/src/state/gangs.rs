@@ -26,6 +26,8 @@ impl GangKey {
 #[derive(Debug, Default)]
 pub(crate) struct GangEntry {
     pub pods: BTreeSet<PodKey>,
+    /// Those whose requests cannot be read.
+    pub unreadable: BTreeSet<PodKey>,
     /// Pods that must be placeable before any is bound.
     pub size: usize,
     /// When its pods were last told why they wait.

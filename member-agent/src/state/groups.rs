@@ -48,7 +48,9 @@ impl MemberState {
 
     /// A pod has joined: what it says of its gang may be news, when no PodGroup says it.
     pub(super) fn group_joined(&mut self, key: &GangKey, entry: &PodEntry, new: bool) {
-        if let Some(known) = self.pod_groups.get_mut(&name_of(key)) {
+        let described =
+            if self.pod_groups.is_empty() { None } else { self.pod_groups.get_mut(&name_of(key)) };
+        if let Some(known) = described {
             if entry.reservation.is_some() && !known.input.manual {
                 known.input.manual = true;
                 let input = known.input.clone();
@@ -61,17 +63,21 @@ impl MemberState {
         }
         let Some(group) = self.gangs.get(key).and_then(|gang| gang.group) else { return };
         let Some(known) = self.cluster.try_group(group) else { return };
-        let mut input = known.input.clone();
+        let known = &known.input;
         let priority = i64::from(entry.priority);
         let created = entry.created.map_or(0, |at| at.as_second());
-        input.min_member = i64::try_from(entry.gang_size.max(1)).unwrap_or(i64::MAX);
-        input.queue =
-            entry.queue.as_deref().filter(|queue| !queue.is_empty()).unwrap_or(DEFAULT_QUEUE).into();
-        input.priority = if new { priority } else { input.priority.max(priority) };
-        input.created = if new { created } else { input.created.min(created) };
+        let min_member = i64::try_from(entry.gang_size.max(1)).unwrap_or(i64::MAX);
+        let queue = entry.queue.as_deref().filter(|queue| !queue.is_empty()).unwrap_or(DEFAULT_QUEUE);
+        let priority = if new { priority } else { known.priority.max(priority) };
+        let created = if new { created } else { known.created.min(created) };
         // Places that the hub has reserved are given by name.
-        input.manual |= entry.reservation.is_some();
-        if input != known.input {
+        let manual = known.manual || entry.reservation.is_some();
+        // Most pods say what the first of their gang has said.
+        if (known.min_member, &*known.queue, known.priority, known.created, known.manual)
+            != (min_member, queue, priority, created, manual)
+        {
+            let input =
+                GroupInput { min_member, queue: queue.into(), priority, created, manual, ..known.clone() };
             self.cluster.put_group(input);
         }
     }

@@ -11,7 +11,7 @@ mod hyper_nodes;
 mod pod;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -64,7 +64,8 @@ pub(crate) struct MemberState {
     nodes: NodeIndex,
     /// Use by node name, kept for nodes not seen yet as well.
     usage: BTreeMap<String, Usage>,
-    pods: BTreeMap<PodKey, PodEntry>,
+    /// Looked up by key alone; nothing is decided in its order.
+    pods: HashMap<PodKey, PodEntry>,
     holds: BTreeMap<String, Hold>,
     /// Pods by the reservation they name.
     reserved_pods: BTreeMap<String, BTreeSet<PodKey>>,
@@ -93,7 +94,7 @@ impl MemberState {
             foreign: None,
             nodes: NodeIndex::default(),
             usage: BTreeMap::new(),
-            pods: BTreeMap::new(),
+            pods: HashMap::new(),
             holds: BTreeMap::new(),
             reserved_pods: BTreeMap::new(),
             gangs: BTreeMap::new(),
@@ -221,7 +222,8 @@ impl MemberState {
     /// A whole listing: pods not in it are gone.
     pub fn replace_pods(&mut self, pods: &[LeanPod]) {
         let listed: BTreeSet<PodKey> = pods.iter().map(PodKey::of).collect();
-        let gone: Vec<PodKey> = self.pods.keys().filter(|key| !listed.contains(key)).cloned().collect();
+        let mut gone: Vec<PodKey> = self.pods.keys().filter(|key| !listed.contains(key)).cloned().collect();
+        gone.sort_unstable();
         for key in &gone {
             self.remove_pod(key);
         }
@@ -232,10 +234,17 @@ impl MemberState {
 
     /// Counts the pod on `node` before the API server has said so.
     pub fn assume(&mut self, key: &PodKey, node: &str) {
-        if let Some(mut entry) = self.pods.get(key).cloned() {
-            entry.assumed = Some(node.to_owned());
-            self.put_pod(key.clone(), entry);
+        let Some(mut entry) = self.pods.remove(key) else { return };
+        let moves = entry.node.is_none() && entry.assumed.as_deref() != Some(node);
+        if moves {
+            self.uncount(key, &entry);
         }
+        entry.assumed = Some(node.to_owned());
+        if moves {
+            self.count(key, &entry);
+        }
+        self.pods.insert(key.clone(), entry);
+        self.mirror(key);
     }
 
     /// The binding did not come about.
@@ -484,11 +493,21 @@ impl MemberState {
         if !entry.ours {
             return;
         }
-        let gang = self.gangs.entry(entry.gang.clone()).or_default();
-        gang.pods.insert(key.clone());
+        if !self.gangs.contains_key(&entry.gang) {
+            self.gangs.insert(entry.gang.clone(), GangEntry::default());
+        }
+        let Some(gang) = self.gangs.get_mut(&entry.gang) else { return };
+        if !gang.pods.contains(key) {
+            gang.pods.insert(key.clone());
+        }
+        if entry.unreadable.is_some() {
+            gang.unreadable.insert(key.clone());
+        } else {
+            gang.unreadable.remove(key);
+        }
         gang.size = entry.gang_size.max(1);
         let new = gang.group.is_none();
-        if entry.is_pending() {
+        if entry.is_pending() && !self.effects.dirty.contains(&entry.gang) {
             self.effects.dirty.insert(entry.gang.clone());
         }
         self.group_joined(&entry.gang, entry, new);
@@ -497,6 +516,7 @@ impl MemberState {
     fn leave_gang(&mut self, key: &PodKey, entry: &PodEntry) {
         if let Some(gang) = self.gangs.get_mut(&entry.gang) {
             gang.pods.remove(key);
+            gang.unreadable.remove(key);
             if gang.pods.is_empty() {
                 let group = self.gangs.remove(&entry.gang).and_then(|gang| gang.group);
                 self.drop_group(&entry.gang, group);

@@ -36,7 +36,8 @@ fn pods(lines: &[&str]) -> Pods {
         .map(|line| {
             let mut words = line.split(' ');
             let (name, phase) = (words.next().unwrap(), words.next().unwrap());
-            let mut pod = json!({"metadata": {"name": name, "namespace": "n", "uid": format!("uid-{name}")},
+            let mut pod = json!({"metadata": {"name": name, "namespace": "n", "uid": format!("uid-{name}"),
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Job", "name": "a", "uid": "u", "controller": true}]},
                 "status": {"phase": phase.trim_end_matches('-')}});
             if phase.ends_with('-') {
                 pod["metadata"]["deletionTimestamp"] = NOW.into();

@@ -34,6 +34,7 @@ fn pods(list: &[&str]) -> Pods {
         let phase = phase.trim_end_matches('!');
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": name, "uid": name, "deletionTimestamp": deleting,
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Job", "name": "j", "uid": "u", "controller": true}],
                 "annotations": {VERSION: "0"}},
             "status": {"phase": phase, "conditions": [
                 {"type": "Ready", "status": if phase == "Running" { "True" } else { "False" }},
