@@ -11,8 +11,9 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tokio::time::{Duration, Instant};
 
-/// Events kept per table for watchers and for lists at an older revision.
-const RING_EVENTS: usize = 10_000;
+/// Events kept per table for watchers and for lists at an older revision: as many as Kubernetes' watch cache keeps at most.
+/// With fewer, a watcher that lags half a second behind a busy table has to list all of it again.
+const RING_EVENTS: usize = 100 * 1024;
 /// Events a table keeps however old they are.
 const RING_KEPT: usize = 1_000;
 /// Beyond those, how long an event can be resumed from; what is older goes as new ones come.
