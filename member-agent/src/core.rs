@@ -357,6 +357,11 @@ impl Core {
     fn ended(&mut self, ended: Result<Ended, tokio::task::JoinError>) {
         match ended {
             Ok(Ended::Bound(bindings)) => {
+                let gang_of = |state: &MemberState, (binding, _): &(Binding, Bound)| {
+                    state.pod(&binding.pod).map(|pod| pod.gang.clone())
+                };
+                let gang = bindings.first().and_then(|first| gang_of(&self.state, first));
+                let refused = bindings.iter().any(|(_, bound)| *bound == Bound::No);
                 for (binding, bound) in bindings {
                     match bound {
                         Bound::Yes => {}
@@ -367,6 +372,9 @@ impl Core {
                             }
                         }
                     }
+                }
+                if let Some(gang) = gang {
+                    self.bindings_ended(&gang, refused);
                 }
             }
             Ok(Ended::Told(untold)) => {
@@ -382,6 +390,29 @@ impl Core {
             Ok(Ended::Command(done)) => self.statuses.commands.done(done, Instant::now()),
             Ok(Ended::Status(written)) => self.statuses.written(written, &mut self.state),
             Err(error) => tracing::error!(%error, "a write of the scheduler ended abnormally"),
+        }
+    }
+
+    /// A gang is bound whole or not at all: when bindings of it are refused again and again, those of its pods that got
+    /// theirs give their places back.
+    fn bindings_ended(&mut self, key: &GangKey, refused: bool) {
+        let (grace, now) = (self.context.options.gang_grace, Instant::now());
+        let Some(gang) = self.state.gang_mut(key) else { return };
+        if !refused {
+            gang.bind_refused_since = None;
+            return;
+        }
+        let since = *gang.bind_refused_since.get_or_insert(now);
+        if now < since + grace {
+            return;
+        }
+        gang.bind_refused_since = None;
+        let uid = |pod: PodKey| self.state.pod(&pod).map(|entry| (pod.clone(), entry.uid.clone()));
+        let half_bound: Vec<(PodKey, String)> =
+            scheduler::half_bound_pods(&self.state, key).into_iter().filter_map(uid).collect();
+        if !half_bound.is_empty() {
+            tracing::info!(gang = ?key, pods = half_bound.len(), "a gang that cannot be bound whole gives its places back");
+            self.lazy.push_back(Lazy::Evict(half_bound));
         }
     }
 

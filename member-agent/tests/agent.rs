@@ -2,7 +2,7 @@
 
 mod bed;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use bed::{Bed, PATIENCE, create, options, server, until};
 use fleet_api::{Cluster, crds::Side, names, reservation::ReservationPhase};
@@ -244,6 +244,36 @@ async fn a_gang_left_half_bound_by_a_crash_gives_its_places_back() {
     })
     .await;
     agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_gang_one_of_whose_bindings_is_refused_gives_all_its_places_back() {
+    let bed = Bed::new(&["n1 8"]).await;
+    bed.forbid(Some("/gang-worker-1/binding"));
+    let agent = bed.start(options());
+    for index in 0..3 {
+        bed.pod("gang", 3, "worker", index, 2, None).await;
+    }
+    for index in [0, 2] {
+        until(&bed.pods(), &format!("gang-worker-{index}"), "taken back", |pod| {
+            pod.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some())
+        })
+        .await;
+    }
+    assert!(bed.pods().get("gang-worker-1").await.unwrap().spec.unwrap().node_name.is_none());
+    // A binding that is refused once only is made again, and nobody leaves.
+    let bed = Bed::new(&["n1 8"]).await;
+    bed.forbid(Some("/gang-worker-1/binding"));
+    let patient = Options { gang_grace: Duration::from_secs(60), ..options() };
+    let second = bed.start(patient);
+    for index in 0..3 {
+        bed.pod("gang", 3, "worker", index, 2, None).await;
+    }
+    assert_eq!(bed.node_of("gang-worker-0").await, "n1");
+    bed.forbid(None);
+    assert_eq!(bed.node_of("gang-worker-1").await, "n1");
+    agent.stop().await;
+    second.stop().await;
 }
 
 #[tokio::test]

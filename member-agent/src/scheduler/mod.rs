@@ -64,8 +64,12 @@ pub(crate) fn is_reserved(state: &MemberState, key: &GangKey) -> bool {
     group.and_then(|group| state.cluster.try_group(group)).is_some_and(|group| group.input.manual)
 }
 
-/// Bound pods of a gang that was never complete, when it has no hold.
+/// Bound pods of a gang that was never complete, when it has no hold. Without the plugin gang there are no gangs: pods
+/// start one by one and keep their places.
 pub(crate) fn half_bound_pods(state: &MemberState, key: &GangKey) -> Vec<PodKey> {
+    if !state.cluster.policy.gang {
+        return Vec::new();
+    }
     let Some(gang) = state.gang(key) else { return Vec::new() };
     let members = gang.pods.iter().filter_map(|pod| state.pod(pod).map(|entry| (pod.clone(), entry.clone())));
     let members = members.filter(|(_, pod)| !pod.deleting);

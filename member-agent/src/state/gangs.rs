@@ -36,6 +36,8 @@ pub(crate) struct GangEntry {
     pub incomplete_since: Option<Instant>,
     /// Since when it is half bound and cannot be completed.
     pub half_bound_since: Option<Instant>,
+    /// Since when bindings of it have been refused, with none that went through in between.
+    pub bind_refused_since: Option<Instant>,
     /// Its number in the scheduler.
     pub group: Option<GroupId>,
 }

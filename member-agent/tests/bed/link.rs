@@ -3,7 +3,7 @@
 use std::{
     io,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -63,11 +63,13 @@ pub struct Link {
     router: Router,
     cut: Arc<watch::Sender<bool>>,
     fuse: watch::Receiver<Option<Arc<Fuse>>>,
+    /// End of the paths to which the server says no.
+    forbidden: Arc<Mutex<Option<String>>>,
 }
 
 impl Link {
     pub fn new(router: Router, fuse: watch::Receiver<Option<Arc<Fuse>>>) -> Self {
-        Self { router, cut: Arc::new(watch::channel(false).0), fuse }
+        Self { router, cut: Arc::new(watch::channel(false).0), fuse, forbidden: Arc::default() }
     }
 
     pub fn client(&self) -> Client {
@@ -76,6 +78,11 @@ impl Link {
 
     pub fn cut(&self) {
         self.cut.send_replace(true);
+    }
+
+    /// Answers requests to paths that end so with 403, until it is told otherwise.
+    pub fn forbid(&self, path_end: Option<&str>) {
+        *self.forbidden.lock().unwrap() = path_end.map(str::to_owned);
     }
 
     pub fn join(&self) {
@@ -95,6 +102,7 @@ impl Service<http::Request<kube::client::Body>> for Link {
     fn call(&mut self, request: http::Request<kube::client::Body>) -> Self::Future {
         let (mut router, mut cut) = (self.router.clone(), self.cut.subscribe());
         let path = request.uri().path();
+        let forbidden = self.forbidden.lock().unwrap().as_ref().is_some_and(|end| path.ends_with(end));
         let counts =
             request.method() != http::Method::GET && !path.contains("/leases") && !path.contains("/events");
         let fuse = self.fuse.borrow().clone().filter(|_| counts);
@@ -102,6 +110,13 @@ impl Service<http::Request<kube::client::Body>> for Link {
             let gone = || io::Error::new(io::ErrorKind::ConnectionReset, "the connection is cut");
             if *cut.borrow() {
                 return Err(gone());
+            }
+            if forbidden {
+                let status = serde_json::json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
+                    "status": "Failure", "message": "the test says no", "reason": "Forbidden", "code": 403});
+                let response =
+                    http::Response::builder().status(403).header("content-type", "application/json");
+                return response.body(Body::from(status.to_string())).map_err(io::Error::other);
             }
             let blows = match &fuse {
                 Some(fuse) => {

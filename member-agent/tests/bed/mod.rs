@@ -121,6 +121,11 @@ impl Bed {
         self.fuse.send_replace(None);
     }
 
+    /// The member says no to requests of the agent whose paths end so.
+    pub fn forbid(&self, path_end: Option<&str>) {
+        self.own.forbid(path_end);
+    }
+
     pub fn start(&self, options: Options) -> Agent {
         let shutdown = CancellationToken::new();
         let run = member_agent::run(self.link.client(), self.own.client(), options, shutdown.clone());
