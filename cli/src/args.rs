@@ -332,9 +332,35 @@ pub enum Controller {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct DemoArgs {
+    /// Another demo: what gangs are for
+    #[command(subcommand)]
+    pub play: Option<Play>,
     /// How long the demo's jobs run
     #[arg(long, value_name = "TIME", default_value = "3s")]
+    pub runtime: RunTime,
+}
+
+/// Crowds of jobs that make progress only as a whole, on one member.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Play {
+    /// TensorFlow jobs of 2 parameter servers and 4 workers, with room for two of them
+    Gangs(PlayArgs),
+    /// Spark queries of a driver and five executors on four nodes of 8 cpu
+    Spark(PlayArgs),
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct PlayArgs {
+    /// How many at once: 5 jobs, 104 queries
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<u16>,
+    /// The same without the scheduler's plugin gang (gangs), or without PodGroups (spark)
+    #[arg(long)]
+    pub no_gang: bool,
+    /// How long each runs once all of it does
+    #[arg(long, value_name = "TIME", default_value = "1s")]
     pub runtime: RunTime,
 }
 

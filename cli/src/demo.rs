@@ -19,7 +19,7 @@ use crate::{
     args::{ClustersArgs, DemoArgs, DescribeArgs, GetArgs, QueueArgs, Scope, Targets},
     clusters,
     connect::Hub,
-    describe, get,
+    describe, get, plays,
     progress::Progress,
     queue,
     server::{HUB_PATIENCE, Selectors, Server},
@@ -41,6 +41,9 @@ const STEP_WITHIN: Duration = Duration::from_secs(10);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
 pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
+    if let Some(play) = args.play {
+        return plays::run(play).await;
+    }
     let began = Instant::now();
     let stage = Stage { colours: std::io::stdout().is_terminal() };
     let spec =

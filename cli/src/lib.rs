@@ -24,6 +24,7 @@ mod join;
 mod leaving;
 mod members;
 mod output;
+mod plays;
 mod plugins;
 mod progress;
 mod queue;

@@ -6,6 +6,7 @@
 pub mod fast;
 pub mod hollow;
 pub mod local_fleet;
+pub mod plays;
 pub mod run_plan;
 pub mod scenario;
 pub mod stages;
