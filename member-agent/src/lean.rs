@@ -4,7 +4,7 @@
 //! A field that this build does not know never breaks a watch: an unknown toleration tolerates nothing,
 //! an unknown affinity term matches nothing.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use fleet_placement::{Node, NodeSelectorTerm, PodShape, Taint, Toleration};
 use fleet_resources::{QuantityError, ResourceName, Resources, quantity};
@@ -12,7 +12,10 @@ use k8s_openapi::{
     ClusterResourceScope, NamespaceResourceScope,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
-use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
 use serde_json::Value;
 
 use crate::lean_devices;
@@ -118,12 +121,61 @@ pub(crate) struct Amounts(pub BTreeMap<String, String>);
 
 impl<'de> Deserialize<'de> for Amounts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let values: Option<BTreeMap<String, Value>> = Option::deserialize(deserializer)?;
-        let text = |value| match value {
-            Value::String(text) => text,
-            other => other.to_string(),
-        };
-        Ok(Self(values.unwrap_or_default().into_iter().map(|(name, value)| (name, text(value))).collect()))
+        struct Map;
+        impl<'de> Visitor<'de> for Map {
+            type Value = Amounts;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("quantities by resource name")
+            }
+            fn visit_unit<E>(self) -> Result<Amounts, E> {
+                Ok(Amounts::default())
+            }
+            fn visit_none<E>(self) -> Result<Amounts, E> {
+                Ok(Amounts::default())
+            }
+            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Amounts, D::Error> {
+                deserializer.deserialize_map(self)
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Amounts, A::Error> {
+                let mut found = BTreeMap::new();
+                while let Some((name, Text(text))) = map.next_entry()? {
+                    found.insert(name, text);
+                }
+                Ok(Amounts(found))
+            }
+        }
+        deserializer.deserialize_option(Map)
+    }
+}
+
+/// A text, or a number as text: without a tree in between.
+struct Text(String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Scalar;
+        impl Visitor<'_> for Scalar {
+            type Value = Text;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a quantity, as text or as a number")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Text, E> {
+                Ok(Text(text.to_owned()))
+            }
+            fn visit_string<E>(self, text: String) -> Result<Text, E> {
+                Ok(Text(text))
+            }
+            fn visit_u64<E>(self, number: u64) -> Result<Text, E> {
+                Ok(Text(number.to_string()))
+            }
+            fn visit_i64<E>(self, number: i64) -> Result<Text, E> {
+                Ok(Text(number.to_string()))
+            }
+            fn visit_f64<E>(self, number: f64) -> Result<Text, E> {
+                Ok(Text(number.to_string()))
+            }
+        }
+        deserializer.deserialize_any(Scalar)
     }
 }
 
