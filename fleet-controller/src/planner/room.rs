@@ -220,6 +220,7 @@ impl Room {
         match &hold.taken {
             Taken::Nothing => return Change::None,
             Taken::ByReport => {
+                self.suppositions().for_each(|supposed| supposed.forget(id));
                 let leaving = Leaving { hold, reports_left: REPORTS_BEHIND, until_ms: None };
                 self.leaving.insert(id.clone(), leaving);
                 return Change::None;
@@ -257,9 +258,13 @@ impl Room {
         }
         let slot = if settled { &mut self.supposed_settled } else { &mut self.supposed };
         let mut supposed = slot.take().unwrap_or_else(|| Supposed::new(&self.nodes));
-        supposed.set_gone(&self.leave(gone, settled), |nodes, hold| match &hold.taken {
-            Taken::Places(places) => Some(places.clone()),
-            _ => nodes.named(&hold.shape.gang, &hold.nodes).filter(|places| !places.is_empty()),
+        let leaving = self.leaving.keys().filter(|_| settled);
+        supposed.set_gone(gone.iter().chain(leaving), |nodes, id| {
+            let hold = self.leaves(id, settled)?;
+            Some(match &hold.taken {
+                Taken::Places(places) => Some(places.clone()),
+                _ => nodes.named(&hold.shape.gang, &hold.nodes).filter(|places| !places.is_empty()),
+            })
         });
         let fits = supposed.set_standing(beside, shape_of) && supposed.fits(&shape);
         let vague = supposed.is_vague();
@@ -269,14 +274,10 @@ impl Room {
             && jobs.iter().all(|job| shape_of(&job.id).is_some_and(|shape| self.holds_when_empty(&shape))))
     }
 
-    /// The holds among `gone` that leave places here; with `settled` those of ended jobs, too.
-    fn leave<'r>(&'r self, gone: &[JobId], settled: bool) -> BTreeMap<&'r JobId, &'r Hold> {
-        let leaving = self.leaving.iter().filter(|_| settled).map(|(id, leaving)| (id, &leaving.hold));
-        gone.iter()
-            .filter_map(|id| self.holds.get_key_value(id))
-            .chain(leaving)
-            .filter(|(_, hold)| !matches!(hold.taken, Taken::Nothing))
-            .collect()
+    /// What the job holds here; with `settled` also what one held that has ended, where no report shows it free.
+    fn leaves(&self, id: &JobId, settled: bool) -> Option<&Hold> {
+        let leaving = self.leaving.get(id).filter(|_| settled).map(|leaving| &leaving.hold);
+        self.holds.get(id).or(leaving).filter(|hold| !matches!(hold.taken, Taken::Nothing))
     }
 
     fn sums_fit(
@@ -287,7 +288,8 @@ impl Room {
         settled: bool,
     ) -> bool {
         let mut free = self.free.clone();
-        for hold in self.leave(gone, settled).values() {
+        let gone: BTreeSet<&JobId> = gone.iter().chain(self.leaving.keys().filter(|_| settled)).collect();
+        for hold in gone.into_iter().filter_map(|id| self.leaves(id, settled)) {
             free.add(&hold.shape.total);
         }
         beside.iter().chain([asked]).all(|shape| {

@@ -12,6 +12,10 @@ use crate::places::{ClusterName, Places};
 use crate::queues::{Queues, WaitingJob};
 use crate::tree::{NodeId, Request};
 
+/// Takings under way in one cluster, at most. Each question about its places is about all of them; the next one
+/// in line takes when the first have started.
+const TAKINGS_AT_ONCE: usize = 128;
+
 /// Who asks whether room is kept from it.
 #[derive(Clone, Debug)]
 pub(super) struct Visitor<'v> {
@@ -74,6 +78,8 @@ pub(super) struct Holds {
     takings: BTreeMap<JobId, Taking>,
     /// Takers by the victims they still wait for.
     takers: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// How many take in each cluster.
+    taking_in: BTreeMap<ClusterName, usize>,
     /// By cell, what all takings keep, and who does.
     kept: BTreeMap<usize, (i64, BTreeSet<JobId>)>,
     /// One a leaf.
@@ -107,6 +113,7 @@ impl Holds {
         let left = victims.iter().cloned().collect();
         let request = ledger.tree().request(&taker.request);
         let (job, kept) = (taker.clone(), Vec::new());
+        *self.taking_in.entry(cluster.clone()).or_default() += 1;
         let taking = Taking { job, request, cluster, victims, left, tried_at: None, kept };
         self.takings.insert(taker.id.clone(), taking);
         self.weigh(ledger, &taker.id);
@@ -123,6 +130,9 @@ impl Holds {
     pub fn end_taking(&mut self, taker: &JobId) -> bool {
         self.unweigh(taker);
         let Some(taking) = self.takings.remove(taker) else { return false };
+        if let Some(count) = self.taking_in.get_mut(&taking.cluster) {
+            *count -= 1;
+        }
         for victim in &taking.left {
             if let Some(takers) = self.takers.get_mut(victim) {
                 takers.remove(taker);
@@ -178,6 +188,11 @@ impl Holds {
 
     pub fn is_empty(&self) -> bool {
         self.takings.is_empty() && self.claims.is_empty()
+    }
+
+    /// Whether one more may take in the cluster.
+    pub fn may_take_in(&self, cluster: &ClusterName) -> bool {
+        self.taking_in.get(cluster).is_none_or(|count| *count < TAKINGS_AT_ONCE)
     }
 
     /// Whether room is kept for the job.

@@ -218,6 +218,7 @@ impl Planner {
         let open: Vec<ClusterName> = places
             .could_hold(&job)
             .into_iter()
+            .filter(|cluster| holds.may_take_in(cluster))
             .filter(|cluster| !holds.is_claimed(&self.ledger, &visitor, cluster))
             .collect();
         let goals: Vec<Goal> = open

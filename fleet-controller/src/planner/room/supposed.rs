@@ -4,12 +4,15 @@
 //! same question again and again, about hundreds of gangs. What is supposed is kept from one question to the
 //! next, so that each costs by what has changed since.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use fleet_placement::{GroupedNodes, Places};
 use fleet_quota::{JobId, WaitingJob};
 
-use super::{Hold, JobShape};
+use super::JobShape;
 
 /// A gang that is supposed to stand here, and where; nowhere when it found no places.
 #[derive(Clone, Debug)]
@@ -20,11 +23,21 @@ struct Standing {
     places: Option<Places>,
 }
 
+/// A job that is supposed to be gone.
+#[derive(Clone, Debug)]
+struct Gone {
+    /// What it leaves; none where nobody said on which nodes that is.
+    places: Option<Places>,
+    /// The last question that it was gone in.
+    question: u64,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Supposed {
     nodes: GroupedNodes,
-    /// Jobs whose places are free; none where nobody said on which nodes they are.
-    gone: BTreeMap<JobId, Option<Places>>,
+    gone: HashMap<JobId, Gone>,
+    /// Counts the questions.
+    question: u64,
     standing: BTreeMap<JobId, Standing>,
     /// Whether all that stand here fit; unknown since something changed.
     fit: Option<bool>,
@@ -34,8 +47,8 @@ pub(super) struct Supposed {
 
 impl Supposed {
     pub fn new(nodes: &GroupedNodes) -> Self {
-        let (gone, standing) = (BTreeMap::new(), BTreeMap::new());
-        Self { nodes: nodes.clone(), gone, standing, fit: None, strained: false }
+        let (gone, standing) = (HashMap::new(), BTreeMap::new());
+        Self { nodes: nodes.clone(), gone, question: 0, standing, fit: None, strained: false }
     }
 
     /// Somebody holds these places from now on.
@@ -47,7 +60,7 @@ impl Supposed {
 
     /// What was known of a job's places is over: it holds others now.
     pub fn forget(&mut self, id: &JobId) {
-        if let Some(Some(places)) = self.gone.remove(id) {
+        if let Some(Gone { places: Some(places), .. }) = self.gone.remove(id) {
             self.taken(&places);
         }
     }
@@ -56,37 +69,40 @@ impl Supposed {
     pub fn given_back(&mut self, id: &JobId, places: &Places) {
         self.fit = None;
         // Where they were supposed to be free, they are counted already.
-        if !matches!(self.gone.remove(id), Some(Some(_))) {
+        if self.gone.remove(id).is_none_or(|gone| gone.places.is_none()) {
             self.nodes.give_back(places);
         }
     }
 
-    /// Exactly these jobs are gone; `places_of` says where one stands, as far as that is known.
+    /// Exactly these jobs are gone; `places_of` says what one leaves: nothing at all, or places, as far as they
+    /// are known.
     pub fn set_gone<'j>(
         &mut self,
-        gone: &BTreeMap<&JobId, &'j Hold>,
-        places_of: impl Fn(&GroupedNodes, &'j Hold) -> Option<Places>,
+        gone: impl Iterator<Item = &'j JobId>,
+        places_of: impl Fn(&GroupedNodes, &JobId) -> Option<Option<Places>>,
     ) {
-        let back: Vec<JobId> = self.gone.keys().filter(|id| !gone.contains_key(id)).cloned().collect();
-        for id in back {
-            self.forget(&id);
-        }
-        for (id, hold) in gone {
-            if self.gone.contains_key(*id) {
+        self.question += 1;
+        for id in gone {
+            if let Some(known) = self.gone.get_mut(id) {
+                known.question = self.question;
                 continue;
             }
-            let places = places_of(&self.nodes, hold);
+            let Some(places) = places_of(&self.nodes, id) else { continue };
             if let Some(places) = &places {
                 self.fit = None;
                 self.nodes.give_back(places);
             }
-            self.gone.insert((*id).clone(), places);
+            self.gone.insert(id.clone(), Gone { places, question: self.question });
+        }
+        let back = self.gone.iter().filter(|(_, gone)| gone.question < self.question);
+        for id in back.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+            self.forget(&id);
         }
     }
 
     /// Whether it is unknown of one that is gone which places it leaves.
     pub fn is_vague(&self) -> bool {
-        self.gone.values().any(Option::is_none)
+        self.gone.values().any(|gone| gone.places.is_none())
     }
 
     /// Exactly these gangs stand here. False when not all of them fit, or when one has no shape any more.
