@@ -54,7 +54,7 @@ async fn wait<F: Future<Output = bool>>(what: &str, mut look: impl FnMut() -> F)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_waits_runs_and_succeeds() {
     // Long enough to be seen on a busy machine.
-    let fleet = start(None, Duration::from_secs(2)).await;
+    let fleet = start(None, Duration::from_secs(6)).await;
     let hub = fleet.hub();
     for manifest in [TREE, POLICY, JOB, &JOB.replacen("pytorch-test", "pytorch-test-2", 1)] {
         create(&hub, manifest).await;
