@@ -70,7 +70,7 @@ pub async fn run(hub: &Hub, args: &ExplainArgs) -> anyhow::Result<Answer> {
         queue::list::<ElasticQuotaTree>(hub, queue::trees()),
         queue::list::<Cluster>(hub, "/apis/fleet.dev/v1alpha1/clusters".to_string()),
     )?;
-    let entry = BindingEntry::read(binding);
+    let entry = BindingEntry::read(binding, None);
     let unit = units.iter().find(|unit| {
         unit.namespace().as_deref() == Some(entry.namespace()) && unit.name_any() == entry.unit_name()
     });
@@ -265,7 +265,8 @@ mod tests {
 
     #[test]
     fn a_waiting_job_is_explained_in_full() {
-        let entry = BindingEntry::read(read(json!({
+        let entry = BindingEntry::read(
+            read(json!({
             "apiVersion": "fleet.dev/v1alpha1", "kind": "ResourceBinding",
             "metadata": {"name": "train-pytorchjob", "namespace": "team", "creationTimestamp": "2026-01-01T10:00:00Z"},
             "spec": {"resource": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "namespace": "team",
@@ -276,7 +277,9 @@ mod tests {
                     "message": "0 of 1 clusters hold it", "lastTransitionTime": "2026-01-01T10:00:10Z"}],
                 "attempts": [{"cluster": "east", "epoch": 1, "reason": "Preempted",
                     "message": "makes room for team/a in east (Reclaim); 30 s of work since its last checkpoint are lost",
-                    "endedAt": "2026-01-01T10:00:20Z"}]}})));
+                    "endedAt": "2026-01-01T10:00:20Z"}]}})),
+            None,
+        );
         let units = [
             unit("train", "root/team", 0, "2026-01-01T10:00:00Z"),
             unit("other", "root/team", 5, "2026-01-01T10:00:05Z"),

@@ -27,7 +27,7 @@ pub struct Run {
 
 impl Run {
     pub fn of(binding: ResourceBinding) -> Self {
-        let entry = BindingEntry::read(binding);
+        let entry = BindingEntry::read(binding, None);
         let resource = &entry.object.spec.resource;
         Self {
             namespace: resource.namespace.clone(),

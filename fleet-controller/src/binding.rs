@@ -36,8 +36,20 @@ pub struct BindingEntry {
 }
 
 impl BindingEntry {
-    pub fn read(object: ResourceBinding) -> Self {
+    /// Reads a binding; what follows from the parts of its spec that are as `known` is taken from there.
+    pub fn read(object: ResourceBinding, known: Option<&Self>) -> Self {
         let spec = &object.spec;
+        let same = |known: &&Self| {
+            let old = &known.object.spec;
+            old.resource == spec.resource
+                && old.components == spec.components
+                && old.placement == spec.placement
+                && old.failover == spec.failover
+        };
+        if let Some(known) = known.filter(same) {
+            let Self { object: _, kind, workload, placement, failover, gang, total, class } = known.clone();
+            return Self { object, kind, workload, placement, failover, gang, total, class };
+        }
         let reference = &spec.resource;
         let kind = kinds::known(&reference.api_version, &reference.kind).unwrap_or_else(|| {
             let plural = format!("{}s", reference.kind.to_lowercase());
@@ -78,6 +90,11 @@ impl BindingEntry {
     /// Waits in its queue: not to be scheduled before it is admitted.
     pub fn is_suspended(&self) -> bool {
         self.object.spec.suspension.as_ref().is_some_and(|s| s.scheduling == Some(true))
+    }
+
+    /// Has left a queue: only binding says `false`, a policy that does asks for no queue.
+    pub fn has_left_queue(&self) -> bool {
+        self.object.spec.suspension.as_ref().is_some_and(|s| s.scheduling == Some(false))
     }
 
     pub fn is_finished(&self) -> bool {

@@ -1,7 +1,10 @@
 //! From an object and the policies to its ResourceBinding: which policy governs it, what it asks for.
 
 use fleet_api::patch::merge_diff;
-use fleet_api::{binding as wire, convert, names, policy::PropagationSpec};
+use fleet_api::{
+    binding as wire, convert, names,
+    policy::{PropagationSpec, Suspension},
+};
 use fleet_policies::{
     choice::{self, ClaimRef, ObjectRef, PolicyRule, PolicyScope},
     reason::Reason,
@@ -102,7 +105,11 @@ fn desired_spec(
         components: components.iter().map(convert::component).collect(),
         placement: spec.placement.clone(),
         failover: spec.failover.clone(),
-        suspension: spec.suspension.clone(),
+        suspension: spec.suspension.clone().map(|asked| Suspension {
+            // `false` is the scheduler's word for a job that has left its queue.
+            scheduling: asked.scheduling.filter(|suspended| *suspended),
+            ..asked
+        }),
         conflict_resolution: spec.conflict_resolution,
         preserve_resources_on_deletion: spec.preserve_resources_on_deletion,
         scheduler_name: spec.scheduler_name.clone(),

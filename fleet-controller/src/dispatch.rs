@@ -252,9 +252,8 @@ fn bound(
     report(entry, &items, &mut desired, now);
     let scheduled = ("Scheduled", "True", Reason::ScheduleBindingSucceed, "the binding has been scheduled");
     let queuing = ("Queuing", "False", Reason::Dequeued, "the job has left its queue");
-    let was_queued =
-        entry.object.status.as_ref().is_some_and(|s| find_condition(&s.conditions, "Queuing").is_some());
-    set_conditions(entry, &mut desired, &[scheduled, queuing][..if was_queued { 2 } else { 1 }], now);
+    let told = &[scheduled, queuing][..if entry.has_left_queue() { 2 } else { 1 }];
+    set_conditions(entry, &mut desired, told, now);
 
     let status = aggregated_object_status(entry, object, &items, now);
     let look = Look { world, key, entry, object, items: &items, options, now };

@@ -1,21 +1,26 @@
 //! The loop: observations and answers in, writes out.
 
+mod backlog;
+mod looks;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    future::Future,
-    pin::Pin,
     time::Duration,
 };
 
 use fleet_api::policy::ResourceSelector;
 use fleet_quota::QueuePolicy;
-use futures::{StreamExt, stream::FuturesUnordered};
 use jiff::Timestamp;
 use kube::Client;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::mpsc,
+    task::{JoinError, JoinSet},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    binding::BindingEntry,
     claim,
     cluster::{self, LeaseClock},
     dispatch, drain, election,
@@ -29,6 +34,8 @@ use crate::{
     world::{Dirty, Key, World},
     writes::{self, Refused, Sent, Write},
 };
+use backlog::Backlog;
+use looks::{Looks, Turn};
 
 /// Observations waiting to be taken in; a full channel makes the watches wait.
 const OBSERVATIONS: usize = 4096;
@@ -42,8 +49,12 @@ const ORPHAN_PAUSE: Duration = Duration::from_millis(300);
 const STALE_TOLD: u32 = 8;
 /// Longest wait for the hub to say how a kind is served.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Rounds of looks before observations are taken in again.
-const LOOK_ROUNDS: usize = 8;
+/// Rounds of marks, which looks at clusters and policies make again, before observations are taken in again.
+const ROUNDS: usize = 8;
+/// Looks before observations are taken in again.
+const LOOKS: usize = 1024;
+/// Summaries rest this many times as long as their writes took.
+const SUMMARY_REST: u32 = 8;
 /// Longest pause after writes that failed.
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
@@ -77,17 +88,22 @@ async fn work(
         trees: Trees::default(),
         watched: BTreeMap::new(),
         unknown: BTreeMap::new(),
-        flights: FuturesUnordered::new(),
+        flights: JoinSet::new(),
         busy: BTreeMap::new(),
-        backlog: Vec::new(),
+        backlog: Backlog::default(),
+        looks: Looks::default(),
         again: BTreeSet::new(),
         failures: BTreeMap::new(),
         timers: BTreeMap::new(),
         timer_count: 0,
         wakes: BTreeMap::new(),
+        plan_due: None,
         summary_due: None,
+        summary_began: Instant::now(),
+        summary_rested: Instant::now(),
         deadlines: BTreeMap::new(),
         listed: false,
+        rested: Instant::now(),
     };
     process.world.term = term;
     for kind in kinds::jobs() {
@@ -108,7 +124,8 @@ enum Lane {
     Tell,
 }
 
-type Flight = Pin<Box<dyn Future<Output = (Lane, Vec<Write>, Sent)> + Send>>;
+/// A write that has come back: what follows it, and what the hub said.
+type Flight = (Lane, Vec<Write>, Sent);
 
 struct Process {
     hub: Client,
@@ -123,11 +140,12 @@ struct Process {
     watched: BTreeMap<(String, String), KindRef>,
     /// Kinds asked for that the hub does not serve, and when to ask again.
     unknown: BTreeMap<(String, String), Instant>,
-    flights: FuturesUnordered<Flight>,
+    /// Tasks of their own, so that writes move while the planner plans.
+    flights: JoinSet<Flight>,
     /// Writes under way per lane.
     busy: BTreeMap<Lane, usize>,
-    /// Writes waiting for a free slot.
-    backlog: Vec<(Lane, Write)>,
+    backlog: Backlog,
+    looks: Looks,
     /// Looks asked for while one was under way.
     again: BTreeSet<Dirty>,
     failures: BTreeMap<Lane, u32>,
@@ -135,11 +153,18 @@ struct Process {
     timer_count: u64,
     /// The next look that a plan asked for, by what it is at.
     wakes: BTreeMap<Dirty, Instant>,
+    /// When a plan asked for the next one.
+    plan_due: Option<Instant>,
     summary_due: Option<Instant>,
+    summary_began: Instant,
+    /// From then on summaries may be written again.
+    summary_rested: Instant,
     /// When each cluster counts as lost.
     deadlines: BTreeMap<String, Instant>,
     /// Every base kind has been listed once: plans may be made.
     listed: bool,
+    /// From then on the planner may plan again: it takes at most half of the loop's time.
+    rested: Instant,
 }
 
 impl Process {
@@ -153,10 +178,10 @@ impl Process {
             tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => return,
-                Some((lane, then, sent)) = self.flights.next(), if !self.flights.is_empty() => {
-                    self.landed(lane, then, sent);
-                    while let Some(Some((lane, then, sent))) = futures::FutureExt::now_or_never(self.flights.next()) {
-                        self.landed(lane, then, sent);
+                Some(flight) = self.flights.join_next(), if !self.flights.is_empty() => {
+                    self.landed(flight);
+                    while let Some(flight) = self.flights.try_join_next() {
+                        self.landed(flight);
                     }
                 }
                 count = observations.recv_many(&mut batch, BATCH) => {
@@ -185,11 +210,10 @@ impl Process {
                 self.listed = true;
                 self.look().await;
             }
-            self.launch();
         }
     }
 
-    /// Looks at everything marked, then lets the scheduler pass if something it depends on moved.
+    /// Lets the scheduler pass if something it depends on moved, then looks at what there are slots for.
     async fn look(&mut self) {
         let at = Instant::now();
         let now = self.options.clock.now();
@@ -200,40 +224,70 @@ impl Process {
         for key in std::mem::take(&mut self.world.orphans) {
             self.ring_at(at + ORPHAN_PAUSE, Dirty::Orphan(key));
         }
-        // Looks mark further looks; the bound keeps observations from waiting behind a long chain of them.
-        for _ in 0..LOOK_ROUNDS {
-            for dirty in self.world.take_dirty() {
-                self.look_at(dirty, at, now).await;
-            }
-            if self.world.schedule {
-                self.pass(now, at);
-            }
-            if !self.world.is_marked() {
-                break;
-            }
+        self.take_in(at, now).await;
+        if self.world.schedule && self.rested <= at {
+            self.pass(now, at);
+            self.take_in(at, now).await;
         }
         self.summarise(at);
+        self.launch();
+        // A look is planned when its writes can be sent; the bound keeps observations from waiting behind a long
+        // chain of looks that ask for none.
+        for _ in 0..LOOKS {
+            if !self.backlog.is_empty() {
+                break;
+            }
+            let Some(dirty) = self.looks.pop() else { break };
+            self.look_at(dirty, at, now).await;
+            self.launch();
+        }
+    }
+
+    /// Clusters, trees and policies that are marked are looked at now: they are few, and the scheduler depends on
+    /// them. Its own memory of jobs follows at once; what is to be written of them takes its turn.
+    async fn take_in(&mut self, at: Instant, now: Timestamp) {
+        for _ in 0..ROUNDS {
+            let marked = self.world.take_dirty();
+            if marked.is_empty() {
+                return;
+            }
+            let (jobs, others): (Vec<Dirty>, Vec<Dirty>) =
+                marked.into_iter().partition(|dirty| matches!(dirty, Dirty::Object(..) | Dirty::Binding(_)));
+            for dirty in others {
+                self.look_at(dirty, at, now).await;
+            }
+            for dirty in jobs {
+                let turn = self.follow(&dirty, now);
+                self.looks.push(dirty, turn);
+            }
+        }
+    }
+
+    fn follow(&mut self, dirty: &Dirty, now: Timestamp) -> Turn {
+        if let Dirty::Object(kind, key) = dirty {
+            let binding = (key.0.clone(), fleet_api::names::binding_name(&kind.kind, &key.1));
+            if self.world.bindings.contains_key(&binding) {
+                self.scheduler.look(&mut self.world, &binding, now);
+            }
+            return Turn::Claim;
+        }
+        let Dirty::Binding(key) = dirty else { return Turn::Waiting };
+        self.scheduler.look(&mut self.world, key, now);
+        self.place(key.clone(), now);
+        match self.world.bindings.get(key).is_some_and(BindingEntry::is_bound) {
+            true => Turn::Bound,
+            false => Turn::Waiting,
+        }
     }
 
     async fn look_at(&mut self, dirty: Dirty, at: Instant, now: Timestamp) {
-        if let Dirty::Binding(key) = &dirty {
-            // The scheduler's own memory follows at once, whatever is under way.
-            self.scheduler.look(&mut self.world, key, now);
-            self.place(key.clone(), now);
-        }
         let lane = Lane::Look(dirty.clone());
         if self.busy.contains_key(&lane) {
             self.again.insert(dirty);
             return;
         }
         let writes = match &dirty {
-            Dirty::Object(kind, key) => {
-                let binding = (key.0.clone(), fleet_api::names::binding_name(&kind.kind, &key.1));
-                if self.world.bindings.contains_key(&binding) {
-                    self.scheduler.look(&mut self.world, &binding, now);
-                }
-                claim::plan(&self.world, kind, key, now)
-            }
+            Dirty::Object(kind, key) => claim::plan(&self.world, kind, key, now),
             Dirty::Binding(key) => {
                 self.need_dependencies(key).await;
                 let step = dispatch::plan(&self.world, key, self.scheduler.waiting(key), &self.options, now);
@@ -320,7 +374,10 @@ impl Process {
 
     fn pass(&mut self, now: Timestamp, at: Instant) {
         self.world.schedule = false;
+        let began = Instant::now();
         let pass = self.scheduler.pass(&mut self.world, &self.options, now);
+        let ended = Instant::now();
+        self.rested = ended + (ended - began);
         for (key, write) in pass.writes {
             self.send(Lane::Place(key), vec![write]);
         }
@@ -331,7 +388,8 @@ impl Process {
             self.world.schedule = true;
         }
         if let Some(wake) = pass.wake {
-            self.set_timer(Dirty::Tree, at, now, wake);
+            let due = at + wake.duration_since(now).unsigned_abs();
+            self.plan_due = Some(self.plan_due.map_or(due, |known| known.min(due)));
         }
         if self.scheduler.ledger().is_some() {
             self.summary_due.get_or_insert(at + self.options.summary_interval);
@@ -339,8 +397,10 @@ impl Process {
     }
 
     fn summarise(&mut self, at: Instant) {
-        if self.summary_due.is_some_and(|due| due <= at) && !self.busy.contains_key(&Lane::Summaries) {
+        let due = self.summary_due.is_some_and(|due| due.max(self.summary_rested) <= at);
+        if due && !self.busy.contains_key(&Lane::Summaries) {
             self.summary_due = None;
+            self.summary_began = at;
             let writes = tree::plan_summaries(&self.world, &self.scheduler);
             self.send(Lane::Summaries, writes);
         }
@@ -352,26 +412,34 @@ impl Process {
         }
         writes.iter().for_each(|write| self.world.sent.note(write));
         *self.busy.entry(lane.clone()).or_insert(0) += writes.len();
-        self.backlog.extend(writes.into_iter().map(|write| (lane.clone(), write)));
+        for write in writes {
+            self.backlog.push(&lane, write);
+        }
     }
 
     fn launch(&mut self) {
-        let free = self.options.writes_in_flight.saturating_sub(self.flights.len());
-        let count = free.min(self.backlog.len());
-        for (lane, mut write) in self.backlog.drain(..count) {
+        while self.flights.len() < self.options.writes_in_flight
+            && let Some((lane, mut write)) = self.backlog.pop()
+        {
             let hub = self.hub.clone();
             let then = std::mem::take(&mut write.then);
-            self.flights.push(Box::pin(async move {
+            self.flights.spawn(async move {
                 let sent = match lane {
                     Lane::Place(_) => writes::send_until_known(&hub, write).await,
                     _ => writes::send(&hub, write).await.into(),
                 };
                 (lane, then, sent)
-            }));
+            });
         }
     }
 
-    fn landed(&mut self, lane: Lane, then: Vec<Write>, sent: Sent) {
+    fn landed(&mut self, flight: Result<Flight, JoinError>) {
+        let (lane, then, sent) = match flight {
+            Ok(flight) => flight,
+            Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+            // The runtime is being shut down, and this loop with it.
+            Err(_) => return,
+        };
         if let Some(observation) = sent.observation {
             self.world.observe(observation);
         }
@@ -441,7 +509,12 @@ impl Process {
                     self.scheduler.asked(&mut self.world, &key, self.options.clock.now());
                     self.world.mark(Dirty::Binding(key));
                 }
-                Lane::Summaries | Lane::Tell => {}
+                // Where there are many queues and a busy hub, telling of them is a small part of all writes.
+                Lane::Summaries => {
+                    let now = Instant::now();
+                    self.summary_rested = now + (now - self.summary_began) * SUMMARY_REST;
+                }
+                Lane::Tell => {}
             }
         }
     }
@@ -472,6 +545,10 @@ impl Process {
 
     /// Marks what was to be looked at by now.
     fn ring(&mut self, at: Instant) {
+        if self.plan_due.is_some_and(|due| due <= at) {
+            self.plan_due = None;
+            self.world.schedule = true;
+        }
         while let Some(((due, _), _)) = self.timers.first_key_value() {
             if *due > at {
                 break;
@@ -479,9 +556,6 @@ impl Process {
             if let Some(((due, _), dirty)) = self.timers.pop_first() {
                 if self.wakes.get(&dirty) == Some(&due) {
                     self.wakes.remove(&dirty);
-                }
-                if dirty == Dirty::Tree {
-                    self.world.schedule = true;
                 }
                 self.world.mark(dirty);
             }
@@ -495,15 +569,18 @@ impl Process {
     }
 
     fn next_wake(&self) -> Instant {
-        if self.world.is_marked() && self.listed {
+        let may_look = self.world.is_dirty() || (!self.looks.is_empty() && self.backlog.is_empty());
+        if may_look && self.listed {
             return Instant::now();
         }
         let idle = Instant::now() + Duration::from_secs(60);
+        let pass = Some(self.rested).filter(|_| self.world.schedule && self.listed);
         let timer = self.timers.first_key_value().map(|((due, _), _)| *due);
         let deadline = self.deadlines.values().min().copied();
         // A summary that is due waits for the one under way, whose answer wakes the loop.
         let summary = self.summary_due.filter(|_| !self.busy.contains_key(&Lane::Summaries));
-        [timer, deadline, summary].into_iter().flatten().min().unwrap_or(idle)
+        let summary = summary.map(|due| due.max(self.summary_rested));
+        [pass, self.plan_due, timer, deadline, summary].into_iter().flatten().min().unwrap_or(idle)
     }
 
     fn watch(&mut self, kind: KindRef) {

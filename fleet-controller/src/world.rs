@@ -227,12 +227,13 @@ macro_rules! kept_by_metadata {
 
 kept_by_metadata!(QueueUnit, Queue, ElasticQuotaTree, Reservation, Work);
 
-/// Applies a change to a map of objects; returns the keys that changed.
+/// Applies a change to a map of objects; returns the keys that changed. `read` is given what is known so far.
+/// A write's answer and the watch tell the same: what is told again changes nothing.
 fn keep<K, V, F>(map: &mut BTreeMap<Key, V>, ended: &mut Ended, change: Change<K>, read: F) -> Vec<Key>
 where
     K: Resource,
     V: Kept,
-    F: Fn(K) -> V,
+    F: Fn(K, Option<&V>) -> V,
 {
     match change {
         Change::Reset(objects) => {
@@ -244,7 +245,7 @@ where
                     known.uid() == object.meta().uid
                         && older(object.meta().resource_version.as_deref(), known.version().as_deref())
                 });
-                let value = newer.unwrap_or_else(|| read(object));
+                let value = newer.unwrap_or_else(|| read(object, None));
                 fresh.insert(key, value);
             }
             let mut changed: Vec<Key> = fresh.keys().cloned().collect();
@@ -256,13 +257,17 @@ where
         }
         Change::Apply(object) => {
             let key = key(&object);
-            let stale = map.get(&key).is_some_and(|known| {
-                older(object.meta().resource_version.as_deref(), known.version().as_deref())
+            let known = map.get(&key);
+            let stale = known.is_some_and(|known| {
+                let (version, known_version) = (&object.meta().resource_version, known.version());
+                older(version.as_deref(), known_version.as_deref())
+                    || (version.is_some() && *version == known_version && known.uid() == object.meta().uid)
             });
             if stale || ended.has(object.meta().uid.as_deref()) {
                 return Vec::new();
             }
-            map.insert(key.clone(), read(object));
+            let value = read(object, known);
+            map.insert(key.clone(), value);
             vec![key]
         }
         Change::Delete(object) => {
@@ -275,6 +280,18 @@ where
             vec![key]
         }
     }
+}
+
+/// Whether an object comes again with nothing changed that `asked` tells: its status has, for instance.
+fn told_again<K: Resource, T: PartialEq>(
+    known: &BTreeMap<Key, K>,
+    change: &Change<K>,
+    asked: impl Fn(&K) -> T,
+) -> bool {
+    let Change::Apply(object) = change else { return false };
+    known
+        .get(&key(object))
+        .is_some_and(|known| known.meta().uid == object.meta().uid && asked(known) == asked(object))
 }
 
 impl World {
@@ -344,8 +361,7 @@ impl World {
                 }
             }
             Observation::Unit(change) => {
-                let changed = keep(&mut self.units, &mut self.ended, change, |unit| unit);
-                self.dirty.insert(Dirty::Tree);
+                let changed = keep(&mut self.units, &mut self.ended, change, |unit, _| unit);
                 for (namespace, name) in changed {
                     if let Some(binding) = name.strip_suffix(crate::binding::UNIT_SUFFIX) {
                         self.dirty.insert(Dirty::Binding((namespace, binding.to_string())));
@@ -353,14 +369,20 @@ impl World {
                 }
             }
             Observation::Queue(change) => {
-                keep(&mut self.queues, &mut self.ended, change, |queue| queue);
-                self.dirty.insert(Dirty::Tree);
-                self.schedule = true;
+                let asked =
+                    |queue: &Queue| (queue.spec.clone(), queue.annotations().clone(), queue.labels().clone());
+                let told = told_again(&self.queues, &change, asked);
+                keep(&mut self.queues, &mut self.ended, change, |queue, _| queue);
+                self.mark_tree(told);
             }
             Observation::Tree(change) => {
-                keep(&mut self.trees, &mut self.ended, change, |tree| tree);
-                self.dirty.insert(Dirty::Tree);
-                self.schedule = true;
+                let asked = |tree: &ElasticQuotaTree| {
+                    let conditions = tree.status.as_ref().map(|status| status.conditions.clone());
+                    (tree.metadata.generation, tree.metadata.deletion_timestamp.is_some(), conditions)
+                };
+                let told = told_again(&self.trees, &change, asked);
+                keep(&mut self.trees, &mut self.ended, change, |tree, _| tree);
+                self.mark_tree(told);
             }
             Observation::Cluster(change) => self.observe_cluster(change),
             Observation::Reservation(change) => {
@@ -420,8 +442,8 @@ impl World {
     }
 
     /// Whether anything waits to be looked at.
-    pub fn is_marked(&self) -> bool {
-        self.schedule || !self.dirty.is_empty()
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
     }
 
     pub fn mark(&mut self, dirty: Dirty) {
@@ -496,6 +518,13 @@ impl World {
         }
     }
 
+    fn mark_tree(&mut self, told_again: bool) {
+        if !told_again {
+            self.dirty.insert(Dirty::Tree);
+            self.schedule = true;
+        }
+    }
+
     fn observe_object(&mut self, kind: KindRef, change: Change<DynamicObject>) {
         let listed = matches!(change, Change::Reset(_));
         // A kind first known by a guess is served as discovery says.
@@ -505,7 +534,7 @@ impl World {
             self.objects.insert(kind.clone(), objects);
         }
         let objects = self.objects.entry(kind.clone()).or_default();
-        let changed = keep(objects, &mut self.ended, change, |object| read_object(&kind, object));
+        let changed = keep(objects, &mut self.ended, change, |object, _| read_object(&kind, object));
         if listed {
             // What was deleted meanwhile is in no listing, but its binding is still there.
             let of_kind = self.bindings.iter().filter(|(_, entry)| entry.kind == kind);
@@ -590,8 +619,13 @@ impl World {
             }
             Change::Apply(cluster) => {
                 let name = cluster.name_any();
-                let known = self.clusters.get(&name).and_then(ResourceExt::resource_version);
-                if older(cluster.metadata.resource_version.as_deref(), known.as_deref()) {
+                let known = self.clusters.get(&name);
+                let version = &cluster.metadata.resource_version;
+                let known_version = known.and_then(ResourceExt::resource_version);
+                let told_again = known.is_some_and(|known| known.metadata.uid == cluster.metadata.uid)
+                    && version.is_some()
+                    && *version == known_version;
+                if told_again || older(version.as_deref(), known_version.as_deref()) {
                     return;
                 }
                 self.dirty.insert(Dirty::Cluster(name.clone()));
@@ -779,6 +813,7 @@ fn observe_owned<K>(
 ) where
     K: Resource + Kept,
 {
+    let mut before = None;
     match &change {
         Change::Reset(_) => touched.extend(std::mem::take(index).into_keys()),
         Change::Delete(gone) => {
@@ -791,10 +826,14 @@ fn observe_owned<K>(
             }
             touched.insert(owner);
         }
-        // A member may have changed whose it is: whoever it belonged to puts it right.
-        Change::Apply(object) => touched.extend(map.get(&key(object)).map(owner)),
+        Change::Apply(object) => before = map.get(&key(object)).map(owner),
     }
-    for key in keep(map, ended, change, |object| object) {
+    let changed = keep(map, ended, change, |object, _| object);
+    if !changed.is_empty() {
+        // A member may have changed whose it is: whoever it belonged to puts it right.
+        touched.extend(before);
+    }
+    for key in changed {
         if let Some(object) = map.get(&key) {
             let owner = owner(object);
             index.entry(owner.clone()).or_default().insert(key);

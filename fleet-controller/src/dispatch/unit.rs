@@ -36,7 +36,8 @@ impl UnitPhase {
     }
 }
 
-/// Keeps the QueueUnit of a queued job. One is made only while the job waits; a job that never queued has none.
+/// Keeps the QueueUnit of a queued job, also of one that has left its queue before its unit was written; a job
+/// that never queued has none.
 pub(super) fn unit(
     world: &World,
     key: &Key,
@@ -48,7 +49,7 @@ pub(super) fn unit(
 ) {
     let unit_key = (key.0.clone(), entry.unit_name());
     let Some(known) = world.units.get(&unit_key) else {
-        if phase == UnitPhase::Enqueued {
+        if phase == UnitPhase::Enqueued || entry.has_left_queue() {
             let preemptible = world.bound_object(entry).is_none_or(preemptible);
             let mut body = new_unit(entry, &unit_key, world.leaves.get(key), preemptible);
             if mutation::is_on(Mutation::UnitLeftBehind) {

@@ -86,9 +86,8 @@ pub struct Room {
     refused: BTreeMap<u64, String>,
     /// Shapes, and whether they fit if nothing ran here.
     when_empty: BTreeMap<u64, bool>,
-    /// What the last questions supposed; that places of ended jobs are free as well.
-    supposed: Option<Supposed>,
-    supposed_settled: Option<Supposed>,
+    /// What the last questions supposed: as reported, and with the places of ended jobs free.
+    supposed: [Option<Supposed>; 2],
 }
 
 impl Room {
@@ -104,8 +103,7 @@ impl Room {
             leaving: BTreeMap::new(),
             refused: BTreeMap::new(),
             when_empty: BTreeMap::new(),
-            supposed: None,
-            supposed_settled: None,
+            supposed: [None, None],
             facts: member.facts,
         }
     }
@@ -184,7 +182,7 @@ impl Room {
                 known.counted = held.counted;
                 if known.nodes != held.nodes {
                     known.nodes.clone_from(&held.nodes);
-                    (self.supposed, self.supposed_settled) = (None, None);
+                    self.supposed = [None, None];
                 }
                 return change;
             }
@@ -237,7 +235,7 @@ impl Room {
     }
 
     fn suppositions(&mut self) -> impl Iterator<Item = &mut Supposed> {
-        self.supposed.iter_mut().chain(&mut self.supposed_settled)
+        self.supposed.iter_mut().flatten()
     }
 
     /// Whether the gangs fit together once the places of `gone` are free. Where a report counts places and
@@ -256,8 +254,12 @@ impl Room {
             let shapes = beside.iter().map(|job| shape_of(&job.id)).collect::<Option<Vec<_>>>();
             return shapes.is_some_and(|shapes| self.sums_fit(&shapes, &shape, gone, settled));
         }
-        let slot = if settled { &mut self.supposed_settled } else { &mut self.supposed };
-        let mut supposed = slot.take().unwrap_or_else(|| Supposed::new(&self.nodes));
+        let leaves_none = |id| self.leaves(id, settled).is_none();
+        if beside.is_empty() && (!settled || self.leaving.is_empty()) && gone.iter().all(leaves_none) {
+            return self.nodes.find(&shape.gang).is_ok();
+        }
+        let mut supposed =
+            self.supposed[usize::from(settled)].take().unwrap_or_else(|| Supposed::new(&self.nodes));
         let leaving = self.leaving.keys().filter(|_| settled);
         supposed.set_gone(gone.iter().chain(leaving), |nodes, id| {
             let hold = self.leaves(id, settled)?;
@@ -268,8 +270,7 @@ impl Room {
         });
         let fits = supposed.set_standing(beside, shape_of) && supposed.fits(&shape);
         let vague = supposed.is_vague();
-        let slot = if settled { &mut self.supposed_settled } else { &mut self.supposed };
-        *slot = Some(supposed);
+        self.supposed[usize::from(settled)] = Some(supposed);
         fits || (vague
             && jobs.iter().all(|job| shape_of(&job.id).is_some_and(|shape| self.holds_when_empty(&shape))))
     }

@@ -294,7 +294,8 @@ impl Objects {
             (Target::Binding, Verb::Create(body)) => Some(body),
             _ => None,
         });
-        made.map(|body| read::<ResourceBinding>(&body).map(BindingEntry::read)).transpose()
+        made.map(|body| read::<ResourceBinding>(&body).map(|binding| BindingEntry::read(binding, None)))
+            .transpose()
     }
 
     fn shape(&mut self, entry: &BindingEntry) -> Arc<JobShape> {

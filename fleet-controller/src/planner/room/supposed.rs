@@ -95,7 +95,9 @@ impl Supposed {
             self.gone.insert(id.clone(), Gone { places, question: self.question });
         }
         let back = self.gone.iter().filter(|(_, gone)| gone.question < self.question);
-        for id in back.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+        let mut back: Vec<JobId> = back.map(|(id, _)| id.clone()).collect();
+        back.sort_unstable();
+        for id in back {
             self.forget(&id);
         }
     }

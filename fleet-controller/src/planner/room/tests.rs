@@ -116,7 +116,7 @@ proptest! {
                     let shape_of = |id: &JobId| shapes.get(id).cloned();
                     let gone: Vec<JobId> = gone.into_iter().map(id).collect();
                     let mut fresh = room.clone();
-                    (fresh.supposed, fresh.supposed_settled) = (None, None);
+                    fresh.supposed = [None, None];
                     let expected = fresh.fits_without(&jobs, &shape_of, &gone, settled);
                     prop_assert_eq!(room.fits_without(&jobs, &shape_of, &gone, settled), expected);
                 }

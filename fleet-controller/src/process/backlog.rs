@@ -1,0 +1,32 @@
+//! Writes waiting for a free slot.
+
+use std::collections::VecDeque;
+
+use super::Lane;
+use crate::writes::Write;
+
+/// What jobs start by goes first: quota and room are taken from the moment of the decision, and nobody uses them
+/// while its writes wait.
+#[derive(Default)]
+pub(super) struct Backlog {
+    places: VecDeque<(Lane, Write)>,
+    others: VecDeque<(Lane, Write)>,
+}
+
+impl Backlog {
+    pub(super) fn push(&mut self, lane: &Lane, write: Write) {
+        let queue = match lane {
+            Lane::Place(_) => &mut self.places,
+            Lane::Look(_) | Lane::Summaries | Lane::Tell => &mut self.others,
+        };
+        queue.push_back((lane.clone(), write));
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(Lane, Write)> {
+        self.places.pop_front().or_else(|| self.others.pop_front())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.places.is_empty() && self.others.is_empty()
+    }
+}
