@@ -14,6 +14,7 @@ use anyhow::{Context, bail};
 use fleet_api::{QueueUnit, ResourceBinding, names};
 use fleet_kubesim::{FleetSpec, Listen, LocalFleet, MemberSpec, RunTime};
 use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
@@ -39,6 +40,8 @@ const SIGHTINGS: usize = 16_384;
 /// After that long without any job's end the run is given up.
 const STALLED: Duration = Duration::from_secs(60);
 const PAGE: u32 = 5_000;
+/// How often is told how far it is.
+const PROGRESS: Duration = Duration::from_secs(15);
 
 /// Jobs of one kind in every leaf.
 struct Class {
@@ -160,6 +163,9 @@ struct Report {
     /// Highest resident memory of the process: hub, member, agents and the submitting client.
     peak_mib: f64,
     submitted_s: f64,
+    /// Everything written to either server, leases and summaries included.
+    hub_writes_a_job: f64,
+    member_writes_a_job: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -201,6 +207,7 @@ async fn measure(fleet: &LocalFleet, plan: &Plan) -> anyhow::Result<Report> {
     let hub = fleet.hub();
     prepare(&hub, plan).await?;
     let mut sightings = watch(hub.clone());
+    let before = revisions(fleet).await?;
     let cpu_before = cpu_s()?;
     let began = Instant::now();
     let mut due: Vec<(Duration, String, &Class)> = Vec::with_capacity(plan.jobs());
@@ -236,7 +243,17 @@ async fn measure(fleet: &LocalFleet, plan: &Plan) -> anyhow::Result<Report> {
         let mut admitted: BTreeMap<String, Instant> = BTreeMap::new();
         let mut ended = BTreeSet::new();
         let mut last = began;
+        let mut told = began;
         while ended.len() < wanted {
+            if told.elapsed() > PROGRESS {
+                told = Instant::now();
+                say(&format!(
+                    "queue: after {:.0} s {} of {wanted} jobs admitted, {} ended",
+                    began.elapsed().as_secs_f64(),
+                    admitted.len(),
+                    ended.len()
+                ));
+            }
             match tokio::time::timeout(STALLED, sightings.recv()).await {
                 Ok(Some(Sighting::Admitted(id, at))) => {
                     admitted.entry(id).or_insert(at);
@@ -254,6 +271,8 @@ async fn measure(fleet: &LocalFleet, plan: &Plan) -> anyhow::Result<Report> {
     };
     let (submitted, (admitted, last)) = tokio::try_join!(submit, follow)?;
     let cpu = cpu_s()? - cpu_before;
+    let after = revisions(fleet).await?;
+    let writes_a_job = [0, 1].map(|at| (after[at] - before[at]) as f64 / wanted as f64);
     let mut of_class: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     while let Ok((id, at)) = sent_times.try_recv() {
         let class =
@@ -284,6 +303,8 @@ async fn measure(fleet: &LocalFleet, plan: &Plan) -> anyhow::Result<Report> {
         cpu_s: cpu,
         peak_mib: peak_mib()?,
         submitted_s: submitted.as_secs_f64(),
+        hub_writes_a_job: writes_a_job[0],
+        member_writes_a_job: writes_a_job[1],
     })
 }
 
@@ -360,6 +381,18 @@ fn watch(hub: Client) -> mpsc::Receiver<Sighting> {
     sightings
 }
 
+/// How many writes the hub and the member have taken: their revision counts each of them.
+async fn revisions(fleet: &LocalFleet) -> anyhow::Result<[u64; 2]> {
+    let mut found = [0; 2];
+    let member = fleet.members().first().and_then(|name| fleet.member(name)).context("no member")?;
+    for (client, at) in [fleet.hub(), member].into_iter().zip(&mut found) {
+        let list = Api::<Namespace>::all(client).list(&ListParams::default().limit(1)).await?;
+        let revision = list.metadata.resource_version.context("a list without a revision")?;
+        *at = revision.parse().with_context(|| format!("revision {revision:?} is no number"))?;
+    }
+    Ok(found)
+}
+
 /// Runs that ended before their jobs.
 async fn evictions(hub: &Client) -> anyhow::Result<usize> {
     let api: Api<ResourceBinding> = Api::all(hub.clone());
@@ -429,6 +462,11 @@ fn print(plan: &Plan, report: &Report) -> String {
     row(
         "CPU time, the whole fleet and the client".to_string(),
         format!("{:.1} s", report.cpu_s),
+        "-".to_string(),
+    );
+    row(
+        "writes a job, hub / member".to_string(),
+        format!("{:.1} / {:.1}", report.hub_writes_a_job, report.member_writes_a_job),
         "-".to_string(),
     );
     row("peak memory".to_string(), format!("{:.0} MiB", report.peak_mib), "<= 1024 MiB".to_string());
