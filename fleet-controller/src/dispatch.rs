@@ -12,6 +12,7 @@ mod reach;
 mod report;
 pub(crate) mod restore;
 mod statuses;
+pub mod taints;
 mod unit;
 
 use fleet_api::mutation::{self, Mutation};

@@ -189,6 +189,12 @@ impl Starter<'_> {
     }
 }
 
+/// Nobody here asks who manages which field, and it is half of what an object takes in memory.
+pub fn without_managers<K: Resource>(mut object: K) -> K {
+    object.meta_mut().managed_fields = None;
+    object
+}
+
 async fn follow<K, F>(api: Api<K>, config: watcher::Config, wrap: F, into: mpsc::Sender<Observation>)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -205,11 +211,11 @@ where
                 continue;
             }
             Ok(Event::InitApply(object)) => {
-                listing.push(object);
+                listing.push(without_managers(object));
                 continue;
             }
             Ok(Event::InitDone) => Change::Reset(std::mem::take(&mut listing)),
-            Ok(Event::Apply(object)) => Change::Apply(object),
+            Ok(Event::Apply(object)) => Change::Apply(without_managers(object)),
             Ok(Event::Delete(object)) => Change::Delete(object),
             Err(error) => {
                 tracing::warn!(%error, kind = std::any::type_name::<K>(), "watch interrupted, trying again");

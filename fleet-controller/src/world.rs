@@ -616,6 +616,7 @@ impl World {
                 }
                 self.recount.extend(self.clusters.keys().cloned());
                 self.dirty.extend(self.clusters.keys().cloned().map(Dirty::Cluster));
+                self.mark_waiting();
             }
             Change::Apply(cluster) => {
                 let name = cluster.name_any();
@@ -631,12 +632,16 @@ impl World {
                 self.dirty.insert(Dirty::Cluster(name.clone()));
                 self.recount.insert(name.clone());
                 let marked = name.clone();
-                let moved = self.clusters.get(&name).is_none_or(|known| {
+                let moved = known.is_none_or(|known| {
                     known.spec != cluster.spec
                         || known.metadata.labels != cluster.metadata.labels
                         || ready(known) != ready(&cluster)
                 });
+                let tainted = known.map_or(&[][..], |known| &known.spec.taints) != cluster.spec.taints;
                 self.clusters.insert(name, cluster);
+                if tainted {
+                    self.mark_waiting();
+                }
                 if moved {
                     self.mark_users_of(&marked);
                     self.mark_bound_to(&marked);
@@ -653,6 +658,12 @@ impl World {
             }
         }
         self.schedule = true;
+    }
+
+    /// Who was kept off a cluster by its taints may go there now, and the other way round.
+    fn mark_waiting(&mut self) {
+        let waiting = self.bindings.iter().filter(|(_, entry)| !entry.is_bound());
+        self.dirty.extend(waiting.map(|(key, _)| Dirty::Binding(key.clone())));
     }
 
     /// Clusters that an administrator has taken out for good.
@@ -790,7 +801,6 @@ fn read_object(kind: &KindRef, object: DynamicObject) -> Object {
     let mut object = object;
     let resource = kind.resource();
     object.types = Some(TypeMeta { api_version: resource.api_version, kind: resource.kind });
-    object.metadata.managed_fields = None;
     let created =
         object.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default();
     Object {

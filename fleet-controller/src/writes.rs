@@ -28,7 +28,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    gather::{Change, Observation},
+    gather::{Change, Observation, without_managers},
     kinds::KindRef,
 };
 
@@ -163,7 +163,8 @@ struct Found {
 }
 
 impl Found {
-    fn new<K: Serialize>(object: K, wrap: impl FnOnce(Change<K>) -> Observation) -> Self {
+    fn new<K: Resource + Serialize>(object: K, wrap: impl FnOnce(Change<K>) -> Observation) -> Self {
+        let object = without_managers(object);
         let json = serde_json::to_value(&object).unwrap_or_default();
         Self { observation: wrap(Change::Apply(object)), object: json }
     }
@@ -233,7 +234,7 @@ async fn dispatch(client: &Client, write: Write) -> kube::Result<Option<Observat
     macro_rules! apply {
         ($api:expr, $wrap:expr) => {{
             let object = perform($api, &name, verb).await?;
-            Ok(if delete { None } else { object.map(Change::Apply).map($wrap) })
+            Ok(if delete { None } else { object.map(without_managers).map(Change::Apply).map($wrap) })
         }};
     }
     match target {

@@ -4,7 +4,7 @@ mod hub;
 
 use std::time::Duration;
 
-use fleet_api::{Work, binding::ResourceBindingStatus};
+use fleet_api::{Cluster, Work, binding::ResourceBindingStatus};
 use fleet_controller::Options;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Event};
 use kube::{
@@ -213,6 +213,38 @@ async fn a_taint_that_is_not_tolerated_moves_jobs_once_they_are_gone() {
     hub.let_go(&work).await;
     hub.accept("west").await;
     assert_eq!(hub.attempts().await, [("east".to_string(), "TaintUntolerated".to_string())]);
+}
+
+#[tokio::test]
+async fn a_taint_is_tolerated_for_as_long_as_the_policy_says_across_a_restart() {
+    let mut hub = hub().await;
+    hub.member("east").await;
+    hub.member("west").await;
+    // The shorter of two that match holds; one of another effect says nothing of running jobs.
+    let tolerations = json!([
+        {"key": "power", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2},
+        {"key": "power", "operator": "Exists", "tolerationSeconds": 3600},
+        {"key": "power", "operator": "Exists", "effect": "NoSchedule"}]);
+    hub.policy_that_tolerates(json!({}), tolerations).await;
+    hub.apply("pytorchjob.yaml").await;
+    let work = hub.accept("east").await;
+    hub.report(&work, running()).await;
+    hub.until_state("pytorch-test", "Running").await;
+    hub.taint("east", json!([{"key": "power", "effect": "NoExecute"}])).await;
+    let clusters: Api<Cluster> = Api::all(hub.client.clone());
+    let added = until("the time of the taint to be noted", || async {
+        clusters.get("east").await.ok()?.spec.taints.first()?.time_added.clone()
+    })
+    .await;
+    hub.restart().await;
+    until("the run to be taken back", || async { (!hub.attempts().await.is_empty()).then_some(()) }).await;
+    assert_eq!(hub.attempts().await, [("east".to_string(), "TaintUntolerated".to_string())]);
+    let read = |text: &str| text.parse::<jiff::Timestamp>().expect("a time");
+    let ended = hub.binding().await.status.expect("status").attempts[0].ended_at.clone();
+    let waited = read(&ended).duration_since(read(&added)).as_secs();
+    assert!((2..10).contains(&waited), "taken back {waited} s after the taint; tolerated for 2 s");
+    hub.let_go(&work).await;
+    assert_eq!(hub.accept("west").await.spec.epoch, 2);
 }
 
 #[tokio::test]

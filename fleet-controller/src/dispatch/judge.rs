@@ -4,12 +4,7 @@
 //! is first seen, so that a restart neither forgets nor shortens the wait.
 
 use fleet_api::mutation::{self, Mutation};
-use fleet_api::{
-    Cluster,
-    binding::RunStatus,
-    cluster::{DRAIN_TAINT, GONE_TAINT},
-    convert,
-};
+use fleet_api::{Cluster, binding::RunStatus};
 use fleet_policies::{
     reason::Reason,
     spec::PurgeMode,
@@ -22,6 +17,7 @@ use super::{
     attempts::{self, Over},
     fence,
     report::Item,
+    taints,
 };
 use crate::{
     binding::BindingEntry,
@@ -181,35 +177,13 @@ impl Look<'_> {
 
     /// A taint with effect NoExecute that the policy does not tolerate, or not for so long.
     fn tainted(&self, step: &mut Step) -> Option<Over> {
-        let cluster = self.cluster()?;
-        let moving = cluster.spec.taints.iter().filter(|taint| {
-            taint.effect == "NoExecute" && taint.key != DRAIN_TAINT && taint.key != GONE_TAINT
-        });
-        let mut due: Option<(Timestamp, String)> = None;
-        for wire in moving {
-            let Some(taint) = convert::taint_from_wire(wire) else { continue };
-            let tolerations = &self.entry.placement.cluster_tolerations;
-            let tolerating: Vec<_> = tolerations.iter().filter(|t| t.tolerates(&taint)).collect();
-            // The time from which a toleration counts is written first.
-            let Some(added) = wire.time_added.as_ref() else { continue };
-            let seconds = match tolerating.iter().filter_map(|t| t.toleration_seconds).min() {
-                _ if tolerating.is_empty() => 0,
-                // Of several that tolerate it, the shortest time holds.
-                Some(seconds) => seconds,
-                None => continue,
-            };
-            let at = self.after(added, seconds);
-            if due.as_ref().is_none_or(|(known, _)| at < *known) {
-                let told =
-                    format!("taint {} of {} is not tolerated", wire.key, self.target().unwrap_or_default());
-                due = Some((at, told));
-            }
-        }
-        let (at, message) = due?;
-        if self.now < at {
-            step.wake_at(at);
+        let limit = taints::limit(self.cluster()?, &self.entry.placement)?;
+        if self.now < limit.until {
+            step.wake_at(limit.until);
             return None;
         }
+        let message =
+            format!("taint {} of {} is not tolerated", limit.taint, self.target().unwrap_or_default());
         Some(Over { reason: Reason::TaintUntolerated, message })
     }
 

@@ -87,6 +87,17 @@ impl Scheduler {
         if let Some(missing) = manifests::missing_dependencies(world, entry) {
             found.blocked = Some(Waiting::new(Reason::WaitingForDependencies, missing));
         }
+        for (name, cluster) in &world.clusters {
+            let limit = dispatch::taints::limit(cluster, &entry.placement);
+            let Some(limit) = limit.filter(|limit| limit.is_tolerated) else { continue };
+            if now < limit.until {
+                self.rereads.insert((limit.until, key.clone()));
+                continue;
+            }
+            // A new run would be taken back at once.
+            let message = format!("taint {} of {name} is no longer tolerated", limit.taint);
+            found.barred.insert(name.clone(), Waiting::new(Reason::ClusterNotAdmitted, message));
+        }
         let attempts = entry.object.status.iter().flat_map(|status| &status.attempts);
         let clusters: BTreeSet<&String> = attempts.map(|attempt| &attempt.cluster).collect();
         for cluster in clusters {

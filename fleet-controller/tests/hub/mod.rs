@@ -225,12 +225,16 @@ impl Hub {
 
     /// A policy for PyTorchJobs with this failover.
     pub async fn policy(&self, failover: Value) {
+        self.policy_that_tolerates(failover, json!([])).await;
+    }
+
+    pub async fn policy_that_tolerates(&self, failover: Value, tolerations: Value) {
         self.create(
             json!({"apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "PropagationPolicy",
             "metadata": {"name": "p", "namespace": "default"}, "spec": {
                 "propagateDeps": true,
                 "resourceSelectors": [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}],
-                "placement": {"clusterAffinities": [
+                "placement": {"clusterTolerations": tolerations, "clusterAffinities": [
                     {"affinityName": "first", "clusterNames": ["east"]}, {"affinityName": "others"}]},
                 "failover": failover}}),
         )
