@@ -18,7 +18,9 @@ pub(super) enum Turn {
     Waiting,
 }
 
-const TURNS: [Turn; 3] = [Turn::Bound, Turn::Claim, Turn::Waiting];
+/// Who holds places goes on first: nobody else uses them meanwhile. A job that runs is looked at several times for
+/// each look that a new one needs.
+const TURNS: [Turn; 6] = [Turn::Bound, Turn::Bound, Turn::Claim, Turn::Bound, Turn::Bound, Turn::Waiting];
 
 /// The queues take turns, so that neither a flood of new jobs nor of running ones keeps the others waiting.
 #[derive(Debug, Default)]
@@ -84,14 +86,18 @@ mod tests {
     }
 
     #[test]
-    fn the_queues_take_turns() {
+    fn who_holds_places_goes_on_first_and_keeps_nobody_waiting() {
         let mut looks = Looks::default();
-        for name in ["w1", "w2", "w3"] {
-            looks.push(binding(name), Turn::Waiting);
+        for n in 0..6 {
+            looks.push(binding(&format!("w{n}")), Turn::Waiting);
+            looks.push(binding(&format!("c{n}")), Turn::Claim);
+            looks.push(binding(&format!("r{n}")), Turn::Bound);
         }
-        looks.push(binding("r1"), Turn::Bound);
-        looks.push(binding("r2"), Turn::Bound);
-        assert_eq!(drain(&mut looks), ["r1", "w1", "r2", "w2", "w3"].map(binding));
+        let order = [
+            "r0", "r1", "c0", "r2", "r3", "w0", "r4", "r5", "c1", "w1", "c2", "w2", "c3", "w3", "c4", "w4",
+            "c5", "w5",
+        ];
+        assert_eq!(drain(&mut looks), order.map(binding));
     }
 
     #[test]
