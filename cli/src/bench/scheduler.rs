@@ -28,7 +28,7 @@ use crate::table::Table;
 /// Pods created at once.
 const CREATES_AT_ONCE: usize = 64;
 /// Pods without a node at a time: a client that ran on would only make the agent's watches fall out of the log.
-const UNBOUND: usize = 16_384;
+const UNBOUND: usize = 50_000;
 /// How often is looked whether all are bound.
 const LOOK: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(1_800);
