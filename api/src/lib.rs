@@ -2,7 +2,7 @@
 //! CustomResourceDefinitions, names that several rooms agree on, and the one YAML module.
 //!
 //! Inputs: none; this room holds data definitions. Deliberately absent: decisions (they live in
-//! the pure rooms), clients and IO (they live in the processes).
+//! the pure rooms), clients and IO (they live in the processes), but for how long both wait (`patience`).
 
 pub mod binding;
 pub mod clock;
@@ -14,6 +14,7 @@ pub mod mutation;
 pub mod names;
 pub mod ordered;
 pub mod patch;
+pub mod patience;
 pub mod policy;
 pub mod queue;
 pub mod quota_tree;

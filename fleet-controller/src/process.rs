@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use fleet_api::policy::ResourceSelector;
+use fleet_api::{patience, policy::ResourceSelector};
 use fleet_quota::QueuePolicy;
 use jiff::Timestamp;
 use kube::Client;
@@ -76,10 +76,12 @@ async fn work(
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     let (into, observations) = mpsc::channel(OBSERVATIONS);
-    gather::start(&hub, &into, &shutdown);
+    let watching = patience::patient(hub.clone());
+    gather::start(&watching, &into, &shutdown);
     let mut process = Process {
         clock: LeaseClock::new(Instant::now()),
         hub,
+        watching,
         scheduler: Scheduler::new(&options),
         options,
         shutdown: shutdown.clone(),
@@ -129,6 +131,8 @@ type Flight = (Lane, Vec<Write>, Sent);
 
 struct Process {
     hub: Client,
+    /// For watches: their requests end when no answer begins.
+    watching: Client,
     clock: LeaseClock,
     options: Options,
     shutdown: CancellationToken,
@@ -588,7 +592,7 @@ impl Process {
         if self.watched.contains_key(&id) {
             return;
         }
-        gather::start_kind(&self.hub, kind.clone(), &self.into, &self.shutdown);
+        gather::start_kind(&self.watching, kind.clone(), &self.into, &self.shutdown);
         self.watched.insert(id, kind);
     }
 

@@ -350,7 +350,8 @@ impl World {
                         self.evictions.remove(&key);
                     }
                     let of_older = |(_, uid): (&Key, &str)| entry.is_some_and(|entry| entry.uid() != uid);
-                    let left = self.sent.of(&key).any(of_older);
+                    let left = self.sent.of(&key).any(of_older)
+                        || entry.is_some_and(|entry| self.has_of_another(&key, entry.uid()));
                     if !self.bindings.contains_key(&key) {
                         self.mark_orphans(&key);
                         self.mark_objects_of_binding(&key);
@@ -487,9 +488,15 @@ impl World {
         self.orphans.extend(self.sent.of(binding).map(|(work, _)| work.clone()));
     }
 
+    /// Whether something stands that an earlier binding of this name has left.
+    fn has_of_another(&self, binding: &Key, uid: &str) -> bool {
+        self.works_of(binding).any(|(_, work)| work.spec.binding.uid != uid)
+            || self.reservations_of(binding).any(|(_, reservation)| reservation.spec.binding.uid != uid)
+    }
+
     fn mark_bindings(&mut self, bindings: BTreeSet<Key>) {
         for key in bindings {
-            if !self.bindings.contains_key(&key) {
+            if self.bindings.get(&key).is_none_or(|entry| self.has_of_another(&key, entry.uid())) {
                 self.mark_orphans(&key);
             }
             self.dirty.insert(Dirty::Binding(key));

@@ -33,6 +33,7 @@ mod state;
 mod terms;
 pub mod works;
 
+use fleet_api::patience;
 use std::{future::Future, sync::Arc};
 
 pub use context::{CALL_TIMEOUT, CallError, Context, call};
@@ -70,6 +71,7 @@ pub async fn run(
     options: Options,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
+    let (hub, member) = (patience::patient(hub), patience::patient(member));
     let (reservations, requests) = Reservations::new();
     // A part that fails stops the others, not the caller's other agents.
     let stop = shutdown.child_token();
