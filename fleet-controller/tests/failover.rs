@@ -248,6 +248,26 @@ async fn a_taint_is_tolerated_for_as_long_as_the_policy_says_across_a_restart() 
 }
 
 #[tokio::test]
+async fn what_an_earlier_binding_of_the_name_left_is_deleted_while_the_new_one_waits() {
+    let hub = hub().await;
+    hub.member("east").await;
+    hub.policy(json!({})).await;
+    hub.apply("pytorchjob.yaml").await;
+    hub.reservation("east").await;
+    let works: Api<Work> = Api::namespaced(hub.client.clone(), "fleet-east");
+    let left = json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Work",
+        "metadata": {"name": "pytorch-test-pytorchjob-earlier", "namespace": "fleet-east"},
+        "spec": {"binding": {"namespace": "default", "name": "pytorch-test-pytorchjob", "uid": "earlier"},
+            "epoch": 1, "workload": {"manifests": []}}});
+    let left: Work = serde_json::from_value(left).expect("a work");
+    works.create(&Default::default(), &left).await.expect("made");
+    until("the work to go", || async {
+        works.get_opt("pytorch-test-pytorchjob-earlier").await.ok()?.is_none().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_drained_cluster_is_left_by_one_gang_after_the_other() {
     let hub = hub_with(Options { drain_interval: Duration::from_millis(20), ..Options::default() }).await;
     hub.member("east").await;
