@@ -9,7 +9,7 @@ use fleet_controller::Options;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Event};
 use kube::{
     Api, ResourceExt,
-    api::{ListParams, Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -260,7 +260,7 @@ async fn what_an_earlier_binding_of_the_name_left_is_deleted_while_the_new_one_w
         "spec": {"binding": {"namespace": "default", "name": "pytorch-test-pytorchjob", "uid": "earlier"},
             "epoch": 1, "workload": {"manifests": []}}});
     let left: Work = serde_json::from_value(left).expect("a work");
-    works.create(&Default::default(), &left).await.expect("made");
+    works.create(&PostParams::default(), &left).await.expect("made");
     until("the work to go", || async {
         works.get_opt("pytorch-test-pytorchjob-earlier").await.ok()?.is_none().then_some(())
     })
