@@ -285,7 +285,9 @@ async fn where_another_controller_runs_the_job_it_is_suspended() {
 #[tokio::test]
 async fn a_former_leader_starts_nothing() {
     let bed = Bed::new(&["n1 8"]).await;
-    let agent = running(&bed, &[work("old", 1, json!({"term": 3})), work("a", 1, json!({"term": 4}))]).await;
+    let agent = running(&bed, &[work("old", 1, json!({"term": 3}))]).await;
+    create(&bed.works(), work("a", 1, json!({"term": 4}))).await;
+    bed.run_pods("a").await;
     let refused = |term: i64| format!("term {term} is older than 4, the newest seen of a leader of the hub");
     create(&bed.works(), work("late", 1, json!({"term": 3}))).await;
     assert_eq!(bed.wait_applied("late", "StaleTerm").await, refused(3));
