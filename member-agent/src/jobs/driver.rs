@@ -218,7 +218,7 @@ impl Driver {
                 self.write_status(&snapshot, &plan).await?;
             }
             self.end_command(&snapshot, &plan).await?;
-            self.state().forget_lost(uid, snapshot.lost.len());
+            self.state().note_losses(&snapshot);
             if plan.status_first || self.write_pod_group(&snapshot, &plan).await? {
                 continue;
             }

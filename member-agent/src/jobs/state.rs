@@ -60,8 +60,10 @@ pub(super) struct VolcanoState {
     /// Commands by the uid of the job they are for, by name.
     pub commands: BTreeMap<String, BTreeMap<String, volcano::Command>>,
     pub priorities: BTreeMap<String, i64>,
-    /// Pods that are gone and were not seen being deleted, by owner.
+    /// Pods that are gone and that no plan has seen being deleted, by owner.
     lost: BTreeMap<String, Vec<Arc<Pod>>>,
+    /// Uids of pods being deleted that a plan has seen so, or that were deleted by one.
+    seen_deleting: BTreeSet<String>,
 }
 
 /// Lost pods remembered of one job; a job restarts as a whole long before.
@@ -197,8 +199,10 @@ impl State {
     pub fn end_pod(&mut self, pod: &Pod) -> Vec<String> {
         let mut uids: Vec<String> = self.blocked.remove(&key_of(pod)).into_iter().collect();
         let Some(owner) = pod.controller().map(|owner| owner.uid.clone()) else { return uids };
+        // Not every pod that was told to be on its way out: that and its end may come between two plans.
+        let is_noted = self.volcano.seen_deleting.remove(pod.uid());
         if let Some(known) = self.pods.get(&key_of(pod)).filter(|known| known.uid() == pod.uid())
-            && !known.is_deleting()
+            && !is_noted
             && self.jobs.contains_key(&owner)
         {
             let lost = self.volcano.lost.entry(owner.clone()).or_default();
@@ -219,12 +223,22 @@ impl State {
         uids
     }
 
-    /// The job's plan has taken notice of the pods it lost.
-    pub fn forget_lost(&mut self, uid: &str, seen: usize) {
+    /// The job's plan has taken notice of the pods it lost, and of those it is about to lose.
+    pub fn note_losses(&mut self, snapshot: &Snapshot) {
+        let uid = snapshot.job.object.uid();
         if let Some(lost) = self.volcano.lost.get_mut(uid) {
-            lost.drain(..seen.min(lost.len()));
+            lost.drain(..snapshot.lost.len().min(lost.len()));
             if lost.is_empty() {
                 self.volcano.lost.remove(uid);
+            }
+        }
+        for pod in snapshot.pods.values().filter(|pod| pod.is_deleting()) {
+            let is_known = self.pods.get(&key_of(&**pod)).is_some_and(|known| known.uid() == pod.uid());
+            if is_known {
+                self.volcano.seen_deleting.insert(pod.uid().to_owned());
+            } else if let Some(lost) = self.volcano.lost.get_mut(uid) {
+                // Gone since: the plan knew.
+                lost.retain(|lost| lost.uid() != pod.uid());
             }
         }
     }
@@ -236,6 +250,7 @@ impl State {
         };
         let mut pod = Pod::clone(pod);
         pod.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+        self.volcano.seen_deleting.insert(uid.to_owned());
         self.put_pod(Arc::new(pod));
     }
 
@@ -246,4 +261,74 @@ impl State {
 
 fn version(object: &Object) -> u64 {
     object.metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn with_job() -> State {
+        let mut state = State::default();
+        let job =
+            json!({"metadata": {"namespace": "default", "name": "a", "uid": "job", "resourceVersion": "1"}});
+        state.put_job(0, Arc::new(serde_json::from_value(job).unwrap()), true);
+        state
+    }
+
+    fn pod(version: &str, deleted_at: Value) -> Arc<Pod> {
+        let owner = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "a", "uid": "job",
+            "controller": true});
+        let pod = json!({"metadata": {"namespace": "default", "name": "a-worker-0", "uid": "pod",
+            "resourceVersion": version, "deletionTimestamp": deleted_at, "ownerReferences": [owner]}});
+        Arc::new(serde_json::from_value(pod).unwrap())
+    }
+
+    fn deleting() -> Arc<Pod> {
+        pod("2", json!("2026-01-01T00:00:00Z"))
+    }
+
+    fn lost(state: &State) -> usize {
+        state.snapshot("job").unwrap().lost.len()
+    }
+
+    #[test]
+    fn a_pod_that_went_between_two_plans_is_lost() {
+        let mut state = with_job();
+        state.put_pod(pod("1", Value::Null));
+        state.put_pod(deleting());
+        state.end_pod(&deleting());
+        assert_eq!(lost(&state), 1);
+        let snapshot = state.snapshot("job").unwrap();
+        state.note_losses(&snapshot);
+        assert_eq!(lost(&state), 0);
+    }
+
+    #[test]
+    fn a_pod_whose_deletion_a_plan_saw_is_not_lost_again() {
+        let mut state = with_job();
+        state.put_pod(deleting());
+        let snapshot = state.snapshot("job").unwrap();
+        state.note_losses(&snapshot);
+        state.end_pod(&deleting());
+        assert_eq!(lost(&state), 0);
+
+        // Gone while the plan that saw it was carried out.
+        let mut state = with_job();
+        state.put_pod(deleting());
+        let snapshot = state.snapshot("job").unwrap();
+        state.end_pod(&deleting());
+        state.note_losses(&snapshot);
+        assert_eq!(lost(&state), 0);
+    }
+
+    #[test]
+    fn a_pod_that_a_plan_deleted_is_not_lost() {
+        let mut state = with_job();
+        state.put_pod(pod("1", Value::Null));
+        state.mark_deleting(&("default".to_owned(), "a-worker-0".to_owned()), "pod");
+        state.end_pod(&deleting());
+        assert_eq!(lost(&state), 0);
+    }
 }

@@ -3,7 +3,7 @@
 //!
 //! Upstream derives events as they happen; here they are read off what stands (a failed pod of the present
 //! version, a task whose pods have all succeeded), so that a restart of the agent loses none. Only a pod that
-//! is gone without a trace leaves no such mark: the driver hands those in as `lost`. A change of phase is
+//! was gone before a plan saw it go leaves no such mark: the driver hands those in as `lost`. A change of phase is
 //! written before anything it entails is done.
 //! Deliberately absent: the event `JobUpdated`.
 
@@ -44,7 +44,7 @@ pub(crate) struct Input<'a> {
     pub resource: &'a ApiResource,
     pub job: &'a Object,
     pub pods: &'a Pods,
-    /// Pods that are gone and were not seen being deleted.
+    /// Pods that are gone and that no plan has seen being deleted.
     pub lost: &'a [Arc<Pod>],
     pub pod_group: Option<&'a Object>,
     /// The oldest Command (`bus.volcano.sh`) for the job.
