@@ -1,11 +1,12 @@
 //! What keeps a set of victims honest: each is taken by right also after others were put back, and none of
 //! them could take its room back at once.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Found, Goal, Lack, Released, Search, lends_min, own_candidates};
-use crate::ledger::AdmittedJob;
+use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{AnyPlace, ClusterName};
 use crate::plan::TakeRule;
 use crate::queues::WaitingJob;
@@ -77,12 +78,44 @@ impl Search<'_> {
             admitted_at_ms: self.taker.enqueued_at_ms,
         };
         self.ledger.admit(runs.clone());
-        let swap = gone.iter().any(|victim| self.could_take(victim, &runs));
+        let swap = gone.iter().any(|victim| {
+            self.could_take(victim, &runs) || self.could_take_after_others(victim, &gone, &runs)
+        });
         self.ledger.release(&runs.id);
         for job in gone {
             self.ledger.admit(job);
         }
         swap
+    }
+
+    /// The same after others in `gone` have found room elsewhere, or have taken it: those that count for the
+    /// taker's side where it and `victim` meet make that side's share larger.
+    fn could_take_after_others(
+        &mut self,
+        victim: &AdmittedJob,
+        gone: &[AdmittedJob],
+        runs: &AdmittedJob,
+    ) -> bool {
+        let tree = Arc::clone(&self.tree);
+        let meet = |leaf: NodeId| tree.path_to_root(runs.leaf).find(|node| tree.is_below(leaf, *node));
+        let side_of =
+            |node: NodeId| meet(victim.leaf).is_some_and(|at| node != at && tree.is_below(node, at));
+        let mut of_side: Vec<&AdmittedJob> =
+            gone.iter().filter(|other| meet(other.leaf).is_some_and(side_of)).collect();
+        of_side.sort_by_key(|job| (Reverse(job.priority), job.enqueued_at_ms));
+        let mut back: Vec<&JobId> = Vec::new();
+        for other in of_side {
+            let request = tree.request(&other.request);
+            if self.ledger.first_short(other.leaf, &request, other.preemptible, |_| 0).is_none() {
+                self.ledger.admit(other.clone());
+                back.push(&other.id);
+            }
+        }
+        let takes = !back.is_empty() && self.could_take(victim, runs);
+        for id in back {
+            self.ledger.release(id);
+        }
+        takes
     }
 
     /// Whether `victim`, if it waited, had a right to take `runs`.
