@@ -42,7 +42,7 @@ fn hyper_nodes() -> kube::discovery::ApiResource {
     resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes")
 }
 
-fn queues() -> kube::discovery::ApiResource {
+pub(crate) fn queues() -> kube::discovery::ApiResource {
     resource(GROUP, VERSION, "Queue", "queues")
 }
 
@@ -382,7 +382,7 @@ fn read_group(group: &Object) -> PodGroupObject {
     }
 }
 
-fn read_queue(queue: &Object) -> QueueInput {
+pub(crate) fn read_queue(queue: &Object) -> QueueInput {
     let spec = &queue.spec;
     let annotation = |name: &str| queue.metadata.annotations.as_ref().and_then(|all| all.get(name));
     let weights = annotation("volcano.sh/hierarchy-weights").map_or("", String::as_str).split('/');

@@ -31,6 +31,7 @@ mod scheduler;
 mod standing;
 mod state;
 mod terms;
+mod webhook;
 pub mod works;
 
 use fleet_api::patience;
@@ -39,7 +40,7 @@ use std::{future::Future, sync::Arc};
 pub use context::{CALL_TIMEOUT, CallError, Context, call};
 pub use join::ACCESS_SECRET;
 pub use lease::TwoAgents;
-pub use options::{DEFAULT_WATCHDOG_IMAGE, JobController, MemberAccess, Options};
+pub use options::{DEFAULT_WATCHDOG_IMAGE, JobController, MemberAccess, Options, Reach, Webhook};
 pub use record::RECORD_TIMEOUT;
 pub use reservations::Reservations;
 pub use standing::{LeaseClock, Standing};
@@ -89,6 +90,7 @@ pub async fn run(
     parts.spawn(record::run(context.clone()));
     parts.spawn(until_stopped(context.clone(), jobs::run(context.clone())));
     parts.spawn(until_stopped(context.clone(), works::run(context.clone())));
+    parts.spawn(webhook::run(context.clone()));
     parts.spawn(speak_for_the_cluster(context, changes, report_receiver));
 
     let mut outcome = Ok(());

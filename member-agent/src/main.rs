@@ -2,7 +2,7 @@
 //!
 //! Reads flags, opens both clients, runs until Ctrl-C or SIGTERM.
 
-use std::{collections::BTreeSet, path::PathBuf, process::ExitCode, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::Parser;
@@ -10,7 +10,7 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use member_agent::{DEFAULT_WATCHDOG_IMAGE, JobController, Options};
+use member_agent::{DEFAULT_WATCHDOG_IMAGE, JobController, Options, Reach, Webhook};
 use tokio_util::sync::CancellationToken;
 
 /// A third of a busy process's time went into the system's allocator.
@@ -52,6 +52,13 @@ struct Flags {
     /// Configuration of the scheduler in the format of volcano-scheduler.conf, read again when it changes
     #[arg(long, value_name = "FILE", env = "SCHEDULER_CONF")]
     scheduler_conf: Option<PathBuf>,
+    /// Answer the member's API server, over TLS, whether a Volcano Job, PodGroup or Queue may be made among the
+    /// others: 0.0.0.0:9443. Without it what cannot run is made, waits and says why
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    webhook_listen: Option<SocketAddr>,
+    /// The Service of the member that leads to --webhook-listen; without it the address itself is registered
+    #[arg(long, value_name = "NAMESPACE/NAME", requires = "webhook_listen", value_parser = service)]
+    webhook_service: Option<Reach>,
     /// Let the hub compare sums instead of asking for reservations
     #[arg(long)]
     no_reservation: bool,
@@ -114,6 +121,17 @@ impl Flags {
                 self.lease_duration
             );
         }
+        let webhook = self
+            .webhook_listen
+            .map(|listen| Webhook { listen, reach: self.webhook_service.clone().unwrap_or(Reach::Listener) });
+        if let Some(Webhook { listen, reach: Reach::Listener }) = &webhook
+            && listen.ip().is_unspecified()
+        {
+            bail!(
+                "--webhook-listen: found {listen}, which no API server can reach; allowed is an address of this machine, or \
+                 --webhook-service beside it"
+            );
+        }
         let named = self.scheduler_names.iter().filter(|name| *name != "none" && !name.is_empty());
         Ok(Options {
             api_endpoint: self.api_endpoint.clone(),
@@ -124,6 +142,7 @@ impl Flags {
             reservation: !self.no_reservation,
             scheduler_names: named.cloned().collect(),
             scheduler_conf: self.scheduler_conf.clone(),
+            webhook,
             controllers: controllers(&self.controllers)?,
             lease_duration: Duration::from_secs(self.lease_duration.into()),
             lease_renew: Duration::from_secs(self.lease_renew.into()),
@@ -164,6 +183,15 @@ fn controllers(names: &[String]) -> anyhow::Result<BTreeSet<JobController>> {
         }
     }
     Ok(found)
+}
+
+fn service(text: &str) -> Result<Reach, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(Reach::Service { namespace: namespace.to_owned(), name: name.to_owned() })
+        }
+        _ => Err(format!("found {text:?}; allowed is NAMESPACE/NAME")),
+    }
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

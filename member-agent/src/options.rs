@@ -1,6 +1,10 @@
 //! How an agent runs. Every bound and period is here, so that tests can shrink it.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use fleet_api::clock::Clock;
 
@@ -45,6 +49,8 @@ pub struct Options {
     pub scheduler_names: BTreeSet<String>,
     /// The scheduler's configuration in Volcano's format, read again when it changes; `None` is the built-in one.
     pub scheduler_conf: Option<std::path::PathBuf>,
+    /// The admission webhook; `None` for none.
+    pub webhook: Option<Webhook>,
     /// Which job controllers run.
     pub controllers: BTreeSet<JobController>,
     pub lease_duration: Duration,
@@ -73,6 +79,30 @@ pub struct MemberAccess {
     pub ca_pem: String,
 }
 
+/// Where the admission webhook listens, and how the member's API server reaches it.
+#[derive(Clone, Debug)]
+pub struct Webhook {
+    /// Port 0 takes any that is free.
+    pub listen: SocketAddr,
+    pub reach: Reach,
+}
+
+impl Webhook {
+    /// For an API server on the same machine, at any port that is free.
+    pub fn on_loopback() -> Self {
+        Self { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), reach: Reach::Listener }
+    }
+}
+
+/// How an API server reaches a webhook.
+#[derive(Clone, Debug)]
+pub enum Reach {
+    /// At the address it listens on.
+    Listener,
+    /// Through a Service of the member, at its port 443.
+    Service { namespace: String, name: String },
+}
+
 impl Options {
     /// Settings for a member that has its own scheduler and operators.
     pub fn new(cluster: impl Into<String>) -> Self {
@@ -87,6 +117,7 @@ impl Options {
             reservation: true,
             scheduler_names: ["fleet".to_string(), "volcano".to_string()].into(),
             scheduler_conf: None,
+            webhook: None,
             controllers: BTreeSet::new(),
             lease_duration: Duration::from_secs(40),
             lease_renew: Duration::from_secs(10),

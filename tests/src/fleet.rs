@@ -10,7 +10,7 @@ use fleet_api::crds::Side;
 use fleet_controller::check::{self, History, Snapshot};
 use fleet_kubesim::{RunTime, hollow};
 use kube::Client;
-use member_agent::{JobController, MemberAccess};
+use member_agent::{JobController, MemberAccess, Webhook};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +36,8 @@ pub struct FleetSpec {
     pub controller: fleet_controller::Options,
     /// Leases that run out within seconds.
     pub quick_leases: bool,
+    /// The agents refuse what only other objects show to be wrong.
+    pub webhook: bool,
 }
 
 /// One member and its nodes, all alike.
@@ -73,6 +75,7 @@ impl FleetSpec {
             door: Door::InProcess,
             controller: fleet_controller::Options::default(),
             quick_leases: false,
+            webhook: false,
         }
     }
 
@@ -86,6 +89,11 @@ impl FleetSpec {
 
     pub fn listening(mut self) -> Self {
         self.door = Door::Listening;
+        self
+    }
+
+    pub fn webhook(mut self) -> Self {
+        self.webhook = true;
         self
     }
 
@@ -234,6 +242,7 @@ impl TestFleet {
             // Hollow watchdogs stop a pod at once.
             options.watchdog_stops_within = Duration::ZERO;
         }
+        options.webhook = self.spec.webhook.then(Webhook::on_loopback);
         options.region = Some(format!("region-{name}"));
         options.scheduler_names =
             ["fleet", "volcano", "default-scheduler"].into_iter().map(str::to_string).collect();

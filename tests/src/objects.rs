@@ -56,6 +56,11 @@ pub const CRON_JOB: Kind = namespaced("batch.volcano.sh/v1alpha1", "CronJob", "c
 pub const JOB_FLOW: Kind = namespaced("flow.volcano.sh/v1alpha1", "JobFlow", "jobflows");
 pub const JOB_TEMPLATE: Kind = namespaced("flow.volcano.sh/v1alpha1", "JobTemplate", "jobtemplates");
 pub const HYPER_NODE: Kind = cluster_wide("topology.volcano.sh/v1alpha1", "HyperNode", "hypernodes");
+pub const WEBHOOK_CONFIGURATION: Kind = cluster_wide(
+    "admissionregistration.k8s.io/v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+);
 pub const POLICY: Kind =
     namespaced("policy.one.alibabacloud.com/v1alpha1", "PropagationPolicy", "propagationpolicies");
 pub const OVERRIDE: Kind =

@@ -18,7 +18,7 @@ use std::{
 use fleet_api::crds::{self, Side};
 use fleet_apiserver::{ApiServer, Config, ServeOptions, Server};
 use kube::Client;
-use member_agent::{JobController, MemberAccess};
+use member_agent::{JobController, MemberAccess, Webhook};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -282,6 +282,7 @@ fn agent_options(member: &MemberSpec, part: &Part) -> member_agent::Options {
             token: part.server.admin_token().to_string(),
             ca_pem: served.ca_pem().to_string(),
         });
+        options.webhook = Some(Webhook::on_loopback());
     }
     options.provider = Some("fleet-up".to_string());
     options.region = Some(member.region());

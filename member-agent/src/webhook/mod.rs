@@ -1,0 +1,118 @@
+//! The admission webhook of a member: refuses what only other objects show to be wrong. A Job or PodGroup
+//! that names a queue which does not exist, is not open or has queues below it; a queue that cannot stand
+//! where it is to stand, or that others stand below.
+//!
+//! What the schemas can tell is refused by them, webhook or not. The webhook fails open: without the agent
+//! such objects are made, wait, and say why (`fleet_scheduler::queue`). So do those that Fleet or a controller
+//! makes: nobody reads the answer to a request of theirs.
+//! Deliberately absent: changing what was sent; defaults stand in the schemas.
+
+mod queues;
+mod review;
+mod server;
+
+use std::sync::Arc;
+
+use kube::{
+    Api,
+    api::{DynamicObject, Patch, PatchParams},
+    core::GroupVersionKind,
+    discovery::ApiResource,
+    runtime::watcher,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    CallError, Context, call,
+    clock::Backoff,
+    core_groups,
+    jobs::Object,
+    options::{Reach, Webhook},
+    reconcile::follow,
+};
+use fleet_api::names::AGENT_MANAGER;
+
+use queues::Queues;
+use server::Server;
+
+/// Name of the ValidatingWebhookConfiguration.
+const CONFIGURATION: &str = "fleet-member-agent";
+/// Name of the one webhook in it, as refusals show it.
+const WEBHOOK: &str = "volcano.fleet.dev";
+const PATH: &str = "/validate";
+/// Longer than the answer may take ([`review::READ_TIMEOUT`]).
+const TIMEOUT_S: u64 = 5;
+
+/// Answers reviews until the agent is told to stop.
+///
+/// # Errors
+/// The address cannot be listened on.
+pub(crate) async fn run(context: Arc<Context>) -> anyhow::Result<()> {
+    let Some(webhook) = context.options.webhook.clone() else { return Ok(()) };
+    let server = Server::bind(&webhook).await?;
+    let queues = Arc::new(Queues::new(context.member.clone()));
+    let seen = queues.clone();
+    let following = follow(
+        format!("{}/webhook/queues", context.options.cluster),
+        Api::<Object>::all_with(context.member.clone(), &core_groups::queues()),
+        watcher::Config::default(),
+        context.shutdown.clone(),
+        move |change| seen.change(change),
+    );
+    let configuration = configuration(&webhook, &server);
+    let registering = register(&context, &configuration);
+    let (answered, (), ()) =
+        tokio::join!(server.run(queues, context.shutdown.clone()), following, registering);
+    answered
+}
+
+/// Says where the webhook is; tries until that is said or the agent stops.
+async fn register(context: &Context, configuration: &Value) {
+    let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration");
+    let api: Api<DynamicObject> = Api::all_with(context.member.clone(), &ApiResource::from_gvk(&kind));
+    let params = PatchParams::apply(AGENT_MANAGER).force();
+    let mut backoff = Backoff::new(&format!("{}/webhook", context.options.cluster));
+    loop {
+        let said: Result<_, CallError> =
+            call(api.patch(CONFIGURATION, &params, &Patch::Apply(configuration))).await;
+        let Err(error) = said else { return };
+        tracing::warn!(cluster = context.options.cluster, %error, "the admission webhook could not be registered; trying again");
+        if context.shutdown.run_until_cancelled(backoff.wait()).await.is_none() {
+            return;
+        }
+    }
+}
+
+fn configuration(webhook: &Webhook, server: &Server) -> Value {
+    use base64::Engine;
+    let bundle = base64::engine::general_purpose::STANDARD.encode(server.certificate_pem());
+    let client = match &webhook.reach {
+        Reach::Listener => json!({"url": format!("https://{}{PATH}", server.address()), "caBundle": bundle}),
+        Reach::Service { namespace, name } => {
+            json!({"service": {"namespace": namespace, "name": name, "path": PATH}, "caBundle": bundle})
+        }
+    };
+    let rule = |group: &str, version: &str, resource: &str, operations: &[&str]| {
+        json!({"apiGroups": [group], "apiVersions": [version], "resources": [resource], "operations": operations,
+            "scope": "*"})
+    };
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": CONFIGURATION},
+        "webhooks": [{
+            "name": WEBHOOK,
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "failurePolicy": "Ignore",
+            "matchPolicy": "Equivalent",
+            "timeoutSeconds": TIMEOUT_S,
+            "clientConfig": client,
+            "rules": [
+                rule("batch.volcano.sh", "v1alpha1", "jobs", &["CREATE"]),
+                rule("scheduling.volcano.sh", "v1beta1", "podgroups", &["CREATE"]),
+                rule("scheduling.volcano.sh", "v1beta1", "queues", &["CREATE", "UPDATE", "DELETE"]),
+            ],
+        }],
+    })
+}

@@ -1,0 +1,103 @@
+//! One review: an AdmissionReview (`admission.k8s.io/v1`) in, the same with an answer out.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use fleet_api::names::MANAGED_LABEL;
+
+use super::queues::Queues;
+use crate::jobs::{Object, controller_of};
+
+/// How long the member's API server may take to say whether a queue is there.
+const READ_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// What the API server sends: the parts that are read.
+#[derive(Debug, Deserialize)]
+pub(super) struct Review {
+    request: Request,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request {
+    uid: String,
+    kind: Kind,
+    #[serde(default)]
+    name: String,
+    operation: String,
+    object: Option<Object>,
+    old_object: Option<Object>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Kind {
+    kind: String,
+}
+
+enum Said {
+    Allowed,
+    /// Let through, for it could not be looked at.
+    Unseen(String),
+    Refused(String),
+}
+
+/// The answer to a review.
+pub(super) async fn answer(review: Review, queues: &Queues) -> Value {
+    let Review { request } = review;
+    let mut response = json!({"uid": request.uid, "allowed": true});
+    match look_at(&request, queues).await {
+        Said::Allowed => {}
+        Said::Unseen(why) => response["warnings"] = json!([why]),
+        Said::Refused(why) => {
+            response["allowed"] = false.into();
+            response["status"] = json!({"code": 422, "reason": "Invalid", "message": why});
+        }
+    }
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+}
+
+async fn look_at(request: &Request, queues: &Queues) -> Said {
+    let refused = |why: Option<String>| why.map_or(Said::Allowed, Said::Refused);
+    match (request.kind.kind.as_str(), request.operation.as_str(), &request.object) {
+        ("Queue", "DELETE", _) => {
+            refused(queues.refuse_end(&request.name).map(|why| format!("queue {}: {why}", request.name)))
+        }
+        ("Queue", _, Some(queue)) => {
+            let same = request.old_object.as_ref().is_some_and(|old| old.spec == queue.spec);
+            refused(
+                (!same)
+                    .then(|| queues.refuse_queue(queue))
+                    .flatten()
+                    .map(|why| format!("queue {}, {why}", queue.name())),
+            )
+        }
+        (kind, "CREATE", Some(object)) => of_work(kind, object, queues).await,
+        _ => Said::Allowed,
+    }
+}
+
+async fn of_work(kind: &str, object: &Object, queues: &Queues) -> Said {
+    let is_managed = object.metadata.labels.as_ref().is_some_and(|all| all.contains_key(MANAGED_LABEL));
+    if is_managed || controller_of(&object.metadata).is_some() {
+        return Said::Allowed;
+    }
+    let Some(queue) = object.spec["queue"].as_str().filter(|name| !name.is_empty()) else {
+        return Said::Allowed;
+    };
+    let field = |why: String| {
+        let name = object.metadata.name.as_deref().or(object.metadata.generate_name.as_deref());
+        let (kind, namespace) = (kind.to_lowercase(), object.namespace());
+        format!("{kind} {namespace}/{}, field spec.queue: {why}", name.unwrap_or_default())
+    };
+    match tokio::time::timeout(READ_TIMEOUT, queues.refuse_work(queue)).await {
+        Ok(Ok(None)) => Said::Allowed,
+        Ok(Ok(Some(why))) => Said::Refused(field(why)),
+        Ok(Err(error)) => Said::Unseen(field(format!("queue {queue} could not be looked up: {error}"))),
+        Err(_) => Said::Unseen(field(format!(
+            "queue {queue} could not be looked up within {} s",
+            READ_TIMEOUT.as_secs()
+        ))),
+    }
+}

@@ -1,0 +1,84 @@
+//! HTTPS for the reviews, under a certificate drawn at every start: the registration carries it, so there is
+//! nothing to renew and nothing to keep.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use axum::{Json, Router, extract::State, routing::post};
+use axum_server::{Handle, tls_rustls::RustlsConfig};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    PATH,
+    queues::Queues,
+    review::{self, Review},
+};
+use crate::options::{Reach, Webhook};
+
+/// How long answers under way may take when the agent stops.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+pub(super) struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    tls: RustlsConfig,
+    certificate_pem: String,
+}
+
+impl Server {
+    /// # Errors
+    /// The address cannot be listened on.
+    pub async fn bind(webhook: &Webhook) -> anyhow::Result<Self> {
+        let at = webhook.listen;
+        let listener = TcpListener::bind(at).with_context(|| {
+            format!("webhook: cannot listen on {at}; allowed: an address of this machine with a free port")
+        })?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let name = match &webhook.reach {
+            Reach::Listener => address.ip().to_string(),
+            Reach::Service { namespace, name } => format!("{name}.{namespace}.svc"),
+        };
+        let drawn =
+            rcgen::generate_simple_self_signed([name]).context("webhook: no certificate could be drawn")?;
+        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(drawn.signing_key.serialize_der());
+        let mut config =
+            rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()?
+                .with_no_client_auth()
+                .with_single_cert(vec![drawn.cert.der().clone()], key.into())?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let tls = RustlsConfig::from_config(Arc::new(config));
+        Ok(Self { listener, address, tls, certificate_pem: drawn.cert.pem() })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    /// Answers until `shutdown` is cancelled.
+    pub async fn run(self, queues: Arc<Queues>, shutdown: CancellationToken) -> anyhow::Result<()> {
+        let app = Router::new().route(PATH, post(answer)).with_state(queues);
+        let handle = Handle::new();
+        let stop = handle.clone();
+        tokio::spawn(async move {
+            shutdown.cancelled().await;
+            stop.graceful_shutdown(Some(LAST_ANSWERS));
+        });
+        let server = axum_server::from_tcp_rustls(self.listener, self.tls)?.handle(handle);
+        server.serve(app.into_make_service()).await.context("webhook: the listener ended")
+    }
+}
+
+async fn answer(State(queues): State<Arc<Queues>>, Json(review): Json<Review>) -> Json<Value> {
+    Json(review::answer(review, &queues).await)
+}
