@@ -247,6 +247,17 @@ async fn a_gang_left_half_bound_by_a_crash_gives_its_places_back() {
 }
 
 #[tokio::test]
+async fn an_answer_that_loses_a_race_is_given_again() {
+    let bed = Bed::new(&["n1 8"]).await;
+    bed.link.lose_race("/reservations/job/status");
+    let agent = bed.start(options());
+    bed.ask("job", &[("worker", 2, 1)], 60).await;
+    bed.phase("job", ReservationPhase::Reserved).await;
+    assert!(bed.link.race_is_lost());
+    agent.stop().await;
+}
+
+#[tokio::test]
 async fn a_gang_one_of_whose_bindings_is_refused_gives_all_its_places_back() {
     let bed = Bed::new(&["n1 8"]).await;
     bed.forbid(Some("/gang-worker-1/binding"));

@@ -144,8 +144,15 @@ impl HoldWrite {
             // The uid keeps the answer from a later reservation of the same name.
             let patch = Patch::Merge(json!({"metadata": {"uid": uid}, "status": diff}));
             match call(api.patch_status(&self.name, &PatchParams::default(), &patch)).await {
+                // Replaced, or only changed at the same moment by somebody else.
+                Err(error) if error.is_conflict() => {
+                    let stands = call(api.get_opt(&self.name)).await?;
+                    if stands.is_some_and(|stands| stands.metadata.uid.as_ref() == Some(uid)) {
+                        return Err(error);
+                    }
+                }
                 // Gone or replaced: the feed brings what is to be answered then.
-                Err(error) if !error.is_not_found() && !error.is_conflict() => return Err(error),
+                Err(error) if !error.is_not_found() => return Err(error),
                 _ => {}
             }
         }

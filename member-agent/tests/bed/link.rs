@@ -65,11 +65,19 @@ pub struct Link {
     fuse: watch::Receiver<Option<Arc<Fuse>>>,
     /// End of the paths to which the server says no.
     forbidden: Arc<Mutex<Option<String>>>,
+    /// End of the path to which the next write has lost a race.
+    lost_race: Arc<Mutex<Option<String>>>,
 }
 
 impl Link {
     pub fn new(router: Router, fuse: watch::Receiver<Option<Arc<Fuse>>>) -> Self {
-        Self { router, cut: Arc::new(watch::channel(false).0), fuse, forbidden: Arc::default() }
+        Self {
+            router,
+            cut: Arc::new(watch::channel(false).0),
+            fuse,
+            forbidden: Arc::default(),
+            lost_race: Arc::default(),
+        }
     }
 
     pub fn client(&self) -> Client {
@@ -83,6 +91,16 @@ impl Link {
     /// Answers requests to paths that end so with 403, until it is told otherwise.
     pub fn forbid(&self, path_end: Option<&str>) {
         *self.forbidden.lock().unwrap() = path_end.map(str::to_owned);
+    }
+
+    /// Answers the next write to a path that ends so with 409.
+    pub fn lose_race(&self, path_end: &str) {
+        *self.lost_race.lock().unwrap() = Some(path_end.to_owned());
+    }
+
+    /// Whether that write has come.
+    pub fn race_is_lost(&self) -> bool {
+        self.lost_race.lock().unwrap().is_none()
     }
 
     pub fn join(&self) {
@@ -103,6 +121,12 @@ impl Service<http::Request<kube::client::Body>> for Link {
         let (mut router, mut cut) = (self.router.clone(), self.cut.subscribe());
         let path = request.uri().path();
         let forbidden = self.forbidden.lock().unwrap().as_ref().is_some_and(|end| path.ends_with(end));
+        let loses = {
+            let mut race = self.lost_race.lock().unwrap();
+            let hit = request.method() != http::Method::GET
+                && race.as_ref().is_some_and(|end| path.ends_with(end.as_str()));
+            hit.then(|| race.take()).is_some()
+        };
         let counts =
             request.method() != http::Method::GET && !path.contains("/leases") && !path.contains("/events");
         let fuse = self.fuse.borrow().clone().filter(|_| counts);
@@ -111,11 +135,12 @@ impl Service<http::Request<kube::client::Body>> for Link {
             if *cut.borrow() {
                 return Err(gone());
             }
-            if forbidden {
+            let refusal = forbidden.then_some((403, "Forbidden")).or(loses.then_some((409, "Conflict")));
+            if let Some((code, reason)) = refusal {
                 let status = serde_json::json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
-                    "status": "Failure", "message": "the test says no", "reason": "Forbidden", "code": 403});
+                    "status": "Failure", "message": "the test says no", "reason": reason, "code": code});
                 let response =
-                    http::Response::builder().status(403).header("content-type", "application/json");
+                    http::Response::builder().status(code).header("content-type", "application/json");
                 return response.body(Body::from(status.to_string())).map_err(io::Error::other);
             }
             let blows = match &fuse {
