@@ -26,13 +26,15 @@ use crate::{
 /// starts every count anew, never shorter.
 #[derive(Debug)]
 pub struct LeaseClock {
+    /// When the leases were first listed: until then each may have been renewed.
     started: Instant,
     heard: BTreeMap<String, Instant>,
 }
 
 impl LeaseClock {
-    pub fn new(now: Instant) -> Self {
-        Self { started: now, heard: BTreeMap::new() }
+    /// `started`: not before the leases have been listed.
+    pub fn new(started: Instant) -> Self {
+        Self { started, heard: BTreeMap::new() }
     }
 
     pub fn hear(&mut self, cluster: &str, now: Instant) {

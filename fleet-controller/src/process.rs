@@ -211,7 +211,11 @@ impl Process {
                 self.world.observe(observation);
             }
             if missing.is_empty() {
-                self.listed = true;
+                if !self.listed {
+                    self.listed = true;
+                    // The hub may have been out of reach until now, and the agents not.
+                    self.clock = LeaseClock::new(Instant::now());
+                }
                 self.look().await;
             }
         }
