@@ -39,7 +39,7 @@ use crate::{
 };
 pub use attempts::{Avoid, avoidance, is_given_up, older_runs};
 use attempts::{Stay, stay};
-use ending::{between_runs, let_go_of_gone, lost_places, take_back, tell_end};
+use ending::{between_runs, let_go_of_gone, lost_places, take_back, take_name, tell_end};
 use judge::{Ending, Look};
 use report::{aggregated_object_status, collect, report};
 use statuses::{binding_status, patch_binding_status, patch_object_status, set_conditions};
@@ -115,10 +115,10 @@ pub fn plan_orphan(world: &World, key: &Key) -> Vec<Write> {
     }
     // One that was sent and never heard of: its binding went before the answer came.
     if !world.works.contains_key(key)
-        && let Some((binding, uid)) = world.sent.binding_of(key)
-        && world.bindings.get(binding).is_none_or(|entry| entry.uid() != uid)
+        && let Some(sent) = world.sent.get(key)
+        && lost(&sent.binding)
     {
-        step.writes.push(Write::new(Target::Work, &key.0, &key.1, Verb::Delete { uid: String::new() }));
+        step.writes.push(take_name(key, sent));
     }
     if let Some(reservation) = world.reservations.get(key).filter(|r| lost(&r.spec.binding)) {
         delete(Target::Reservation, key, &reservation.metadata, &mut step);

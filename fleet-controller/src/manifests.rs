@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     binding::BindingEntry,
     kinds::{self, KindRef},
+    sent::SentWork,
     world::{Key, Object, World},
 };
 
@@ -188,6 +189,21 @@ pub fn work_spec(
 
 /// A new Work, with the finalizer by which the agent sees its end through.
 pub fn work(entry: &BindingEntry, key: &Key, spec: Value) -> Value {
+    work_of(entry.uid(), key, spec)
+}
+
+/// A Work that brings nothing about. It takes the name of one that was sent and may still arrive, so that it no
+/// longer can; its end closes the epoch in the member.
+pub fn empty_work(sent: &SentWork, key: &Key) -> Value {
+    let spec = json!({
+        "binding": sent.binding,
+        "epoch": sent.epoch,
+        "workload": {"manifests": []},
+    });
+    work_of(&sent.binding.uid, key, spec)
+}
+
+fn work_of(binding_uid: &str, key: &Key, spec: Value) -> Value {
     json!({
         "apiVersion": crate::binding::API_VERSION,
         "kind": "Work",
@@ -195,7 +211,7 @@ pub fn work(entry: &BindingEntry, key: &Key, spec: Value) -> Value {
             "name": key.1,
             "namespace": key.0,
             "finalizers": [names::WORK_FINALIZER],
-            "labels": {names::BINDING_UID_LABEL: entry.uid()},
+            "labels": {names::BINDING_UID_LABEL: binding_uid},
         },
         "spec": spec,
     })

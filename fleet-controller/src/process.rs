@@ -32,7 +32,7 @@ use crate::{
     schedule::Scheduler,
     tree::{self, Trees},
     world::{Dirty, Key, World},
-    writes::{self, Refused, Sent, Write},
+    writes::{self, Refused, Sent, Target, Verb, Write},
 };
 use backlog::Backlog;
 use looks::{Looks, Turn};
@@ -126,8 +126,16 @@ enum Lane {
     Tell,
 }
 
-/// A write that has come back: what follows it, and what the hub said.
-type Flight = (Lane, Vec<Write>, Sent);
+/// A write that has come back.
+struct Flight {
+    lane: Lane,
+    /// The Work that it was to make.
+    work: Option<Key>,
+    /// What follows it.
+    then: Vec<Write>,
+    /// What the hub said.
+    sent: Sent,
+}
 
 struct Process {
     hub: Client,
@@ -431,18 +439,20 @@ impl Process {
         {
             let hub = self.hub.clone();
             let then = std::mem::take(&mut write.then);
+            let makes_work = write.target == Target::Work && matches!(write.verb, Verb::Create(_));
+            let work = makes_work.then(|| (write.namespace.clone(), write.name.clone()));
             self.flights.spawn(async move {
                 let sent = match lane {
                     Lane::Place(_) => writes::send_until_known(&hub, write).await,
                     _ => writes::send(&hub, write).await.into(),
                 };
-                (lane, then, sent)
+                Flight { lane, work, then, sent }
             });
         }
     }
 
     fn landed(&mut self, flight: Result<Flight, JoinError>) {
-        let (lane, then, sent) = match flight {
+        let Flight { lane, work, then, sent } = match flight {
             Ok(flight) => flight,
             Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
             // The runtime is being shut down, and this loop with it.
@@ -451,8 +461,11 @@ impl Process {
         if let Some(observation) = sent.observation {
             self.world.observe(observation);
         }
-        if let (Lane::Look(Dirty::Orphan(key)), Some(Refused::Absent)) = (&lane, &sent.refused)
-            && let Some(binding) = self.world.sent.heard(key)
+        // The cluster's namespace is gone: nothing stands in it.
+        if let (Some(work), Some(Refused::Absent)) = (&work, &sent.refused)
+            && let Some(binding) = self.world.sent.heard(work)
+            // That look comes again by itself, after a pause.
+            && lane != Lane::Look(Dirty::Binding(binding.clone()))
         {
             self.world.mark(Dirty::Binding(binding));
         }

@@ -5,40 +5,57 @@
 
 use std::collections::BTreeMap;
 
+use fleet_api::reservation::BindingReference;
+
 use crate::{
     world::Key,
     writes::{Target, Verb, Write},
 };
 
+/// What a Work that is on its way is to bring about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SentWork {
+    pub binding: BindingReference,
+    pub epoch: i64,
+}
+
+impl SentWork {
+    fn binding_key(&self) -> Key {
+        (self.binding.namespace.clone(), self.binding.name.clone())
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct SentWorks {
-    /// By the Work's key: its binding, and the uid of that.
-    works: BTreeMap<Key, (Key, String)>,
+    /// By the Work's key.
+    works: BTreeMap<Key, SentWork>,
 }
 
 impl SentWorks {
     /// A write is on its way.
     pub fn note(&mut self, write: &Write) {
         let (Target::Work, Verb::Create(body)) = (&write.target, &write.verb) else { return };
-        let text = |field: &str| body["spec"]["binding"][field].as_str().unwrap_or_default().to_owned();
-        let binding = (text("namespace"), text("name"));
-        self.works.insert((write.namespace.clone(), write.name.clone()), (binding, text("uid")));
+        let spec = &body["spec"];
+        let text = |field: &str| spec["binding"][field].as_str().unwrap_or_default().to_owned();
+        let binding = BindingReference { namespace: text("namespace"), name: text("name"), uid: text("uid") };
+        let epoch = spec["epoch"].as_i64().unwrap_or_default();
+        self.works.insert((write.namespace.clone(), write.name.clone()), SentWork { binding, epoch });
     }
 
     /// What has become of the Work is known.
     pub fn heard(&mut self, work: &Key) -> Option<Key> {
-        self.works.remove(work).map(|(binding, _)| binding)
+        self.works.remove(work).map(|sent| sent.binding_key())
     }
 
-    /// The uid of the binding that the Work was sent for.
-    pub fn binding_of(&self, work: &Key) -> Option<(&Key, &str)> {
-        self.works.get(work).map(|(binding, uid)| (binding, uid.as_str()))
+    pub fn get(&self, work: &Key) -> Option<&SentWork> {
+        self.works.get(work)
     }
 
-    /// Works sent for bindings of this name, and the uid of the binding.
-    pub fn of<'s>(&'s self, binding: &'s Key) -> impl Iterator<Item = (&'s Key, &'s str)> {
-        let of = self.works.iter().filter(move |(_, (of, _))| of == binding);
-        of.map(|(work, (_, uid))| (work, uid.as_str()))
+    /// Works sent for bindings of this name.
+    pub fn of<'s>(&'s self, binding: &'s Key) -> impl Iterator<Item = (&'s Key, &'s SentWork)> {
+        self.works
+            .iter()
+            .filter(move |(_, sent)| sent.binding.namespace == binding.0 && sent.binding.name == binding.1)
     }
 }
 
@@ -50,7 +67,12 @@ mod tests {
 
     fn work(name: &str, binding: &str, uid: &str) -> Write {
         let binding = json!({"namespace": "team", "name": binding, "uid": uid});
-        Write::new(Target::Work, "fleet-west", name, Verb::Create(json!({"spec": {"binding": binding}})))
+        Write::new(
+            Target::Work,
+            "fleet-west",
+            name,
+            Verb::Create(json!({"spec": {"binding": binding, "epoch": 2}})),
+        )
     }
 
     #[test]
@@ -63,8 +85,9 @@ mod tests {
         let mut change = work("job-b", "job", "b");
         change.verb = Verb::Delete { uid: String::new() };
         sent.note(&change);
-        assert_eq!(sent.of(&key).collect::<Vec<_>>(), [(&old, "a")], "a delete sends no run");
-        assert_eq!(sent.binding_of(&old), Some((&key, "a")));
+        let keys: Vec<&Key> = sent.of(&key).map(|(work, _)| work).collect();
+        assert_eq!(keys, [&old], "a delete sends no run");
+        assert_eq!(sent.get(&old).map(|sent| (sent.binding.uid.as_str(), sent.epoch)), Some(("a", 2)));
         assert_eq!((sent.heard(&old), sent.heard(&old)), (Some(key.clone()), None));
         assert_eq!(sent.of(&key).count(), 0);
     }

@@ -28,7 +28,7 @@ use crate::{
     gather::{Change, Observation},
     kinds::KindRef,
     policy,
-    sent::SentWorks,
+    sent::{SentWork, SentWorks},
 };
 
 /// Namespace and name.
@@ -349,7 +349,9 @@ impl World {
                     if self.evictions.get(&key).is_some_and(over) {
                         self.evictions.remove(&key);
                     }
-                    let of_older = |(_, uid): (&Key, &str)| entry.is_some_and(|entry| entry.uid() != uid);
+                    let of_older = |(_, sent): (&Key, &SentWork)| {
+                        entry.is_some_and(|entry| entry.uid() != sent.binding.uid)
+                    };
                     let left = self.sent.of(&key).any(of_older)
                         || entry.is_some_and(|entry| self.has_of_another(&key, entry.uid()));
                     if !self.bindings.contains_key(&key) {

@@ -283,6 +283,19 @@ async fn where_another_controller_runs_the_job_it_is_suspended() {
 }
 
 #[tokio::test]
+async fn a_work_that_arrives_after_its_name_was_taken_starts_nothing() {
+    let bed = Bed::new(&["n1 8"]).await;
+    let agent = bed.start(fencing());
+    create(&bed.works(), work("a", 1, json!({"workload": {"manifests": []}}))).await;
+    bed.works().delete("a", &DeleteParams::default()).await.unwrap();
+    until(&bed.works(), "a", "gone", |work: Option<&Work>| work.is_none()).await;
+    create(&bed.works(), work("a", 1, json!({}))).await;
+    assert_eq!(bed.wait_applied("a", "StaleEpoch").await, "the run of epoch 1 is over in this member");
+    assert!(bed.live_pods().await.is_empty());
+    agent.stop().await;
+}
+
+#[tokio::test]
 async fn a_former_leader_starts_nothing() {
     let bed = Bed::new(&["n1 8"]).await;
     let agent = running(&bed, &[work("old", 1, json!({"term": 3}))]).await;

@@ -225,9 +225,9 @@ pub fn older_runs(
         }
         taken.insert(cluster.to_string());
     }
-    for ((namespace, _), uid) in world.sent.of(key) {
+    for ((namespace, _), sent) in world.sent.of(key) {
         let cluster = fence::cluster_of(namespace);
-        if uid != entry.uid() && !fence::is_gone(world, cluster) {
+        if sent.binding.uid != entry.uid() && !fence::is_gone(world, cluster) {
             return Err(format!("it is not known yet whether an older run of this name began in {cluster}"));
         }
     }

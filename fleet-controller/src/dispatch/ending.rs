@@ -16,8 +16,9 @@ use super::{
 };
 use crate::{
     binding::BindingEntry,
-    events,
+    events, manifests,
     options::Options,
+    sent::SentWork,
     status::{cut, rfc3339},
     world::{Key, World},
     writes::{Target, Verb, Write},
@@ -47,6 +48,14 @@ pub(super) fn take_back(
         }
         let_go_of_gone(world, work_key, work, step);
     }
+    for (work_key, sent) in world.sent.of(key) {
+        // It may still arrive, and begin when the next run has begun: its name is taken first.
+        let is_gone = fence::is_gone(world, fence::cluster_of(&work_key.0));
+        if sent.binding.uid == entry.uid() && !world.works.contains_key(work_key) && !is_gone {
+            step.writes.push(take_name(work_key, sent));
+            left = true;
+        }
+    }
     for (key, reservation) in world.reservations_of(key) {
         delete(Target::Reservation, key, &reservation.metadata, step);
     }
@@ -57,6 +66,12 @@ pub(super) fn take_back(
         Some((reason, message)) => end_job(entry, reason, &message, step, now),
         None => step.writes.push(clear_target(world, key, entry)),
     }
+}
+
+/// Takes the name of a Work that was sent and never heard of. That nothing stands there now says nothing of what is
+/// still on its way.
+pub(super) fn take_name(key: &Key, sent: &SentWork) -> Write {
+    Write::new(Target::Work, &key.0, &key.1, Verb::Create(manifests::empty_work(sent, key)))
 }
 
 /// Lets a Work go in the place of an agent that is gone for good.
