@@ -299,6 +299,15 @@ async fn what_only_other_objects_show_is_refused_while_the_agent_answers() -> an
     // At once after its queue, as in one file.
     objects::create(&member, &queue("research", json!({}))).await?;
     objects::create(&member, &in_queue("a", "research")).await?;
+    let of_job = async |spec: Value| {
+        objects::merge(&member, VOLCANO_JOB, "default", "a", &json!({"spec": spec})).await
+    };
+    of_job(json!({"minAvailable": 1})).await?;
+    let error = of_job(json!({"queue": "default"})).await.expect_err("moved");
+    assert!(
+        format!("{error:#}").contains("job default/a, field spec.queue: found a change; allowed:"),
+        "{error:#}"
+    );
 
     objects::create(&member, &queue("vision", json!({"parent": "research"}))).await?;
     fleet

@@ -1,6 +1,6 @@
-//! The admission webhook of a member: refuses what only other objects show to be wrong. A Job or PodGroup
-//! that names a queue which does not exist, is not open or has queues below it; a queue that cannot stand
-//! where it is to stand, or that others stand below.
+//! The admission webhook of a member: refuses what only other objects, or what stood before, show to be wrong. A
+//! Job or PodGroup that names a queue which does not exist, is not open or has queues below it; a queue that
+//! cannot stand where it is to stand, or that others stand below; a change of a Job that no pod would follow.
 //!
 //! What the schemas can tell is refused by them, webhook or not. The webhook fails open: without the agent
 //! such objects are made, wait, and say why (`fleet_scheduler::queue`). So do those that Fleet or a controller
@@ -109,7 +109,7 @@ fn configuration(webhook: &Webhook, server: &Server) -> Value {
             "timeoutSeconds": TIMEOUT_S,
             "clientConfig": client,
             "rules": [
-                rule("batch.volcano.sh", "v1alpha1", "jobs", &["CREATE"]),
+                rule("batch.volcano.sh", "v1alpha1", "jobs", &["CREATE", "UPDATE"]),
                 rule("scheduling.volcano.sh", "v1beta1", "podgroups", &["CREATE"]),
                 rule("scheduling.volcano.sh", "v1beta1", "queues", &["CREATE", "UPDATE", "DELETE"]),
             ],

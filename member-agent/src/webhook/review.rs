@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use fleet_api::names::MANAGED_LABEL;
 
@@ -12,6 +12,12 @@ use crate::jobs::{Object, controller_of};
 
 /// How long the member's API server may take to say whether a queue is there.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Fields of a Job's spec whose changes the controller follows (tasks are looked at one by one), and those of a task.
+const CHANGEABLE: [&str; 3] = ["minAvailable", "priorityClassName", "tasks"];
+const CHANGEABLE_OF_TASK: [&str; 2] = ["minAvailable", "replicas"];
+const MAY_CHANGE: &str =
+    "allowed: changes of minAvailable, priorityClassName, tasks[].replicas and tasks[].minAvailable";
 
 /// What the API server sends: the parts that are read.
 #[derive(Debug, Deserialize)]
@@ -73,14 +79,55 @@ async fn look_at(request: &Request, queues: &Queues) -> Said {
                     .map(|why| format!("queue {}, {why}", queue.name())),
             )
         }
+        ("Job", "UPDATE", Some(job)) if !is_managed(job) => {
+            let changed = request.old_object.as_ref().and_then(|old| fixed_field(&old.spec, &job.spec));
+            refused(changed.map(|field| {
+                format!(
+                    "job {}/{}, field spec.{field}: found a change; {MAY_CHANGE}",
+                    job.namespace(),
+                    job.name()
+                )
+            }))
+        }
         (kind, "CREATE", Some(object)) => of_work(kind, object, queues).await,
         _ => Said::Allowed,
     }
 }
 
+/// Made by Fleet, by the hub's word.
+fn is_managed(object: &Object) -> bool {
+    object.metadata.labels.as_ref().is_some_and(|all| all.contains_key(MANAGED_LABEL))
+}
+
+/// The first field of a Job's spec that differs and may not.
+fn fixed_field(before: &Value, after: &Value) -> Option<String> {
+    let without = |value: &Value, names: &[&str]| {
+        let mut fields = value.as_object().cloned().unwrap_or_default();
+        names.iter().for_each(|name| drop(fields.remove(*name)));
+        fields
+    };
+    let tasks = |spec: &Value| spec["tasks"].as_array().cloned().unwrap_or_default();
+    let (old, new) = (tasks(before), tasks(after));
+    if old.len() != new.len() {
+        return Some("tasks".to_owned());
+    }
+    for (at, (old, new)) in old.iter().zip(&new).enumerate() {
+        let fixed = |task: &Value| without(task, &CHANGEABLE_OF_TASK);
+        if let Some(name) = first_difference(&fixed(old), &fixed(new)) {
+            return Some(format!("tasks[{at}].{name}"));
+        }
+    }
+    let fixed = |spec: &Value| without(spec, &CHANGEABLE);
+    first_difference(&fixed(before), &fixed(after))
+}
+
+fn first_difference(one: &Map<String, Value>, other: &Map<String, Value>) -> Option<String> {
+    let names = one.keys().chain(other.keys());
+    names.filter(|name| one.get(*name) != other.get(*name)).min().cloned()
+}
+
 async fn of_work(kind: &str, object: &Object, queues: &Queues) -> Said {
-    let is_managed = object.metadata.labels.as_ref().is_some_and(|all| all.contains_key(MANAGED_LABEL));
-    if is_managed || controller_of(&object.metadata).is_some() {
+    if is_managed(object) || controller_of(&object.metadata).is_some() {
         return Said::Allowed;
     }
     let Some(queue) = object.spec["queue"].as_str().filter(|name| !name.is_empty()) else {
