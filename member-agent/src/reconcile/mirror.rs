@@ -83,6 +83,16 @@ impl<K: Resource> Stored<K> {
         gone.map(|(_, kept)| kept.object.clone()).collect()
     }
 
+    /// Objects told of since the last listing was asked for that it does not name: made after it was taken, or gone
+    /// before that, which no watch will show.
+    pub(crate) fn doubtful(&self, listed: &BTreeSet<ObjectKey>) -> BTreeSet<ObjectKey> {
+        let young = self
+            .objects
+            .iter()
+            .filter(|(key, kept)| kept.listings == self.listings && !listed.contains(*key));
+        young.map(|(key, _)| key.clone()).collect()
+    }
+
     /// Keeps the object unless a newer version is known. Returns whether it was kept.
     pub(crate) fn put(&mut self, object: Arc<K>) -> bool {
         let key = key_of(&*object);
@@ -246,6 +256,7 @@ mod tests {
         stored.put(Arc::new(object("younger", "3", "8")));
         let listed: BTreeSet<ObjectKey> = [(String::new(), "stands".to_owned())].into();
         assert_eq!(names(stored.unlisted(&listed)), ["made"]);
+        assert_eq!(stored.doubtful(&listed), [(String::new(), "younger".to_owned())].into());
         stored.remove(&object("made", "1", "5"));
         assert!(!stored.put(Arc::new(object("made", "1", "7"))), "ended");
     }

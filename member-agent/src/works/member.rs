@@ -65,7 +65,11 @@ impl Works {
             resource => resource?,
         };
         let object = call(self.api(&resource, &id.namespace).get_opt(&id.name)).await?.map(Arc::new);
-        Ok(object.inspect(|object| self.keep(id, object.clone())))
+        match &object {
+            Some(object) => self.keep(id, object.clone()),
+            None => self.state().absent(id),
+        }
+        Ok(object)
     }
 
     /// Creates an object, and its namespace when that is missing.

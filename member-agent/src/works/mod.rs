@@ -264,6 +264,7 @@ impl Works {
                     let ended = gone.iter().flat_map(|object| state.end_object(kind, object));
                     let mut keys: Vec<Key> = ended.collect();
                     keys.extend(state.leftovers());
+                    keys.extend(state.in_doubt(kind));
                     keys
                 }
             }

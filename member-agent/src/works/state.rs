@@ -100,6 +100,8 @@ struct Kind {
     resource: ApiResource,
     objects: Stored<DynamicObject>,
     is_synced: bool,
+    /// Known, and perhaps gone: the member has to be asked.
+    doubtful: BTreeSet<ObjectKey>,
 }
 
 /// What is known of an object without asking.
@@ -229,6 +231,7 @@ impl State {
             resource,
             objects: Stored::default(),
             is_synced: false,
+            doubtful: BTreeSet::new(),
         });
         is_new
     }
@@ -247,12 +250,35 @@ impl State {
     pub fn set_synced(&mut self, kind: &KindId, listed: &BTreeSet<ObjectKey>) -> Vec<Arc<DynamicObject>> {
         let Some(kind) = self.kinds.get_mut(kind) else { return Vec::new() };
         kind.is_synced = true;
+        kind.doubtful = kind.objects.doubtful(listed);
         kind.objects.unlisted(listed)
+    }
+
+    /// Who has to ask for what the listing of the kind left in doubt.
+    pub fn in_doubt(&self, kind: &KindId) -> Vec<Key> {
+        let doubtful = self.kinds.get(kind).into_iter().flat_map(|kind| &kind.doubtful);
+        let id = |(namespace, name): &ObjectKey| ObjectId {
+            kind: kind.clone(),
+            namespace: namespace.clone(),
+            name: name.clone(),
+        };
+        doubtful.flat_map(|key| self.interested(&id(key))).collect()
+    }
+
+    /// The member says that there is no such object.
+    pub fn absent(&mut self, id: &ObjectId) {
+        let Some(kind) = self.kinds.get_mut(&id.kind) else { return };
+        if kind.doubtful.remove(&id.key())
+            && let Some(known) = kind.objects.get(&id.key()).cloned()
+        {
+            kind.objects.remove(&known);
+        }
     }
 
     pub fn object(&self, id: &ObjectId) -> Known {
         match self.kinds.get(&id.kind) {
             Some(kind) => match kind.objects.get(&id.key()) {
+                Some(_) if kind.doubtful.contains(&id.key()) => Known::Unknown,
                 Some(object) => Known::Object(object.clone()),
                 None if kind.is_synced => Known::Absent,
                 None => Known::Unknown,
@@ -270,6 +296,7 @@ impl State {
         if !kind.objects.put(object) {
             return Vec::new();
         }
+        kind.doubtful.remove(&id.key());
         self.interested(&id)
     }
 
@@ -277,6 +304,7 @@ impl State {
         let id = ObjectId::of_object(kind, object);
         if let Some(kind) = self.kinds.get_mut(kind) {
             kind.objects.remove(object);
+            kind.doubtful.remove(&id.key());
         }
         self.interested(&id)
     }
