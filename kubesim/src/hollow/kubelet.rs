@@ -117,11 +117,13 @@ pub async fn run(client: &Client, options: &Options, shutdown: &CancellationToke
         let next_due = kubelets.timers.next();
         let dog = if kubelets.watched.is_empty() {
             // The next pod's watchdog begins anew.
-            watchdog = None;
+            if let Some(watchdog) = watchdog.take() {
+                watchdog.end();
+            }
             kubelets.verdict = Verdict::Waiting;
             None
         } else {
-            Some(watchdog.get_or_insert_with(|| Watchdog::new(client)))
+            Some(watchdog.get_or_insert_with(|| Watchdog::new(client, &options.containers)))
         };
         tokio::select! {
             biased;

@@ -15,6 +15,7 @@ mod watchdog;
 
 pub(crate) use kubelet::sleep_until;
 pub(crate) use nodes::node;
+pub use watchdog::Containers;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -119,6 +120,8 @@ pub struct Options {
     /// Pods that are asked to end take all of the time they were given; else they end at once.
     pub lingering: bool,
     pub clock: Clock,
+    /// Given to the next life of the kubelets, too.
+    pub containers: Containers,
 }
 
 impl Options {
@@ -138,6 +141,7 @@ impl Options {
             concurrency: DEFAULT_CONCURRENCY,
             lingering: false,
             clock: Clock::default(),
+            containers: Containers::default(),
         }
     }
 }

@@ -4,7 +4,10 @@
 //! A pod of a watched job begins once a renewal of the lease has been seen to happen, and is stopped when the lease
 //! lapses: then it has failed, as containers that are killed have.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use fleet_watchdog::{
     ANSWER_TIMEOUT, CONTAINER, LEASE_NAME, LEASE_NAMESPACE, PERIOD,
@@ -22,35 +25,69 @@ pub fn is_watched(pod: &Pod) -> bool {
     pod.spec.init_containers.iter().any(|container| container.name == CONTAINER)
 }
 
-pub struct Watchdog {
-    leases: Api<Lease>,
+/// What outlives a kubelet: the side containers run on while it is away, and go on from what they have seen.
+#[derive(Clone, Debug, Default)]
+pub struct Containers(Arc<Mutex<Option<Seen>>>);
+
+#[derive(Clone, Debug)]
+struct Seen {
     started: Instant,
     judge: Judge,
+}
+
+impl Containers {
+    fn seen(&self) -> MutexGuard<'_, Option<Seen>> {
+        // No code that can panic runs under the lock, so what it guards is whole even then.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub struct Watchdog {
+    leases: Api<Lease>,
+    containers: Containers,
+    seen: Seen,
+    /// A verdict of an earlier life of the kubelet stands and was not told to this one.
+    is_untold: bool,
     ask_at: Instant,
     asking: Option<BoxFuture<'static, (Duration, Option<Renewal>)>>,
 }
 
 impl Watchdog {
-    pub fn new(client: &Client) -> Self {
+    /// Goes on with the containers that run, or begins with the first.
+    pub fn new(client: &Client, containers: &Containers) -> Self {
         let now = Instant::now();
+        let running = containers.seen().clone();
+        let is_untold = running.is_some();
+        let seen = running.unwrap_or_else(|| Seen { started: now, judge: Judge::new(Duration::ZERO) });
         Self {
             leases: Api::namespaced(client.clone(), LEASE_NAMESPACE),
-            started: now,
-            judge: Judge::new(Duration::ZERO),
+            containers: containers.clone(),
+            seen,
+            is_untold,
             ask_at: now,
             asking: None,
         }
     }
 
     pub fn verdict(&mut self) -> Verdict {
-        self.judge.verdict(self.started.elapsed())
+        let verdict = self.seen.judge.verdict(self.seen.started.elapsed());
+        *self.containers.seen() = Some(self.seen.clone());
+        verdict
+    }
+
+    /// The last container has ended.
+    pub fn end(self) {
+        *self.containers.seen() = None;
     }
 
     /// Waits for the next answer, or for the moment at which the verdict may change by itself. Nothing is lost when
     /// it is dropped.
     pub async fn next(&mut self) {
-        let change = self.judge.next_change();
-        let change_at = self.started.checked_add(change).filter(|at| *at > Instant::now());
+        if std::mem::take(&mut self.is_untold) {
+            return;
+        }
+        let change = self.seen.judge.next_change();
+        let change_at = self.seen.started.checked_add(change).filter(|at| *at > Instant::now());
         let asking = match &mut self.asking {
             Some(asking) => asking,
             None => {
@@ -60,7 +97,7 @@ impl Watchdog {
                     return;
                 }
                 self.ask_at = Instant::now() + PERIOD;
-                self.asking.insert(ask(self.leases.clone(), self.started.elapsed()))
+                self.asking.insert(ask(self.leases.clone(), self.seen.started.elapsed()))
             }
         };
         let lapse = async {
@@ -74,7 +111,7 @@ impl Watchdog {
             (asked, renewal) = asking => {
                 self.asking = None;
                 if let Some(renewal) = renewal {
-                    self.judge.read(asked, renewal);
+                    self.seen.judge.read(asked, renewal);
                 }
             }
             () = lapse => {}

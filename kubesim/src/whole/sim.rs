@@ -55,6 +55,8 @@ pub struct Sim {
     drift_ppm: i32,
     standby: bool,
     lingering: bool,
+    /// Of each cluster, what runs on while its kubelets are away.
+    containers: BTreeMap<String, hollow::Containers>,
     servers: BTreeMap<Server, ApiServer>,
     /// Without weather: for the user, the observer and the checker.
     pub direct: BTreeMap<Server, Client>,
@@ -95,6 +97,7 @@ impl Sim {
             drift_ppm: plan.drift_ppm,
             standby: plan.standby,
             lingering: plan.lingering,
+            containers: BTreeMap::new(),
             direct: direct.collect(),
             servers,
             clusters: plan.clusters.iter().map(|cluster| (cluster.name.clone(), cluster.clone())).collect(),
@@ -201,6 +204,7 @@ impl Sim {
                 let cluster = self.clusters.get(name).with_context(|| format!("no cluster {name}"))?;
                 let mut options = hollow_options(cluster, clock);
                 options.lingering = self.lingering;
+                options.containers = self.containers.entry(name.clone()).or_default().clone();
                 let member = client(Server::Member(name.clone()))?;
                 tokio::spawn(ends(process.clone(), hollow::run(member, options, stop.clone())))
             }
