@@ -340,6 +340,12 @@ async fn what_only_other_objects_show_is_refused_while_the_agent_answers() -> an
         let error = objects::delete(&member, VOLCANO_QUEUE, "", name).await.expect_err("deleted");
         assert!(format!("{error:#}").contains(wanted), "{error:#}");
     }
+    // A tree as one file makes it, and takes it away.
+    objects::create(&member, &queue("top", json!({}))).await?;
+    objects::create(&member, &queue("leaf", json!({"parent": "top"}))).await?;
+    for name in ["leaf", "top"] {
+        objects::delete(&member, VOLCANO_QUEUE, "", name).await?;
+    }
     let group = |name: &str, owners: Value| {
         json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
             "metadata": {"name": name, "namespace": "default", "ownerReferences": owners},

@@ -1,10 +1,13 @@
 //! The queues of the member, as far as a refusal needs them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use fleet_scheduler::{
     Cluster, Config, Policy, QueueInput, QueueState,
-    queue::{DEFAULT_QUEUE, ROOT_QUEUE},
+    queue::{DEFAULT_QUEUE, Queue, ROOT_QUEUE},
 };
 use kube::Client;
 
@@ -14,6 +17,15 @@ use crate::{
     jobs::{Object, writes},
     reconcile::Change,
 };
+
+/// Queues asked for to answer one review.
+const MOST_ASKED: usize = 16;
+
+/// Why something is to be refused, and the queue that speaks against it.
+struct Objection {
+    by: String,
+    why: String,
+}
 
 pub(super) struct Queues {
     client: Client,
@@ -44,74 +56,100 @@ impl Queues {
     /// What was found where the name of a queue for new work stands, and what is allowed; `None` when it will do.
     ///
     /// # Errors
-    /// The member's API server did not say whether the queue is there.
+    /// The member's API server did not say what stands.
     pub async fn refuse_work(&self, name: &str) -> Result<Option<String>, CallError> {
         if name == ROOT_QUEUE {
             return Ok(Some(format!("found {ROOT_QUEUE}; allowed: a queue below it")));
         }
-        let (state, above) = {
-            let seen = self.seen();
-            let queue = seen.find_queue(name).map(|id| seen.queue(id)).filter(|queue| queue.known);
-            let has_known = |id: &u32| seen.queue(*id).known;
-            (
-                queue.map(|queue| queue.input.state),
-                queue
-                    .and_then(|queue| queue.children.iter().copied().find(has_known))
-                    .map(|id| seen.queue(id).input.name.clone()),
-            )
-        };
-        if let Some(child) = above {
-            return Ok(Some(format!(
-                "found {name}, which has queues below it ({child}); allowed: a queue without any"
-            )));
-        }
-        // Made or opened a moment ago, it may not have been seen so yet.
-        let state = match state {
-            Some(QueueState::Open) => return Ok(None),
-            _ => {
-                let found: Option<Object> = writes::get(&self.client, &queues(), "", name).await?;
-                found.map(|queue| read_queue(&queue).state)
+        self.ask_before_refusing(|seen| {
+            let against = |by: &str, why: String| Some(Objection { by: by.to_owned(), why });
+            let Some(queue) = known(seen, name) else {
+                // The agent makes it in every member.
+                let always_stands = name == DEFAULT_QUEUE;
+                let why = format!("found {name}, which does not exist; allowed: a queue that is Open");
+                return against(name, why).filter(|_| !always_stands);
+            };
+            if let Some(child) = child(seen, name) {
+                let why = format!(
+                    "found {name}, which has queues below it ({child}); allowed: a queue without any"
+                );
+                return against(child, why);
             }
-        };
-        Ok(match state {
-            Some(QueueState::Open) => None,
-            // The agent makes it in every member.
-            None if name == DEFAULT_QUEUE => None,
-            Some(state) => {
-                Some(format!("found {name}, which is {}; allowed: a queue that is Open", state.as_str()))
-            }
-            None => Some(format!("found {name}, which does not exist; allowed: a queue that is Open")),
+            let state = queue.input.state;
+            let why = format!("found {name}, which is {}; allowed: a queue that is Open", state.as_str());
+            against(name, why).filter(|_| state != QueueState::Open)
         })
+        .await
     }
 
     /// What is wrong with a queue where it is to stand, with its field.
-    pub fn refuse_queue(&self, queue: &Object) -> Option<String> {
-        let mut seen = self.seen();
-        let known = seen.find_queue(queue.name()).map(|id| seen.queue(id));
-        let before = known.filter(|queue| queue.known).map(|queue| queue.input.clone());
-        seen.put_queue(read_queue(queue));
-        let problem = seen.find_queue(queue.name()).and_then(|id| seen.queue_problem(id));
-        match before {
-            Some(before) => seen.put_queue(before),
-            None => {
-                // Its place among the others is forgotten, too.
-                seen.put_queue(QueueInput::named(queue.name()));
-                seen.remove_queue(queue.name());
+    ///
+    /// # Errors
+    /// The member's API server did not say what stands.
+    pub async fn refuse_queue(&self, queue: &Object) -> Result<Option<String>, CallError> {
+        let wanted = read_queue(queue);
+        let above = wanted.parent.as_deref().unwrap_or(ROOT_QUEUE).to_owned();
+        self.ask_before_refusing(|seen| {
+            let before = known(seen, &wanted.name).map(|queue| queue.input.clone());
+            seen.put_queue(wanted.clone());
+            let problem = seen.find_queue(&wanted.name).and_then(|id| seen.queue_problem(id));
+            match before {
+                Some(before) => seen.put_queue(before),
+                None => {
+                    // Its place among the others is forgotten, too.
+                    seen.put_queue(QueueInput::named(&wanted.name));
+                    seen.remove_queue(&wanted.name);
+                }
             }
-        }
-        problem
+            problem.map(|why| Objection { by: above.clone(), why })
+        })
+        .await
     }
 
     /// Why a queue may not go.
-    pub fn refuse_end(&self, name: &str) -> Option<String> {
+    ///
+    /// # Errors
+    /// The member's API server did not say what stands.
+    pub async fn refuse_end(&self, name: &str) -> Result<Option<String>, CallError> {
         if name == ROOT_QUEUE || name == DEFAULT_QUEUE {
-            return Some(format!(
+            return Ok(Some(format!(
                 "it always stands; allowed: to delete other queues than {DEFAULT_QUEUE} and {ROOT_QUEUE}"
-            ));
+            )));
         }
-        let seen = self.seen();
-        let queue = seen.queue(seen.find_queue(name)?);
-        let child = queue.children.iter().map(|id| seen.queue(*id)).find(|child| child.known)?;
-        Some(format!("found the queue {} below it; allowed: to delete a queue without any", child.input.name))
+        self.ask_before_refusing(|seen| {
+            let child = child(seen, name)?;
+            let why = format!("found the queue {child} below it; allowed: to delete a queue without any");
+            Some(Objection { by: child.to_owned(), why })
+        })
+        .await
     }
+
+    /// Judges by what was seen. What was made, changed or deleted a moment ago, as by one file, may not have been
+    /// seen so yet: the queue that speaks against is asked for before anything is refused.
+    async fn ask_before_refusing(
+        &self,
+        judge: impl Fn(&mut Cluster) -> Option<Objection>,
+    ) -> Result<Option<String>, CallError> {
+        let mut asked: BTreeSet<String> = BTreeSet::new();
+        loop {
+            let Some(Objection { by, why }) = judge(&mut self.seen()) else { return Ok(None) };
+            if asked.len() == MOST_ASKED || !asked.insert(by.clone()) {
+                return Ok(Some(why));
+            }
+            match writes::get::<Object>(&self.client, &queues(), "", &by).await? {
+                Some(queue) => self.seen().put_queue(read_queue(&queue)),
+                None => self.seen().remove_queue(&by),
+            }
+        }
+    }
+}
+
+fn known<'c>(seen: &'c Cluster, name: &str) -> Option<&'c Queue> {
+    seen.find_queue(name).map(|id| seen.queue(id)).filter(|queue| queue.known)
+}
+
+/// A queue that stands below the named one.
+fn child<'c>(seen: &'c Cluster, name: &str) -> Option<&'c str> {
+    let mut below = known(seen, name)?.children.iter().map(|id| seen.queue(*id));
+    below.find(|child| child.known).map(|child| &*child.input.name)
 }

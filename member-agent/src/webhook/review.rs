@@ -8,9 +8,12 @@ use serde_json::{Map, Value, json};
 use fleet_api::names::MANAGED_LABEL;
 
 use super::queues::Queues;
-use crate::jobs::{Object, controller_of};
+use crate::{
+    CallError,
+    jobs::{Object, controller_of},
+};
 
-/// How long the member's API server may take to say whether a queue is there.
+/// How long the member's API server may take to say which queues stand.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Fields of a Job's spec whose changes the controller follows (tasks are looked at one by one), and those of a task.
@@ -65,32 +68,41 @@ pub(super) async fn answer(review: Review, queues: &Queues) -> Value {
 }
 
 async fn look_at(request: &Request, queues: &Queues) -> Said {
-    let refused = |why: Option<String>| why.map_or(Said::Allowed, Said::Refused);
     match (request.kind.kind.as_str(), request.operation.as_str(), &request.object) {
         ("Queue", "DELETE", _) => {
-            refused(queues.refuse_end(&request.name).map(|why| format!("queue {}: {why}", request.name)))
+            told(&format!("queue {}: ", request.name), queues.refuse_end(&request.name)).await
         }
         ("Queue", _, Some(queue)) => {
             let same = request.old_object.as_ref().is_some_and(|old| old.spec == queue.spec);
-            refused(
-                (!same)
-                    .then(|| queues.refuse_queue(queue))
-                    .flatten()
-                    .map(|why| format!("queue {}, {why}", queue.name())),
-            )
+            if same {
+                return Said::Allowed;
+            }
+            told(&format!("queue {}, ", queue.name()), queues.refuse_queue(queue)).await
         }
         ("Job", "UPDATE", Some(job)) if !is_managed(job) => {
             let changed = request.old_object.as_ref().and_then(|old| fixed_field(&old.spec, &job.spec));
-            refused(changed.map(|field| {
-                format!(
-                    "job {}/{}, field spec.{field}: found a change; {MAY_CHANGE}",
-                    job.namespace(),
-                    job.name()
-                )
-            }))
+            changed.map_or(Said::Allowed, |field| {
+                let (namespace, name) = (job.namespace(), job.name());
+                Said::Refused(format!(
+                    "job {namespace}/{name}, field spec.{field}: found a change; {MAY_CHANGE}"
+                ))
+            })
         }
         (kind, "CREATE", Some(object)) => of_work(kind, object, queues).await,
         _ => Said::Allowed,
+    }
+}
+
+/// What a look at the queues comes to, told of `what`.
+async fn told(what: &str, look: impl Future<Output = Result<Option<String>, CallError>>) -> Said {
+    match tokio::time::timeout(READ_TIMEOUT, look).await {
+        Ok(Ok(None)) => Said::Allowed,
+        Ok(Ok(Some(why))) => Said::Refused(format!("{what}{why}")),
+        Ok(Err(error)) => Said::Unseen(format!("{what}the queues could not be looked up: {error}")),
+        Err(_) => {
+            let within = READ_TIMEOUT.as_secs();
+            Said::Unseen(format!("{what}the queues could not be looked up within {within} s"))
+        }
     }
 }
 
@@ -133,18 +145,8 @@ async fn of_work(kind: &str, object: &Object, queues: &Queues) -> Said {
     let Some(queue) = object.spec["queue"].as_str().filter(|name| !name.is_empty()) else {
         return Said::Allowed;
     };
-    let field = |why: String| {
-        let name = object.metadata.name.as_deref().or(object.metadata.generate_name.as_deref());
-        let (kind, namespace) = (kind.to_lowercase(), object.namespace());
-        format!("{kind} {namespace}/{}, field spec.queue: {why}", name.unwrap_or_default())
-    };
-    match tokio::time::timeout(READ_TIMEOUT, queues.refuse_work(queue)).await {
-        Ok(Ok(None)) => Said::Allowed,
-        Ok(Ok(Some(why))) => Said::Refused(field(why)),
-        Ok(Err(error)) => Said::Unseen(field(format!("queue {queue} could not be looked up: {error}"))),
-        Err(_) => Said::Unseen(field(format!(
-            "queue {queue} could not be looked up within {} s",
-            READ_TIMEOUT.as_secs()
-        ))),
-    }
+    let name = object.metadata.name.as_deref().or(object.metadata.generate_name.as_deref());
+    let (kind, namespace) = (kind.to_lowercase(), object.namespace());
+    let what = format!("{kind} {namespace}/{}, field spec.queue: ", name.unwrap_or_default());
+    told(&what, queues.refuse_work(queue)).await
 }
