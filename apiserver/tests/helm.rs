@@ -298,6 +298,13 @@ async fn the_charts_of_fleet_install() {
     assert_eq!(crds["spec"]["names"]["kind"], "Cluster");
     assert!(get(&api, "/apis/fleet.dev/v1alpha1/clusters").await["items"].is_array(), "it is served");
     helm.ok(&["upgrade", "fleet", &chart("fleet"), "-n", "fleet-hub", "--set", "replicas=2"], "REVISION: 2");
+    let conf = "schedulerConf=actions: allocate";
+    let upgrade = ["upgrade", "agent", &member, "-n", "fleet-system", "--reuse-values", "--set", conf];
+    helm.ok(&upgrade, "REVISION: 2");
+    let conf = get(&api, "/api/v1/namespaces/fleet-system/configmaps/agent-scheduler").await;
+    assert_eq!(conf["data"]["volcano-scheduler.conf"].as_str().map(str::trim), Some("actions: allocate"));
+    let agent = get(&api, "/apis/apps/v1/namespaces/fleet-system/deployments/agent").await;
+    assert!(agent["spec"].to_string().contains("/etc/fleet/scheduler/volcano-scheduler.conf"), "{agent}");
     helm.ok(&["uninstall", "agent", "-n", "fleet-system"], "uninstalled");
     helm.ok(&["uninstall", "fleet", "-n", "fleet-hub"], "uninstalled");
     served.shutdown().await;

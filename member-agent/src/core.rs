@@ -64,6 +64,8 @@ pub(crate) enum CoreChange {
     HyperNode(Change<Object>),
     ResourceQuota(Change<Object>),
     Command(Change<Object>),
+    /// What was measured of nodes.
+    Loads(Vec<scheduler::loads::Reading>),
     /// The scheduler's configuration is new.
     Config(Box<fleet_scheduler::Config>),
     /// Number of the last report that the hub has.
@@ -175,7 +177,10 @@ pub(crate) async fn feed_member(
     let groups = core_groups::feed(context.clone(), changes.clone());
     let conf = async {
         if let Some(file) = context.options.scheduler_conf.clone() {
-            context.shutdown.run_until_cancelled(scheduler::conf::watch(file, changes)).await;
+            let (sources, source) = watch::channel(None);
+            let loads = scheduler::loads::run(context.clone(), source, changes.clone());
+            let conf = scheduler::conf::watch(file, changes, sources);
+            context.shutdown.run_until_cancelled(async { tokio::join!(conf, loads) }).await;
         }
     };
     tokio::join!(nodes, pods, copies, groups, conf);
@@ -337,6 +342,10 @@ impl Core {
             CoreChange::Command(change) => self.statuses.commands.change(change),
             CoreChange::HyperNode(change) => self.statuses.hyper_nodes.change(change, state),
             CoreChange::ResourceQuota(change) => self.statuses.resource_quotas.change(change, state),
+            CoreChange::Loads(readings) => {
+                let now = self.context.clock.now().as_second();
+                scheduler::loads::take(&readings, &mut state.cluster, now);
+            }
             CoreChange::PriorityClass(change) => core_groups::priority_class(change, state),
             CoreChange::Config(config) => match fleet_scheduler::Policy::compile(&config) {
                 Ok(policy) => state.cluster.set_policy(policy),

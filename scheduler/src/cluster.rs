@@ -67,6 +67,8 @@ pub struct Cluster {
     pub(crate) placed: u64,
     /// Nodes kept for a group, by group.
     pub(crate) claims: BTreeMap<GroupId, Vec<NodeId>>,
+    /// When the oldest measurement of a node was taken, in seconds.
+    pub(crate) oldest_load: Option<i64>,
     /// Minute of the day, for nodes that are revoked by the clock.
     pub(crate) minute: i64,
 }
@@ -104,6 +106,7 @@ impl Cluster {
             bound_pods: 0,
             placed: 0,
             claims: BTreeMap::new(),
+            oldest_load: None,
             minute: 0,
         };
         cluster.nodes.widen(cluster.dimensions.len());

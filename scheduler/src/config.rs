@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::devices::{Choice, DevicePolicy};
 use crate::score::Scoring;
+use crate::usage::UsagePolicy;
 
 /// A step of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,7 +100,7 @@ plugins! {
         "deviceshare.AscendMindClusterVNPUEnable", "deviceshare.KnownGeometriesCMName",
         "deviceshare.KnownGeometriesCMNamespace"];
     ResourceQuota "resourcequota" true [];
-    Usage "usage" false ["usage.weight", "cpu.weight", "memory.weight", "thresholds"];
+    Usage "usage" true ["usage.weight", "cpu.weight", "memory.weight", "thresholds.cpu", "thresholds.mem"];
     Extender "extender" false ["extender."];
     NodeGroup "nodegroup" false ["strict"];
     ResourceStrategyFit "resource-strategy-fit" false ["resourceStrategyFitWeight", "resources"];
@@ -363,6 +364,8 @@ pub struct Policy {
     pub task_topology: (i64, bool),
     /// Parts of cards are handed out.
     pub devices: Option<DevicePolicy>,
+    /// Nodes are judged by how busy they were measured to be.
+    pub usage: Option<UsagePolicy>,
     /// Zone to minutes of the day (from, to) in which its nodes may be used.
     pub revocable_zones: Option<BTreeMap<String, (i64, i64)>>,
     /// Preempt and reclaim may take whole gangs.
@@ -477,6 +480,7 @@ impl Policy {
                 None => (0, false),
             },
             devices: find(PluginName::DeviceShare).map(read_devices).transpose()?,
+            usage: find(PluginName::Usage).map(UsagePolicy::compile).transpose()?,
             revocable_zones: find(PluginName::Tdm).map(read_zones).transpose()?,
             whole_gangs: whole,
         })
@@ -495,7 +499,7 @@ fn tree_order(plugins: &[&Plugin]) -> TreeOrder {
     }
 }
 
-fn error(plugin: &Plugin, argument: &str, found: &str, allowed: &'static str) -> ArgumentError {
+pub(crate) fn error(plugin: &Plugin, argument: &str, found: &str, allowed: &'static str) -> ArgumentError {
     ArgumentError {
         plugin: plugin.name.as_str(),
         argument: argument.to_owned(),
@@ -522,6 +526,14 @@ pub(crate) fn read_int(
     let Some(text) = plugin.arguments.get(name) else { return Ok(None) };
     let whole = text.strip_suffix(".0").unwrap_or(text);
     whole.parse().map(Some).map_err(|_| error(plugin, name, text, allowed))
+}
+
+/// Thousandths of a percent, from 0 to 100 percent.
+pub(crate) fn read_percent(plugin: &Plugin, name: &str) -> Result<Option<i64>, ArgumentError> {
+    let Some(text) = plugin.arguments.get(name) else { return Ok(None) };
+    let percent = thousandths(text).filter(|percent| (0..=100_000).contains(percent));
+    let wrong = || error(plugin, name, text, "a number of percent from 0 to 100");
+    percent.map(Some).ok_or_else(wrong)
 }
 
 /// Thousandths; factors below one are the default.

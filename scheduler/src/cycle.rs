@@ -61,6 +61,7 @@ impl Cluster {
             self.freed();
         }
         self.minute = minute;
+        self.forget_old_loads(now);
         self.refresh();
         self.refresh_shares();
         self.settle_promises(&mut outcome);

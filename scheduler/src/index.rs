@@ -38,6 +38,8 @@ pub enum Misfit {
     Spread,
     Claimed,
     Revoked,
+    BusyCpu,
+    BusyMemory,
 }
 
 impl Misfit {
@@ -71,6 +73,8 @@ impl Misfit {
             Self::Spread => "didn't match pod topology spread constraints",
             Self::Claimed => "were kept for a gang that waited longer",
             Self::Revoked => "were revocable and not offered now",
+            Self::BusyCpu => "were over the threshold of measured cpu load",
+            Self::BusyMemory => "were over the threshold of measured memory load",
         }
     }
 }
@@ -109,6 +113,9 @@ impl Cluster {
     pub(crate) fn admits(&self, class: &Class, node: &NodeState) -> Result<(), Misfit> {
         if !node.known || !node.ready {
             return Err(Misfit::NotReady);
+        }
+        if let Some(busy) = self.overloaded(node) {
+            return Err(busy);
         }
         let filters = &self.policy.filters;
         if !filters.any {
@@ -311,10 +318,14 @@ impl Cluster {
 
     pub(crate) fn score(&self, class: &Class, node: NodeId) -> i64 {
         let state = self.nodes.get(node);
-        let fixed = self.policy.scoring.fixed_score(class, state);
+        self.whole_score(class, node, self.policy.scoring.fixed_score(class, state))
+    }
+
+    fn whole_score(&self, class: &Class, node: NodeId, fixed: i64) -> i64 {
         let cells = self.nodes.cells(node);
-        self.policy.scoring.node_score(&self.dimensions, class, state, cells, fixed)
+        self.policy.scoring.node_score(&self.dimensions, class, cells, fixed)
             + self.cards_score(class, node)
+            + self.usage_score(node)
     }
 
     /// What preferred pods and soft spreading say of a node.
@@ -380,10 +391,7 @@ impl Cluster {
         }
         let known = *known;
         let score = if known.admitted && self.fits(class, node, Fit::Now).is_ok() {
-            let cells = self.nodes.cells(node);
-            let scoring = &self.policy.scoring;
-            scoring.node_score(&self.dimensions, class, state, cells, known.score)
-                + self.cards_score(class, node)
+            self.whole_score(class, node, known.score)
         } else {
             OUT
         };

@@ -26,6 +26,7 @@ mod shuffle;
 pub mod task_topology;
 mod terms;
 pub mod topology;
+pub mod usage;
 
 #[cfg(test)]
 mod tests;

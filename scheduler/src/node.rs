@@ -10,6 +10,7 @@ use fleet_resources::constraints::Taint;
 use crate::amounts::{Dimensions, PODS, UNBOUNDED};
 use crate::devices::Card;
 use crate::pod::{PodId, Port};
+use crate::usage::Measured;
 
 pub type NodeId = u32;
 
@@ -61,6 +62,8 @@ pub struct NodeState {
     pub ports: Vec<Port>,
     /// Cards that are shared in parts (plugin deviceshare).
     pub cards: Vec<Card>,
+    /// How busy it was when somebody last measured (plugin usage).
+    pub measured: Option<Measured>,
     /// The group that nobody else may start pods here before.
     pub claimed_by: Option<u32>,
 }
@@ -151,6 +154,7 @@ impl Nodes {
             pods: Vec::new(),
             ports: Vec::new(),
             cards: Vec::new(),
+            measured: None,
             claimed_by: None,
         });
         self.cells.resize(self.list.len() * self.stride, Cell::default());

@@ -72,14 +72,7 @@ impl Scoring {
     }
 
     /// The part that depends on the node and its use alone, if the pod came there.
-    pub fn node_score(
-        &self,
-        dimensions: &Dimensions,
-        class: &Class,
-        node: &NodeState,
-        cells: &[Cell],
-        fixed: i64,
-    ) -> i64 {
+    pub fn node_score(&self, dimensions: &Dimensions, class: &Class, cells: &[Cell], fixed: i64) -> i64 {
         let mut score = fixed;
         let asked = |place: usize| {
             class.request.iter().find(|(at, _)| usize::from(*at) == place).map_or(0, |(_, amount)| *amount)
@@ -104,7 +97,6 @@ impl Scoring {
             });
             score -= if lonely { self.spare * FULL } else { 0 };
         }
-        let _ = node;
         score
     }
 
@@ -157,7 +149,7 @@ impl Scoring {
 }
 
 /// `of` that is used, of a full score.
-fn parts(used: i64, of: i64) -> i64 {
+pub(crate) fn parts(used: i64, of: i64) -> i64 {
     if of <= 0 {
         return FULL;
     }

@@ -7,9 +7,12 @@ use fleet_scheduler::{
     Action, Config, Plugin, PluginName, Policy,
     config::{Arguments, Hook, not_acted_on},
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
+use super::loads::Source;
 use crate::core::CoreChange;
+
+mod metrics;
 
 /// How often the file is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
@@ -17,14 +20,23 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// Actions of Volcano that are part of others here: whole gangs are taken by preempt and reclaim themselves.
 const SAME_AS: [(&str, Action); 2] = [("gangpreempt", Action::Preempt), ("gangreclaim", Action::Reclaim)];
 
+/// What a file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Conf {
+    pub config: Config,
+    /// Where loads of nodes are read; `None`: nothing asks for them.
+    pub loads: Option<Source>,
+}
+
 /// Reads a configuration.
 ///
 /// # Errors
 /// Line, field, what was found and what is allowed, in one sentence.
-pub(crate) fn read(text: &str) -> Result<Config, String> {
+pub(crate) fn read(text: &str) -> Result<Conf, String> {
     let document = read_located(text).map_err(|(line, what)| format!("line {line}: {what}"))?;
     let mut config = Config { actions: Vec::new(), tiers: Vec::new(), action_arguments: BTreeMap::new() };
     let mut lines: Vec<(PluginName, String, u64)> = Vec::new();
+    let mut source = Source::default();
     for (key, value) in map(&document, "the document")? {
         match key.as_str() {
             "actions" => config.actions = actions(value)?,
@@ -39,8 +51,7 @@ pub(crate) fn read(text: &str) -> Result<Config, String> {
                     config.action_arguments.insert(action, arguments);
                 }
             }
-            // Where usage is read from; the plugin usage is not acted on.
-            "metrics" => {}
+            "metrics" => source = metrics::read(value)?,
             _ => return Err(wrong(value.line, "field", key, "actions, tiers, configurations, metrics")),
         }
     }
@@ -55,7 +66,8 @@ pub(crate) fn read(text: &str) -> Result<Config, String> {
             lines.iter().find(|(plugin, name, _)| plugin.as_str() == error.plugin && *name == error.argument);
         format!("line {}: {error}", at.map_or(1, |(.., line)| *line))
     })?;
-    Ok(config)
+    let asked = config.tiers.iter().flatten().any(|plugin| plugin.name == PluginName::Usage);
+    Ok(Conf { config, loads: asked.then_some(source) })
 }
 
 fn actions(value: &Located) -> Result<Vec<Action>, String> {
@@ -165,15 +177,27 @@ fn read_arguments(
     if value.node == Node::Null {
         return Ok(found);
     }
-    for (key, value) in map(value, path)? {
-        if !plugin.takes(key) {
+    let mut take = |name: String, value: &Located| {
+        if !plugin.takes(&name) {
             let allowed = plugin.arguments();
             let allowed = if allowed.is_empty() { "no arguments".to_owned() } else { allowed.join(", ") };
-            return Err(wrong(value.line, path, key, &allowed));
+            return Err(wrong(value.line, path, &name, &allowed));
         }
-        lines.push((plugin, key.clone(), value.line));
+        lines.push((plugin, name.clone(), value.line));
         // What is no scalar belongs to plugins that are not acted on.
-        found.insert(key.clone(), scalar(value).unwrap_or_else(|| value.to_json().to_string()));
+        found.insert(name, scalar(value).unwrap_or_else(|| value.to_json().to_string()));
+        Ok(())
+    };
+    for (key, value) in map(value, path)? {
+        match &value.node {
+            // `thresholds: {cpu: 80}` is `thresholds.cpu: 80`.
+            Node::Map(inner) if !plugin.takes(key) => {
+                for (name, value) in inner {
+                    take(format!("{key}.{name}"), value)?;
+                }
+            }
+            _ => take(key.clone(), value)?,
+        }
     }
     Ok(found)
 }
@@ -231,13 +255,17 @@ fn scalar(value: &Located) -> Option<String> {
 
 /// Reads the file whenever it changes, until nobody listens. A file that cannot be used is told and the last good
 /// one stays.
-pub(crate) async fn watch(file: PathBuf, changes: mpsc::Sender<CoreChange>) {
+pub(crate) async fn watch(
+    file: PathBuf,
+    changes: mpsc::Sender<CoreChange>,
+    loads: watch::Sender<Option<Source>>,
+) {
     let mut known: Option<String> = None;
     loop {
         match tokio::fs::read_to_string(&file).await {
             Ok(text) if known.as_ref() != Some(&text) => {
                 match read(&text) {
-                    Ok(config) => {
+                    Ok(Conf { config, loads: source }) => {
                         for plugin in not_acted_on(&config) {
                             tracing::warn!(plugin, "the scheduler knows this plugin and does not act on it");
                         }
@@ -245,6 +273,11 @@ pub(crate) async fn watch(file: PathBuf, changes: mpsc::Sender<CoreChange>) {
                         if changes.send(CoreChange::Config(Box::new(config))).await.is_err() {
                             return;
                         }
+                        loads.send_if_modified(|known| {
+                            let new = *known != source;
+                            *known = source;
+                            new
+                        });
                     }
                     Err(error) => {
                         tracing::error!(file = %file.display(), error, "the scheduler's configuration is not used");
@@ -284,7 +317,7 @@ tiers:
 
     #[test]
     fn the_charts_configuration_is_read() {
-        let config = read(CHART).unwrap();
+        let config = read(CHART).unwrap().config;
         assert_eq!(config.actions, [Action::Enqueue, Action::Allocate, Action::Backfill]);
         let names: Vec<Vec<&str>> = config
             .tiers
@@ -325,12 +358,62 @@ configurations:
   arguments:
     allowWholeBundle: false
 "#;
-        let policy = Policy::compile(&read(text).unwrap()).unwrap();
+        let policy = Policy::compile(&read(text).unwrap().config).unwrap();
         assert_eq!(policy.sla, Some(Some(3723)));
         assert_eq!(policy.scoring.binpack, 10);
         assert_eq!(policy.revocable_zones.unwrap()["rz1"], (600, 1260));
         assert!(!policy.whole_gangs);
         assert_eq!(policy.actions[3], Action::Reclaim);
+    }
+
+    #[test]
+    fn usage_and_where_it_is_read() {
+        let file = |metrics: &str| {
+            format!(
+                "tiers:\n- plugins:\n  - name: usage\n    enablePredicate: false\n    arguments:\n      usage.weight: 7\n      \
+                 thresholds:\n        cpu: 70\n        mem: 60.5\n{metrics}"
+            )
+        };
+        let conf = read(&file("")).unwrap();
+        assert_eq!(conf.loads, Some(Source::default()));
+        let usage = Policy::compile(&conf.config).unwrap().usage.unwrap();
+        assert_eq!((usage.filters, usage.weight, usage.cpu_weight), (false, 7, 1));
+        assert_eq!((usage.cpu_threshold, usage.memory_threshold), (700_000, 605_000));
+        let metrics = "metrics:\n  type: prometheus\n  address: http://prometheus.monitoring:9090/\n  interval: 10s\n  \
+                       tls:\n    insecureSkipVerify: \"true\"\n";
+        let source = read(&file(metrics)).unwrap().loads.unwrap();
+        assert_eq!(source.to_string(), "prometheus at http://prometheus.monitoring:9090");
+        assert_eq!(source.interval, Duration::from_secs(10));
+        // Where nobody asks for loads, none are read.
+        assert_eq!(read(&format!("{CHART}{metrics}")).unwrap().loads, None);
+        let check = |from: &str, to: &str, wanted: &str| {
+            assert_eq!(read(&file(metrics).replace(from, to)).unwrap_err(), wanted);
+        };
+        check(
+            "type: prometheus",
+            "type: statsd",
+            r#"line 11, metrics.type: found "statsd"; allowed: prometheus, prometheus_adaptor, elasticsearch, metrics-server"#,
+        );
+        check(
+            "http://prometheus",
+            "prometheus",
+            r#"line 12, metrics.address: found "prometheus.monitoring:9090/"; allowed: an address such as http://prometheus:9090"#,
+        );
+        check(
+            "10s",
+            "often",
+            r#"line 13, metrics.interval: found "often"; allowed: a duration from 1s, such as 30s"#,
+        );
+        check(
+            "mem: 60.5",
+            "disk: 60",
+            r#"line 9, tiers[0].plugins[0].arguments: found "thresholds.disk"; allowed: usage.weight, cpu.weight, memory.weight, thresholds.cpu, thresholds.mem"#,
+        );
+        check(
+            "cpu: 70",
+            "cpu: lots",
+            r#"line 8: plugin usage, argument thresholds.cpu: found "lots"; allowed: a number of percent from 0 to 100"#,
+        );
     }
 
     #[test]
@@ -380,7 +463,7 @@ configurations:
         let file = folder.path().join("volcano-scheduler.conf");
         let (sender, mut changes) = mpsc::channel(4);
         std::fs::write(&file, CHART).unwrap();
-        let watching = tokio::spawn(watch(file.clone(), sender));
+        let watching = tokio::spawn(watch(file.clone(), sender, watch::Sender::new(None)));
         let actions = |change: Option<CoreChange>| match change {
             Some(CoreChange::Config(config)) => config.actions.len(),
             other => panic!("{other:?}"),

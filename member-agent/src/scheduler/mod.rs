@@ -5,6 +5,7 @@
 //! here are clocks and IO.
 
 pub(crate) mod conf;
+pub(crate) mod loads;
 pub(crate) mod status;
 pub(crate) mod write;
 

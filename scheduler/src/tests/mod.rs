@@ -13,3 +13,4 @@ mod queues;
 mod reclaim;
 mod resource_quotas;
 mod task_topology;
+mod usage;
