@@ -53,6 +53,7 @@ pub fn generate(side: Side) -> Vec<Value> {
             volcano::PodGroup::crd(),
             volcano::VolcanoQueue::crd(),
             volcano::HyperNode::crd(),
+            volcano::Numatopology::crd(),
             volcano::CronJob::crd(),
             volcano::JobFlow::crd(),
             volcano::VolcanoJobTemplate::crd(),

@@ -445,6 +445,55 @@ pub struct HyperNodeStatus {
     pub conditions: Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>,
 }
 
+/// Cpus of a node and the kubelet's policies, as a node's exporter reports them; its name is the node's.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[kube(
+    group = "nodeinfo.volcano.sh",
+    version = "v1alpha1",
+    kind = "Numatopology",
+    plural = "numatopologies",
+    shortname = "numatopo",
+    printcolumn = r#"{"name":"CPUManager","type":"string","jsonPath":".spec.policies.CPUManagerPolicy"}"#,
+    printcolumn = r#"{"name":"TopologyManager","type":"string","jsonPath":".spec.policies.TopologyManagerPolicy"}"#,
+    printcolumn = r#"{"name":"FreeCPUs","type":"string","jsonPath":".spec.numares.cpu.allocatable"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NumatopologySpec {
+    /// CPUManagerPolicy and TopologyManagerPolicy, as the kubelet's configuration says.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub policies: BTreeMap<String, String>,
+    /// Kept for the system, by resource.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub res_reserved: BTreeMap<String, String>,
+    /// What containers may still be given, by resource.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub numares: BTreeMap<String, NumaResource>,
+    /// By number of the cpu.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cpu_detail: BTreeMap<String, CpuDetail>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+pub struct NumaResource {
+    /// A list such as `1-7,9`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocatable: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<i64>,
+}
+
+/// Where a cpu is; what is not said is 0.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+pub struct CpuDetail {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<i64>,
+}
+
 /// Makes jobs by the clock.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
 #[kube(

@@ -63,6 +63,7 @@ pub(crate) enum CoreChange {
     PriorityClass(Change<Object>),
     HyperNode(Change<Object>),
     ResourceQuota(Change<Object>),
+    Numatopology(Change<Object>),
     Command(Change<Object>),
     /// What was measured of nodes.
     Loads(Vec<scheduler::loads::Reading>),
@@ -243,6 +244,7 @@ impl Core {
     }
 
     async fn work(&mut self) {
+        self.read_policy().await;
         self.recover().await;
         let mut round = Vec::with_capacity(ROUND);
         let mut asked = Vec::new();
@@ -282,6 +284,15 @@ impl Core {
             self.context.terms.note(self.book.see_term(self.context.terms.newest()));
             self.decide();
             self.start_writes();
+        }
+    }
+
+    /// Nothing is placed by other rules than the file's. What is wrong with the file is told by who watches it.
+    async fn read_policy(&mut self) {
+        let Some(file) = &self.context.options.scheduler_conf else { return };
+        let text = tokio::fs::read_to_string(file).await.unwrap_or_default();
+        if let Ok(conf) = scheduler::conf::read(&text) {
+            self.apply(CoreChange::Config(Box::new(conf.config)));
         }
     }
 
@@ -341,6 +352,7 @@ impl Core {
             CoreChange::Queue(change) => self.statuses.queue(change, state),
             CoreChange::Command(change) => self.statuses.commands.change(change),
             CoreChange::HyperNode(change) => self.statuses.hyper_nodes.change(change, state),
+            CoreChange::Numatopology(change) => self.statuses.numatopologies.change(change, state),
             CoreChange::ResourceQuota(change) => self.statuses.resource_quotas.change(change, state),
             CoreChange::Loads(readings) => {
                 let now = self.context.clock.now().as_second();

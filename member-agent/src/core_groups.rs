@@ -20,6 +20,7 @@ use crate::{
     core::{CoreChange, send},
     core_commands::{self, CLOSED_BY_PARENT},
     core_hyper_nodes::HyperNodes,
+    core_numa::Numatopologies,
     core_resource_quotas::ResourceQuotas,
     feed::{self, Change},
     jobs::{Object, controller_of, resource, writes},
@@ -49,20 +50,22 @@ pub(crate) fn queues() -> kube::discovery::ApiResource {
 /// Makes a change of the core of a change of an object.
 type Wrap = fn(Change<Object>) -> CoreChange;
 
-/// Feeds PodGroups, Queues and PriorityClasses to the core, where this agent schedules.
+/// Feeds PodGroups, Queues, PriorityClasses and what else the scheduler reads to the core, where this agent schedules.
 pub(crate) async fn feed(context: Arc<Context>, changes: mpsc::Sender<CoreChange>) {
     if context.options.scheduler_names.is_empty() {
         return;
     }
     let classes = resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
     let quotas = resource("", "v1", "ResourceQuota", "resourcequotas");
-    let kinds: [(&str, kube::discovery::ApiResource, Wrap); 6] = [
+    let numa = resource("nodeinfo.volcano.sh", "v1alpha1", "Numatopology", "numatopologies");
+    let kinds: [(&str, kube::discovery::ApiResource, Wrap); 7] = [
         ("commands", core_commands::commands(), CoreChange::Command),
         ("hypernodes", hyper_nodes(), CoreChange::HyperNode),
         ("podgroups", pod_groups(), CoreChange::PodGroup),
         ("queues", queues(), CoreChange::Queue),
         ("priorityclasses", classes, CoreChange::PriorityClass),
         ("resourcequotas", quotas, CoreChange::ResourceQuota),
+        ("numatopologies", numa, CoreChange::Numatopology),
     ];
     let feeds = kinds.map(|(name, kind, wrap)| {
         let changes = changes.clone();
@@ -111,6 +114,7 @@ pub(crate) struct Statuses {
     in_flight: usize,
     pub hyper_nodes: HyperNodes,
     pub resource_quotas: ResourceQuotas,
+    pub numatopologies: Numatopologies,
     pub commands: core_commands::Commands,
     /// Counts looks, for the ids of conditions.
     looks: u64,

@@ -54,21 +54,66 @@ async fn server(side: Side, names: &[&str]) -> (ApiServer, Client) {
 impl Fixture {
     /// Servers and a context; the hub has the cluster's namespace.
     pub async fn new(controllers: &[JobController]) -> Self {
-        let mut jobs = vec!["pytorchjobs.kubeflow.org"];
+        let mut kinds = vec!["pytorchjobs.kubeflow.org", "numatopologies.nodeinfo.volcano.sh"];
         for controller in controllers {
             match controller {
-                JobController::TFJob => jobs.push("tfjobs.kubeflow.org"),
-                JobController::MPIJob => jobs.push("mpijobs.kubeflow.org"),
+                JobController::TFJob => kinds.push("tfjobs.kubeflow.org"),
+                JobController::MPIJob => kinds.push("mpijobs.kubeflow.org"),
                 _ => {}
             }
         }
         let (hub_server, hub) = server(Side::Hub, &["works.fleet.dev"]).await;
-        let (member_server, member) = server(Side::Member, &jobs).await;
+        let (member_server, member) = server(Side::Member, &kinds).await;
         let (context, holds) = context(&hub, &member, controllers);
         let fixture = Self { hub, member, context, holds, _servers: [hub_server, member_server] };
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fleet-east"}});
         fixture.create(&fixture.hub, "", "v1", "namespaces", namespace).await;
         fixture
+    }
+
+    /// A whole agent whose scheduler is configured so, until the fixture is dropped.
+    pub fn run_agent(&self, scheduler_conf: &str) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("volcano-scheduler.conf");
+        std::fs::write(&file, scheduler_conf).expect("a file");
+        let options = Options { scheduler_conf: Some(file), ..Options::new("east") };
+        let agent = crate::run(self.hub.clone(), self.member.clone(), options, self.context.shutdown.clone());
+        tokio::spawn(async move {
+            agent.await.expect("the agent ends well");
+            drop(folder);
+        });
+    }
+
+    /// A node of the member that is ready, with 16 cpus and 16 GiB.
+    pub async fn create_node(&self, name: &str) {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {
+            "allocatable": {"cpu": "16", "memory": "16Gi", "pods": "10"},
+            "conditions": [{"type": "Ready", "status": "True"}]}});
+        self.create(&self.member, "", "v1", "nodes", node).await;
+    }
+
+    /// A pod of the member that this agent schedules; requests are limits.
+    pub async fn create_pod(&self, name: &str, cpu: &str, annotations: Value) {
+        let amounts = json!({"cpu": cpu, "memory": "1Gi"});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+            "spec": {"schedulerName": "fleet", "containers": [
+                {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}]}});
+        self.create(&self.member, "", "v1", "pods", pod).await;
+    }
+
+    /// Waits until the pod is told why it waits, in a sentence that has `part` in it.
+    pub async fn wait_told(&self, pod: &str, part: &str) {
+        let told = |pod: Option<&DynamicObject>| {
+            pod.is_some_and(|pod| pod.data["status"]["conditions"].to_string().contains(part))
+        };
+        self.wait(&self.of_member("pods"), pod, part, told).await;
+    }
+
+    /// Waits until the pod is bound to the node.
+    pub async fn wait_bound(&self, pod: &str, node: &str) {
+        let bound = |pod: Option<&DynamicObject>| pod.is_some_and(|pod| pod.data["spec"]["nodeName"] == node);
+        self.wait(&self.of_member("pods"), pod, node, bound).await;
     }
 
     /// Another agent over the same servers, as after a restart.

@@ -8,10 +8,16 @@ use fleet_scheduler::{Extras, PodTerm, Port, Spread};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::lean::LeanPodSpec;
+use crate::{lean::LeanPodSpec, lean_numa};
 
-/// Reads the extras of a pod of `namespace`; `revocable_zone` is its annotation.
-pub(crate) fn read(spec: &LeanPodSpec, namespace: &str, revocable_zone: Option<String>) -> Extras {
+const REVOCABLE_ZONE_ANNOTATION: &str = "volcano.sh/revocable-zone";
+
+/// Reads the extras of a pod of `namespace` with the annotations that `annotation` finds.
+pub(crate) fn read<'a>(
+    spec: &LeanPodSpec,
+    namespace: &str,
+    annotation: impl Fn(&str) -> Option<&'a String>,
+) -> Extras {
     let affinity = spec.affinity.as_ref();
     let list = |path: &str| {
         affinity.and_then(|affinity| affinity.pointer(path)).and_then(Value::as_array).into_iter().flatten()
@@ -41,8 +47,9 @@ pub(crate) fn read(spec: &LeanPodSpec, namespace: &str, revocable_zone: Option<S
         spread: spec.topology_spread_constraints.iter().map(|rule| spread(rule, namespace)).collect(),
         ports: ports(spec),
         volumes: Vec::new(),
-        revocable_zone,
+        revocable_zone: annotation(REVOCABLE_ZONE_ANNOTATION).cloned(),
         devices: crate::lean_devices::asks(spec),
+        numa: lean_numa::ask(spec, annotation(lean_numa::POLICY_ANNOTATION).map(String::as_str)),
     }
 }
 

@@ -10,6 +10,7 @@ mod core;
 mod core_commands;
 mod core_groups;
 mod core_hyper_nodes;
+mod core_numa;
 mod core_resource_quotas;
 mod feed;
 #[cfg(test)]
@@ -20,6 +21,7 @@ mod join;
 mod lean;
 mod lean_devices;
 mod lean_extras;
+mod lean_numa;
 mod lease;
 mod notices;
 mod options;

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::devices::{Choice, DevicePolicy};
+use crate::numa::NumaAware;
 use crate::score::Scoring;
 use crate::usage::UsagePolicy;
 
@@ -94,7 +95,7 @@ plugins! {
         "hypernode.binpack.resources", "hypernode.binpack.resources."];
     Tdm "tdm" true ["tdm.revocable-zone.", "tdm.evict.period"];
     TaskTopology "task-topology" true ["task-topology.weight"];
-    NumaAware "numa-aware" false ["weight"];
+    NumaAware "numa-aware" true ["weight"];
     DeviceShare "deviceshare" true ["deviceshare.GPUSharingEnable", "deviceshare.GPUNumberEnable", "deviceshare.VGPUEnable",
         "deviceshare.NodeLockEnable", "deviceshare.SchedulePolicy", "deviceshare.ScheduleWeight",
         "deviceshare.AscendMindClusterVNPUEnable", "deviceshare.KnownGeometriesCMName",
@@ -364,6 +365,8 @@ pub struct Policy {
     pub task_topology: (i64, bool),
     /// Parts of cards are handed out.
     pub devices: Option<DevicePolicy>,
+    /// Pods with whole cpus go where the kubelet takes them.
+    pub numa: Option<NumaAware>,
     /// Nodes are judged by how busy they were measured to be.
     pub usage: Option<UsagePolicy>,
     /// Zone to minutes of the day (from, to) in which its nodes may be used.
@@ -480,6 +483,7 @@ impl Policy {
                 None => (0, false),
             },
             devices: find(PluginName::DeviceShare).map(read_devices).transpose()?,
+            numa: find(PluginName::NumaAware).map(NumaAware::compile).transpose()?,
             usage: find(PluginName::Usage).map(UsagePolicy::compile).transpose()?,
             revocable_zones: find(PluginName::Tdm).map(read_zones).transpose()?,
             whole_gangs: whole,

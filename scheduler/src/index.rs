@@ -29,6 +29,8 @@ pub enum Misfit {
     Taint,
     Volume,
     Devices,
+    NumaPolicy,
+    NumaCells,
     Ports,
     PodCount,
     /// Places of the resources that lack.
@@ -65,6 +67,8 @@ impl Misfit {
             Self::Taint => "had untolerated taints",
             Self::Volume => "had volume node affinity conflict",
             Self::Devices => "had no card with enough left",
+            Self::NumaPolicy => "didn't report the pod's NUMA policy",
+            Self::NumaCells => "had not enough free cpus close together",
             Self::Ports => "didn't have free ports for the requested pod ports",
             Self::PodCount => "pod number exceeded",
             Self::Resources(_) => "resource fit failed",
@@ -163,7 +167,8 @@ impl Cluster {
             let short = class.request.iter().filter(short).map(|(place, _)| *place).collect();
             return Err(Misfit::Resources(short));
         }
-        self.choose_cards(class, node, fit).map(drop)
+        self.choose_cards(class, node, fit)?;
+        self.choose_cpus(class, node, fit).map(drop)
     }
 
     /// What depends on the pod itself and on the pods around.
@@ -326,6 +331,7 @@ impl Cluster {
         self.policy.scoring.node_score(&self.dimensions, class, cells, fixed)
             + self.cards_score(class, node)
             + self.usage_score(node)
+            + self.numa_score(class, node)
     }
 
     /// What preferred pods and soft spreading say of a node.

@@ -16,6 +16,7 @@ mod fair;
 pub mod group;
 mod index;
 pub mod node;
+pub mod numa;
 mod order;
 pub mod pod;
 pub mod queue;

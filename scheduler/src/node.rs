@@ -9,6 +9,7 @@ use fleet_resources::constraints::Taint;
 
 use crate::amounts::{Dimensions, PODS, UNBOUNDED};
 use crate::devices::Card;
+use crate::numa::Numa;
 use crate::pod::{PodId, Port};
 use crate::usage::Measured;
 
@@ -62,6 +63,8 @@ pub struct NodeState {
     pub ports: Vec<Port>,
     /// Cards that are shared in parts (plugin deviceshare).
     pub cards: Vec<Card>,
+    /// Its cpus by NUMA node, where its exporter says (plugin numa-aware).
+    pub numa: Option<Arc<Numa>>,
     /// How busy it was when somebody last measured (plugin usage).
     pub measured: Option<Measured>,
     /// The group that nobody else may start pods here before.
@@ -154,6 +157,7 @@ impl Nodes {
             pods: Vec::new(),
             ports: Vec::new(),
             cards: Vec::new(),
+            numa: None,
             measured: None,
             claimed_by: None,
         });

@@ -10,6 +10,7 @@ use crate::amounts::Request;
 use crate::devices::{Ask, Part};
 use crate::group::GroupId;
 use crate::node::NodeId;
+use crate::numa::{Given, NumaAsk};
 use crate::terms::TermId;
 
 pub type PodId = u32;
@@ -118,6 +119,8 @@ pub struct Extras {
     pub revocable_zone: Option<String>,
     /// Plugin deviceshare: what each container asks of cards.
     pub devices: Vec<Ask>,
+    /// Plugin numa-aware: whole cpus, of a guaranteed pod.
+    pub numa: Option<NumaAsk>,
 }
 
 /// What makes pods equal to the scheduler.
@@ -225,6 +228,8 @@ pub struct Pod {
     pub labels: Labels,
     /// Its parts of its node's cards.
     pub parts: Vec<Part>,
+    /// Its whole cpus, where its node gives such.
+    pub given: Option<Given>,
     /// Terms of other pods that select this one.
     pub matches: Vec<TermId>,
 }

@@ -94,8 +94,7 @@ impl PodEntry {
             Ok(shape) => (shape, None),
             Err(error) => (PodShape::default(), Some(error.to_string())),
         };
-        let zone = annotation("volcano.sh/revocable-zone").cloned();
-        let extras = crate::lean_extras::read(&pod.spec, &key.namespace, zone);
+        let extras = crate::lean_extras::read(&pod.spec, &key.namespace, annotation);
         let extras = (extras != fleet_scheduler::Extras::default()).then(|| Arc::new(extras));
         let asks = extras.as_ref().map_or(&[][..], |extras| &extras.devices);
         let parts = if asks.is_empty() {

@@ -348,6 +348,7 @@ impl Cluster {
             let class = self.class(*class);
             class.has_pod_terms()
                 || class.extras().is_some_and(|extras| !extras.ports.is_empty() || !extras.devices.is_empty())
+                || self.whole_cpus(class).is_some()
         };
         let selected = pods.iter().any(|pod| !self.pod(*pod).matches.is_empty());
         if by_class.len() < 2 || selected || by_class.keys().any(special) {

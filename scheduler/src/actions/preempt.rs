@@ -356,7 +356,10 @@ impl Cluster {
             .filter(|pod| pod.status == Status::Pipelined)
             .filter(|pod| {
                 let class = self.class(pod.class);
-                !pod.matches.is_empty() || class.has_pod_terms() || !self.asks(class).is_empty()
+                !pod.matches.is_empty()
+                    || class.has_pod_terms()
+                    || !self.asks(class).is_empty()
+                    || self.whole_cpus(class).is_some()
             })
             .filter_map(|pod| pod.node)
             .collect();

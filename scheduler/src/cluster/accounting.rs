@@ -203,6 +203,7 @@ impl Cluster {
         pod.node = node;
         if old_node != node {
             self.pod_mut(id).parts = self.parts_for(id, status, node);
+            self.pod_mut(id).given = self.given_to(id, status, node);
         }
         self.count(id, 1);
     }

@@ -239,6 +239,7 @@ impl Cluster {
             critical: input.critical,
             labels: input.labels,
             parts: Vec::new(),
+            given: None,
             matches,
         };
         let id = match self.free_pods.pop() {

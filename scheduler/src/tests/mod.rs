@@ -8,6 +8,7 @@ mod devices;
 mod enqueue;
 mod fair;
 mod laws;
+mod numa;
 mod preempt;
 mod queues;
 mod reclaim;

@@ -114,11 +114,10 @@ mod tests {
     };
 
     use axum::{Router, extract::Query, routing::get};
-    use kube::api::DynamicObject;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{Options, fixture::Fixture};
+    use crate::fixture::Fixture;
 
     /// A Prometheus that knows what two nodes are doing.
     #[derive(Default)]
@@ -153,49 +152,23 @@ mod tests {
     #[tokio::test]
     async fn a_pod_goes_where_there_is_little_going_on() {
         let fixture = Fixture::new(&[]).await;
-        for name in ["n1", "n2"] {
-            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {
-                "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10"},
-                "conditions": [{"type": "Ready", "status": "True"}]}});
-            fixture.create(&fixture.member, "", "v1", "nodes", node).await;
-        }
+        fixture.create_node("n1").await;
+        fixture.create_node("n2").await;
         let prometheus = Arc::new(Prometheus::default());
         *prometheus.cpu.lock().unwrap() = [0.9, 0.95];
-        let folder = tempfile::tempdir().unwrap();
-        let conf = folder.path().join("volcano-scheduler.conf");
         let address = prometheus.clone().serve().await;
-        let text = format!(
+        fixture.run_agent(&format!(
             "actions: allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: usage\n\
              metrics:\n  address: {address}\n  interval: 1s\n"
-        );
-        std::fs::write(&conf, text).unwrap();
-        let options = Options { scheduler_conf: Some(conf), ..Options::new("east") };
-        let shutdown = fixture.context.shutdown.clone();
-        let agent =
-            tokio::spawn(crate::run(fixture.hub.clone(), fixture.member.clone(), options, shutdown.clone()));
+        ));
         // Two queries a reading: with the third, the first reading is on its way to the core.
         while prometheus.asked.load(Ordering::SeqCst) < 3 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
-            "spec": {"schedulerName": "fleet", "containers": [
-                {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}});
-        fixture.create(&fixture.member, "", "v1", "pods", pod).await;
-        let why = |pod: Option<&DynamicObject>| {
-            let told = pod.map(|pod| pod.data["status"]["conditions"].to_string());
-            told.is_some_and(|told| {
-                told.contains(
-                    "0/2 nodes are unavailable: 2 node(s) were over the threshold of measured cpu load.",
-                )
-            })
-        };
-        let pods = fixture.of_member("pods");
-        fixture.wait(&pods, "p", "told why it waits", why).await;
+        fixture.create_pod("p", "1", json!({})).await;
+        let busy = "0/2 nodes are unavailable: 2 node(s) were over the threshold of measured cpu load.";
+        fixture.wait_told("p", busy).await;
         *prometheus.cpu.lock().unwrap() = [0.9, 0.5];
-        let placed =
-            |pod: Option<&DynamicObject>| pod.is_some_and(|pod| pod.data["spec"]["nodeName"] == "n2");
-        fixture.wait(&pods, "p", "bound to n2", placed).await;
-        shutdown.cancel();
-        agent.await.unwrap().unwrap();
+        fixture.wait_bound("p", "n2").await;
     }
 }

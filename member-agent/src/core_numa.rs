@@ -1,0 +1,84 @@
+//! Numatopologies in the core: the cpus of nodes go to the scheduler's plugin numa-aware.
+
+use std::collections::BTreeSet;
+
+use crate::{feed::Change, jobs::Object, lean_numa, state::MemberState};
+
+/// Nodes whose cpus the scheduler knows; a Numatopology has its node's name.
+#[derive(Debug, Default)]
+pub(crate) struct Numatopologies {
+    known: BTreeSet<String>,
+}
+
+impl Numatopologies {
+    pub fn change(&mut self, change: Change<Object>, state: &mut MemberState) {
+        match change {
+            Change::Apply(object) => {
+                let numa = lean_numa::read(&object.spec).inspect_err(|problem| {
+                    tracing::warn!(node = object.name(), problem, "a Numatopology cannot be used");
+                });
+                state.cluster.set_numa(object.name(), numa.ok());
+                self.known.insert(object.name().to_owned());
+            }
+            Change::Delete(object) => self.gone(object.name(), state),
+            Change::All(objects) => {
+                let listed: BTreeSet<&str> = objects.iter().map(Object::name).collect();
+                let gone: Vec<String> =
+                    self.known.iter().filter(|name| !listed.contains(name.as_str())).cloned().collect();
+                gone.iter().for_each(|name| self.gone(name, state));
+                objects.into_iter().for_each(|object| self.change(Change::Apply(object), state));
+            }
+        }
+    }
+
+    fn gone(&mut self, name: &str, state: &mut MemberState) {
+        self.known.remove(name);
+        state.cluster.set_numa(name, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::fixture::Fixture;
+
+    /// Two cells of eight cpus, of which those of `free` are given to nobody.
+    fn topology(node: &str, free: &str) -> Value {
+        let detail: serde_json::Map<String, Value> =
+            (0..16).map(|cpu| (cpu.to_string(), json!({"numa": cpu / 8, "core": cpu}))).collect();
+        json!({"apiVersion": "nodeinfo.volcano.sh/v1alpha1", "kind": "Numatopology", "metadata": {"name": node},
+        "spec": {
+            "policies": {"CPUManagerPolicy": "static", "TopologyManagerPolicy": "single-numa-node"},
+            "numares": {"cpu": {"allocatable": free, "capacity": 16}},
+            "cpuDetail": detail,
+        }})
+    }
+
+    #[tokio::test]
+    async fn a_pod_goes_where_its_cpus_share_a_numa_node() {
+        let fixture = Fixture::new(&[]).await;
+        for (node, free) in [("n1", "4-11"), ("n2", "0-3,14-15")] {
+            fixture.create_node(node).await;
+            let topology = topology(node, free);
+            fixture
+                .create(&fixture.member, "nodeinfo.volcano.sh", "v1alpha1", "numatopologies", topology)
+                .await;
+        }
+        fixture.run_agent(
+            "actions: allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: numa-aware\n",
+        );
+        let single = json!({"volcano.sh/numa-topology-policy": "single-numa-node"});
+        fixture.create_pod("p", "6", single).await;
+        let told = "0/2 nodes are unavailable: 2 node(s) had not enough free cpus close together.";
+        fixture.wait_told("p", told).await;
+        let topologies =
+            crate::jobs::resource("nodeinfo.volcano.sh", "v1alpha1", "Numatopology", "numatopologies");
+        let topologies: kube::Api<kube::api::DynamicObject> =
+            kube::Api::all_with(fixture.member.clone(), &topologies);
+        let freed = json!({"spec": {"numares": {"cpu": {"allocatable": "0-3,8-15"}}}});
+        let (params, patch) = (Default::default(), kube::api::Patch::Merge(freed));
+        topologies.patch("n2", &params, &patch).await.unwrap();
+        fixture.wait_bound("p", "n2").await;
+    }
+}
