@@ -24,6 +24,7 @@ use crate::{
     clock::Backoff,
     context::{Context, call},
     core_commands,
+    core_extender::Extender,
     core_groups::{self, Statuses},
     feed::{self, Change},
     jobs::Object,
@@ -116,6 +117,7 @@ pub(crate) struct Core {
     tells: JoinSet<Ended>,
     holds: JoinSet<HoldWritten>,
     statuses: Statuses,
+    extender: Extender,
     /// A cycle ended at its bounds.
     cycle_again: bool,
     /// Number of the last report.
@@ -228,6 +230,7 @@ impl Core {
             tells: JoinSet::new(),
             holds: JoinSet::new(),
             statuses,
+            extender: Extender::default(),
             cycle_again: false,
             promised: 0,
             report_due: None,
@@ -258,6 +261,7 @@ impl Core {
                     Ok(written) => self.book.written(written),
                     Err(error) => tracing::error!(%error, "a write of a reservation ended abnormally"),
                 },
+                (asked, answer) = self.extender.next() => self.state.cluster.hear(asked, answer),
                 n = self.requests.recv_many(&mut asked, ROUND) => if n == 0 { return },
                 n = self.changes.recv_many(&mut round, ROUND) => if n == 0 { return },
                 () = sleep_until(wake), if wake.is_some() => {}
@@ -387,6 +391,20 @@ impl Core {
                     match bound {
                         Bound::Yes => {}
                         Bound::No => self.state.forget(&binding.pod, &binding.uid),
+                        Bound::Vetoed(why) => {
+                            let id = self.number_of(&binding);
+                            self.state.forget(&binding.pod, &binding.uid);
+                            if let Some(id) = id {
+                                self.state.cluster.veto(id, &binding.node, &why);
+                            }
+                        }
+                        Bound::Unsaid(why) => {
+                            let id = self.number_of(&binding);
+                            self.state.forget(&binding.pod, &binding.uid);
+                            if let Some(pod) = id.and_then(|id| self.state.cluster.find_pod(id)) {
+                                self.state.cluster.no_answer(pod.group, &why);
+                            }
+                        }
                         Bound::Gone => {
                             if self.state.pod(&binding.pod).is_some_and(|pod| pod.uid == binding.uid) {
                                 self.state.remove_pod(&binding.pod);
@@ -412,6 +430,11 @@ impl Core {
             Ok(Ended::Status(written)) => self.statuses.written(written, &mut self.state),
             Err(error) => tracing::error!(%error, "a write of the scheduler ended abnormally"),
         }
+    }
+
+    /// The scheduler's number of the pod, if it is still the same pod.
+    fn number_of(&self, binding: &Binding) -> Option<fleet_scheduler::PodId> {
+        self.state.pod(&binding.pod).filter(|pod| pod.uid == binding.uid)?.id
     }
 
     /// A gang is bound whole or not at all: when bindings of it are refused again and again, those of its pods that got
@@ -518,14 +541,16 @@ impl Core {
         let limits = fleet_scheduler::Limits::default();
         let outcome = self.state.cluster.cycle(self.context.clock.now().as_second(), &limits);
         self.cycle_again = outcome.more;
+        self.extender.take_questions(&mut self.state);
         for (_, pods) in outcome.bound {
             let mut bindings = Vec::with_capacity(pods.len());
             for (id, node) in pods {
-                let node = self.state.cluster.nodes.get(node).name.to_string();
+                let name = self.state.cluster.nodes.get(node).name.to_string();
                 let Some(key) = self.state.key_of(id) else { continue };
-                self.state.assume(&key, &node);
+                self.state.assume(&key, &name);
                 let Some(pod) = self.state.pod(&key) else { continue };
-                bindings.push(scheduler::binding(&self.state, &key, pod, node));
+                let check = scheduler::extender::check(&self.state, &key, pod, node);
+                bindings.push(Binding { check, ..scheduler::binding(&self.state, &key, pod, name) });
             }
             if let Some(first) = bindings.first()
                 && let Some(gang) = self.state.pod(&first.pod).map(|pod| pod.gang.clone())
@@ -689,6 +714,7 @@ impl Core {
         {
             self.holds.spawn(write.perform(self.context.clone()));
         }
+        self.extender.start(&mut self.state, &self.context);
         self.lazy.extend(
             self.statuses.due(&mut self.state, &self.context, Instant::now()).into_iter().map(Lazy::Status),
         );
@@ -718,7 +744,9 @@ impl Core {
         let lapse = self.book.next_deadline().map(|deadline| self.context.clock.instant_of(deadline));
         let recheck = self.rechecks.first().map(|(at, _)| *at);
         let again = self.cycle_again.then(Instant::now);
-        [lapse, recheck, self.report_due, again, self.statuses.next_look()].into_iter().flatten().min()
+        let word = self.state.cluster.next_word_ends().and_then(|at| jiff::Timestamp::from_second(at).ok());
+        let word = word.map(|at| self.context.clock.instant_of(at));
+        [lapse, recheck, self.report_due, again, word, self.statuses.next_look()].into_iter().flatten().min()
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use crate::amounts::{Dimensions, Request};
 use crate::config::Policy;
+use crate::extender::Words;
 use crate::fair::FairTree;
 use crate::group::{Group, GroupId};
 use crate::index::ClassIndex;
@@ -67,6 +68,8 @@ pub struct Cluster {
     pub(crate) placed: u64,
     /// Nodes kept for a group, by group.
     pub(crate) claims: BTreeMap<GroupId, Vec<NodeId>>,
+    /// What the extender has said.
+    pub(crate) words: Words,
     /// When the oldest measurement of a node was taken, in seconds.
     pub(crate) oldest_load: Option<i64>,
     /// Minute of the day, for nodes that are revoked by the clock.
@@ -106,6 +109,7 @@ impl Cluster {
             bound_pods: 0,
             placed: 0,
             claims: BTreeMap::new(),
+            words: Words::default(),
             oldest_load: None,
             minute: 0,
         };

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::devices::{Choice, DevicePolicy};
+use crate::extender::ExtenderPolicy;
 use crate::numa::NumaAware;
 use crate::score::Scoring;
 use crate::usage::UsagePolicy;
@@ -102,7 +103,10 @@ plugins! {
         "deviceshare.KnownGeometriesCMNamespace"];
     ResourceQuota "resourcequota" true [];
     Usage "usage" true ["usage.weight", "cpu.weight", "memory.weight", "thresholds.cpu", "thresholds.mem"];
-    Extender "extender" false ["extender."];
+    Extender "extender" true ["extender.urlPrefix", "extender.httpTimeout", "extender.onSessionOpenVerb",
+        "extender.onSessionCloseVerb", "extender.predicateVerb", "extender.prioritizeVerb", "extender.preemptableVerb",
+        "extender.reclaimableVerb", "extender.queueOverusedVerb", "extender.jobEnqueueableVerb",
+        "extender.jobReadyVerb", "extender.ignorable"];
     NodeGroup "nodegroup" false ["strict"];
     ResourceStrategyFit "resource-strategy-fit" false ["resourceStrategyFitWeight", "resources"];
     Pdb "pdb" false [];
@@ -369,6 +373,8 @@ pub struct Policy {
     pub numa: Option<NumaAware>,
     /// Nodes are judged by how busy they were measured to be.
     pub usage: Option<UsagePolicy>,
+    /// A server that has a say.
+    pub extender: Option<ExtenderPolicy>,
     /// Zone to minutes of the day (from, to) in which its nodes may be used.
     pub revocable_zones: Option<BTreeMap<String, (i64, i64)>>,
     /// Preempt and reclaim may take whole gangs.
@@ -483,6 +489,7 @@ impl Policy {
                 None => (0, false),
             },
             devices: find(PluginName::DeviceShare).map(read_devices).transpose()?,
+            extender: find(PluginName::Extender).map(ExtenderPolicy::compile).transpose()?,
             numa: find(PluginName::NumaAware).map(NumaAware::compile).transpose()?,
             usage: find(PluginName::Usage).map(UsagePolicy::compile).transpose()?,
             revocable_zones: find(PluginName::Tdm).map(read_zones).transpose()?,
@@ -512,7 +519,7 @@ pub(crate) fn error(plugin: &Plugin, argument: &str, found: &str, allowed: &'sta
     }
 }
 
-fn read_bool(plugin: &Plugin, name: &str) -> Result<Option<bool>, ArgumentError> {
+pub(crate) fn read_bool(plugin: &Plugin, name: &str) -> Result<Option<bool>, ArgumentError> {
     match plugin.arguments.get(name).map(String::as_str) {
         None => Ok(None),
         Some("true") => Ok(Some(true)),
@@ -629,8 +636,20 @@ fn read_zones(plugin: &Plugin) -> Result<BTreeMap<String, (i64, i64)>, ArgumentE
     Ok(zones)
 }
 
-/// Known plugins that are named and change nothing.
+/// Verbs of an extender that nobody is asked with.
+const UNASKED: [&str; 6] = [
+    "extender.onSessionOpenVerb",
+    "extender.onSessionCloseVerb",
+    "extender.preemptableVerb",
+    "extender.reclaimableVerb",
+    "extender.queueOverusedVerb",
+    "extender.jobReadyVerb",
+];
+
+/// Known plugins and arguments that are named and change nothing.
 pub fn not_acted_on(config: &Config) -> BTreeSet<&'static str> {
-    let named = config.tiers.iter().flatten().map(|plugin| plugin.name);
-    named.filter(|name| !name.is_acted_on()).map(PluginName::as_str).collect()
+    let plugins = || config.tiers.iter().flatten();
+    let idle = plugins().map(|plugin| plugin.name).filter(|name| !name.is_acted_on());
+    let given = |name: &&str| plugins().any(|plugin| plugin.arguments.contains_key(*name));
+    idle.map(PluginName::as_str).chain(UNASKED.into_iter().filter(given)).collect()
 }

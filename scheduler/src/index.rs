@@ -39,6 +39,8 @@ pub enum Misfit {
     AntiAffinity,
     Spread,
     Claimed,
+    /// By the extender, with why.
+    Vetoed(Arc<str>),
     Revoked,
     BusyCpu,
     BusyMemory,
@@ -76,6 +78,7 @@ impl Misfit {
             Self::AntiAffinity => "didn't match pod anti-affinity rules",
             Self::Spread => "didn't match pod topology spread constraints",
             Self::Claimed => "were kept for a gang that waited longer",
+            Self::Vetoed(_) => "were refused by the extender",
             Self::Revoked => "were revocable and not offered now",
             Self::BusyCpu => "were over the threshold of measured cpu load",
             Self::BusyMemory => "were over the threshold of measured memory load",
@@ -185,6 +188,9 @@ impl Cluster {
         if state.claimed_by.is_some_and(|group| group != pod.group) {
             return Err(Misfit::Claimed);
         }
+        if let Some(why) = self.vetoed(id, node) {
+            return Err(Misfit::Vetoed(why.clone()));
+        }
         let filters = &self.policy.filters;
         if let Some(zones) = &self.policy.revocable_zones
             && let Some(zone) = state.labels.get("volcano.sh/revocable-zone")
@@ -281,6 +287,14 @@ impl Cluster {
         }
     }
 
+    /// Nodes that could take the pod now by what it asks for, best first, `most` of them.
+    pub fn best_nodes(&mut self, id: PodId, most: usize) -> Vec<NodeId> {
+        let class = self.pod(id).class;
+        self.catch_up(class);
+        let order = self.indexes[class as usize].iter().flat_map(|index| &index.order);
+        order.take(most).map(|(_, node)| *node).collect()
+    }
+
     /// The best node for the pod, if there is one.
     pub(crate) fn find_node(&mut self, id: PodId, allowed: Allowed<'_>) -> Option<NodeId> {
         self.find_node_near(id, allowed, None)
@@ -301,16 +315,19 @@ impl Cluster {
             allowed.is_none_or(|allowed| allowed.contains(node))
                 && self.agrees(id, *node, &spread, Fit::Now).is_ok()
         };
+        let given = self.given_scores(self.pod(id).group, class);
         let soft = self.class(class).has_pod_terms() && !self.class(class).preferred_pods.is_empty()
             || self.class(class).spread.iter().any(|(rule, _)| !rule.hard)
-            || buckets.is_some();
+            || buckets.is_some()
+            || given.is_some();
         let mut nodes =
             index.order.iter().map(|(score, node)| (score.0, *node)).filter(|(_, node)| usable(node));
         let found = if soft {
             nodes
                 .map(|(score, node)| {
                     let near = buckets.map_or(0, |buckets| self.bucket_score(id, node, buckets));
-                    (score + self.pods_score(id, node) + near, Reverse(node))
+                    let given = given.and_then(|given| given.get(&node)).copied().unwrap_or(0);
+                    (score + self.pods_score(id, node) + near + given, Reverse(node))
                 })
                 .max()
                 .map(|(_, n)| n.0)
@@ -467,6 +484,7 @@ pub(crate) fn sentence(
                     places.iter().map(|place| dimensions.name(usize::from(*place)).as_str()).collect();
                 format!("lack {}", names.join(" and "))
             }
+            Misfit::Vetoed(why) => format!("were refused by the extender ({why})"),
             other => other.as_str().to_owned(),
         };
         parts.push(format!("{count} node(s) {what}"));

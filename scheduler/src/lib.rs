@@ -12,6 +12,7 @@ mod cluster;
 pub mod config;
 mod cycle;
 pub mod devices;
+pub mod extender;
 mod fair;
 pub mod group;
 mod index;

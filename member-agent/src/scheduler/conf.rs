@@ -266,8 +266,11 @@ pub(crate) async fn watch(
             Ok(text) if known.as_ref() != Some(&text) => {
                 match read(&text) {
                     Ok(Conf { config, loads: source }) => {
-                        for plugin in not_acted_on(&config) {
-                            tracing::warn!(plugin, "the scheduler knows this plugin and does not act on it");
+                        for name in not_acted_on(&config) {
+                            tracing::warn!(
+                                name,
+                                "the scheduler knows this plugin or argument and does not act on it"
+                            );
                         }
                         tracing::info!(file = %file.display(), "the scheduler's configuration is read");
                         if changes.send(CoreChange::Config(Box::new(config))).await.is_err() {

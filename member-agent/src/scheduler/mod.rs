@@ -5,9 +5,12 @@
 //! here are clocks and IO.
 
 pub(crate) mod conf;
+pub(crate) mod extender;
 pub(crate) mod loads;
 pub(crate) mod status;
 pub(crate) mod write;
+
+use std::sync::Arc;
 
 use crate::{
     lean_devices::Assigned,
@@ -31,7 +34,7 @@ pub(crate) enum Decision {
 }
 
 /// One pod and its node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Binding {
     pub pod: PodKey,
     pub uid: String,
@@ -39,6 +42,8 @@ pub(crate) struct Binding {
     pub scheduler_name: String,
     /// Parts of the node's cards that go with it.
     pub devices: Option<Box<Assigned>>,
+    /// Whom to ask first whether the pod may go there.
+    pub check: Option<Arc<extender::Check>>,
 }
 
 #[derive(Debug)]
@@ -209,6 +214,7 @@ pub(crate) fn binding(state: &MemberState, key: &PodKey, pod: &PodEntry, node: S
         node,
         scheduler_name: pod.scheduler_name.clone(),
         devices,
+        check: None,
     }
 }
 

@@ -10,7 +10,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::Binding;
+use super::{
+    Binding,
+    extender::{self, Verdict},
+};
 use crate::{
     clock::Backoff,
     context::{CallError, Context, call},
@@ -27,7 +30,7 @@ const BINDINGS_AT_ONCE: usize = 16;
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// What became of a binding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
     /// The pod has a node.
     Yes,
@@ -35,14 +38,31 @@ pub(crate) enum Bound {
     No,
     /// There is no such pod any more.
     Gone,
+    /// The extender says no to its node, with why.
+    Vetoed(String),
+    /// The extender says nothing, with why.
+    Unsaid(String),
 }
 
-/// Binds all pods of a gang.
+/// Binds all pods of a gang, if all of them may go where they are to go.
 pub(crate) async fn bind(
     context: Arc<Context>,
     notices: Notices,
     bindings: Vec<Binding>,
 ) -> Vec<(Binding, Bound)> {
+    match extender::verdict(&context, &bindings).await {
+        Verdict::Fine => {}
+        Verdict::Refused(refused) => {
+            let vetoed = |binding: Binding| {
+                let bound = refused.get(&binding.pod).map_or(Bound::No, |why| Bound::Vetoed(why.clone()));
+                (binding, bound)
+            };
+            return bindings.into_iter().map(vetoed).collect();
+        }
+        Verdict::Silent(why) => {
+            return bindings.into_iter().map(|binding| (binding, Bound::Unsaid(why.clone()))).collect();
+        }
+    }
     stream::iter(bindings)
         .map(|binding| bind_one(&context, &notices, binding))
         .buffer_unordered(BINDINGS_AT_ONCE)

@@ -124,6 +124,9 @@ impl Cluster {
 
     /// Takes places for the group's minimum, or for one more pod of a group that has it. All or nothing.
     pub(crate) fn place_group(&mut self, id: GroupId) -> Result<Vec<(PodId, NodeId)>, Stopped> {
+        if let Some(why) = self.not_to_place(id) {
+            return Err(Stopped::Queue(why.to_string()));
+        }
         // Hard is a promise to the user; only preferring is the plugin's.
         if let Some(topology) = self.group(id).input.topology.filter(|wish| wish.hard || self.policy.topology)
         {
@@ -351,7 +354,8 @@ impl Cluster {
                 || self.whole_cpus(class).is_some()
         };
         let selected = pods.iter().any(|pod| !self.pod(*pod).matches.is_empty());
-        if by_class.len() < 2 || selected || by_class.keys().any(special) {
+        let vetoed = self.is_spoken_of(id);
+        if by_class.len() < 2 || vetoed || selected || by_class.keys().any(special) {
             return None;
         }
         let places: BTreeSet<u16> = by_class

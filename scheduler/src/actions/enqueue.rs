@@ -63,6 +63,14 @@ impl Cluster {
                 self.may_enter(group, late, overcommitted.as_deref()).err().map(Arc::from)
             };
             match answer {
+                None if (!hopeless || late)
+                    && let Some(why) = self.not_to_enter(group) =>
+                {
+                    if self.group(group).why.as_ref() != Some(&why) {
+                        self.group_mut(group).why = Some(why);
+                        self.mark(group);
+                    }
+                }
                 None if !hopeless || late => {
                     if let Some(room) = &mut overcommitted {
                         for (d, room) in room.iter_mut().enumerate() {

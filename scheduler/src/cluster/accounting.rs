@@ -111,7 +111,8 @@ impl Cluster {
             || pods.iter().any(|(class, _)| own(class))
             || group.input.topology.is_some()
             || group.roles.iter().any(|role| role.min > 0)
-            || self.nodes_claimed_by(id);
+            || self.nodes_claimed_by(id)
+            || self.is_spoken_of(id);
         Shape { pods, need: group.need(), only: special.then_some(id) }
     }
 

@@ -6,6 +6,7 @@ mod better;
 mod config;
 mod devices;
 mod enqueue;
+mod extender;
 mod fair;
 mod laws;
 mod numa;

@@ -8,7 +8,7 @@ use fleet_resources::quantity;
 use serde_json::{Value, json};
 
 use super::{Reading, Use};
-use crate::{Context, context::CALL_TIMEOUT};
+use crate::{Context, context::CALL_TIMEOUT, outside};
 
 /// Over which loads are averaged.
 const PERIOD: &str = "10m";
@@ -100,7 +100,7 @@ impl Source {
                 let ask = |query: &'static str| {
                     let mut url = url.clone();
                     url.query_pairs_mut().append_pair("query", query);
-                    answer(client.get(url))
+                    outside::ask(client.get(url))
                 };
                 let (cpu, memory) = tokio::try_join!(ask(PROMETHEUS_CPU), ask(PROMETHEUS_MEMORY))?;
                 Ok(joined(vector(&cpu)?, &vector(&memory)?))
@@ -111,7 +111,7 @@ impl Source {
                 if !options.username.is_empty() {
                     request = request.basic_auth(&options.username, Some(&options.password));
                 }
-                Ok(buckets(&answer(request).await?))
+                Ok(buckets(&outside::ask(request).await?))
             }
             Kind::CustomMetrics => {
                 let ask = |metric: &str| {
@@ -128,30 +128,7 @@ impl Source {
 }
 
 fn client(address: &Address) -> Result<reqwest::Client, String> {
-    // The library asks the process for its TLS provider; the first one installed stays.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = reqwest::Client::builder().no_proxy().timeout(CALL_TIMEOUT);
-    builder.tls_danger_accept_invalid_certs(address.any_certificate).build().map_err(|e| innermost(&e))
-}
-
-async fn answer(request: reqwest::RequestBuilder) -> Result<Value, String> {
-    let response = request.send().await.map_err(|error| innermost(&error))?;
-    let status = response.status();
-    let text = response.text().await.map_err(|error| innermost(&error))?;
-    if !status.is_success() {
-        let start: String = text.chars().take(200).collect();
-        return Err(format!("it answered {status}: {}", start.trim()));
-    }
-    serde_json::from_str(&text).map_err(|error| format!("its answer is not JSON: {error}"))
-}
-
-/// The last error of a chain: the one that says what happened.
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut deepest = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    deepest.to_string()
+    outside::client(CALL_TIMEOUT, address.any_certificate)
 }
 
 async fn member(context: &Context, path: String) -> Result<Value, String> {

@@ -1,0 +1,270 @@
+//! Plugin extender: what a server of the cluster's owner says to placing, as far as it was asked.
+//!
+//! A cycle waits for nobody. It notes its questions (may this group enter, which nodes are good for these pods), passes
+//! over the groups that need the answers, and finds them in a later cycle. Whether a pod may go to a node is asked when the
+//! node is chosen and before anything is bound: a no comes back as a veto, and the group is placed anew. Every word has a
+//! time until which it holds. Source: Volcano's plugin of that name (`extender.*`). Deliberately absent: requests.
+
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::config::{ArgumentError, Plugin, error, read_bool};
+use crate::group::GroupId;
+use crate::node::NodeId;
+use crate::pod::{ClassId, PodId};
+use crate::score::POINT;
+
+/// Seconds for which a yes, or scores, hold.
+const YES_HOLDS_S: i64 = 60;
+/// Seconds for which a no to a node holds.
+const VETO_HOLDS_S: i64 = 30;
+/// Seconds after which a group that was turned away, or got no answer, is asked for again.
+const NO_HOLDS_S: i64 = 5;
+
+/// The plugin as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtenderPolicy {
+    /// Without a `/` at its end.
+    pub url: String,
+    pub timeout_ms: u64,
+    pub predicate: Option<String>,
+    pub prioritize: Option<String>,
+    pub enqueueable: Option<String>,
+    /// No answer is as good as a yes.
+    pub ignorable: bool,
+}
+
+impl ExtenderPolicy {
+    pub(crate) fn compile(plugin: &Plugin) -> Result<Self, ArgumentError> {
+        let text = |name: &str| plugin.arguments.get(name).cloned().filter(|text| !text.is_empty());
+        let url = text("extender.urlPrefix").unwrap_or_default();
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            return Err(error(plugin, "extender.urlPrefix", &url, "an address such as http://extender:8080"));
+        }
+        let timeout = "extender.httpTimeout";
+        let timeout_ms = match text(timeout) {
+            None => 1_000,
+            Some(found) => milliseconds(&found)
+                .ok_or_else(|| error(plugin, timeout, &found, "a duration such as 100ms or 2s"))?,
+        };
+        Ok(Self {
+            url: url.trim_end_matches('/').to_owned(),
+            timeout_ms,
+            predicate: text("extender.predicateVerb"),
+            prioritize: text("extender.prioritizeVerb"),
+            enqueueable: text("extender.jobEnqueueableVerb"),
+            ignorable: read_bool(plugin, "extender.ignorable")?.unwrap_or(false),
+        })
+    }
+}
+
+fn milliseconds(text: &str) -> Option<u64> {
+    let (number, scale) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1),
+        None => (text.strip_suffix('s')?, 1_000),
+    };
+    number.parse::<u64>().ok().filter(|n| *n > 0)?.checked_mul(scale)
+}
+
+/// What a cycle wants to know of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Question {
+    /// Whether its queue may let it in.
+    MayEnter,
+    /// How good nodes are for its pods of a class.
+    Scores(ClassId),
+}
+
+/// A question about a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    number: u64,
+    pub group: GroupId,
+    pub question: Question,
+}
+
+/// What was said.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    Yes,
+    /// Points by node name; a node that is not named has none.
+    Scores(BTreeMap<String, f64>),
+    /// With why.
+    No(String),
+}
+
+#[derive(Clone, Debug)]
+enum Word {
+    Yes,
+    Scores(BTreeMap<NodeId, i64>),
+    No(Arc<str>),
+}
+
+/// Words by what they are about, each with the second until which it holds.
+#[derive(Debug, Default)]
+pub(crate) struct Words {
+    answers: BTreeMap<(GroupId, Question), (Word, i64)>,
+    vetoes: BTreeMap<(GroupId, ClassId, NodeId), (Arc<str>, i64)>,
+    /// Nobody answers for these groups.
+    silent: BTreeMap<GroupId, (Arc<str>, i64)>,
+    /// By number, since numbers of groups are used again.
+    asked: BTreeMap<(GroupId, Question), u64>,
+    last: u64,
+    new: Vec<Asked>,
+    /// Seconds since the epoch, of the last cycle.
+    now: i64,
+}
+
+impl Words {
+    pub fn forget(&mut self, group: GroupId) {
+        self.answers.retain(|(of, _), _| *of != group);
+        self.vetoes.retain(|(of, ..), _| *of != group);
+        self.silent.remove(&group);
+        self.asked.retain(|(of, _), _| *of != group);
+        self.new.retain(|asked| asked.group != group);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.answers.is_empty() && self.vetoes.is_empty() && self.silent.is_empty()
+    }
+}
+
+const WAITING: &str = "waiting for the extender to answer";
+
+impl Cluster {
+    /// Questions that nobody was asked yet.
+    pub fn take_questions(&mut self) -> Vec<Asked> {
+        std::mem::take(&mut self.words.new)
+    }
+
+    /// Hears an answer. One to a question that nobody has any more changes nothing.
+    pub fn hear(&mut self, asked: Asked, answer: Answer) {
+        let Asked { number, group, question } = asked;
+        if self.words.asked.get(&(group, question)) != Some(&number) {
+            return;
+        }
+        self.words.asked.remove(&(group, question));
+        let (word, holds) = match answer {
+            Answer::Yes => (Word::Yes, YES_HOLDS_S),
+            Answer::Scores(points) => {
+                let score = |(node, points): (&String, &f64)| {
+                    // Far from the bounds of i64, whatever was sent.
+                    let points = points.clamp(-1e9, 1e9) * POINT as f64;
+                    Some((self.nodes.find(node)?, points as i64))
+                };
+                (Word::Scores(points.iter().filter_map(score).collect()), YES_HOLDS_S)
+            }
+            Answer::No(why) => (Word::No(why.into()), NO_HOLDS_S),
+        };
+        self.words.answers.insert((group, question), (word, self.words.now + holds));
+        self.reconsider(group);
+    }
+
+    /// The pod may not go to the node.
+    pub fn veto(&mut self, pod: PodId, node: &str, why: &str) {
+        let Some(known) = self.find_pod(pod) else { return };
+        let Some(id) = self.nodes.find(node) else { return };
+        let key = (known.group, known.class, id);
+        self.words.vetoes.insert(key, (why.into(), self.words.now + VETO_HOLDS_S));
+        self.reconsider(key.0);
+    }
+
+    /// Nobody says whether the pods of the group may go where they were to go.
+    pub fn no_answer(&mut self, group: GroupId, why: &str) {
+        self.words.silent.insert(group, (why.into(), self.words.now + NO_HOLDS_S));
+        self.reconsider(group);
+    }
+
+    /// When the next word loses its force, in seconds since the epoch.
+    pub fn next_word_ends(&self) -> Option<i64> {
+        let words = &self.words;
+        let answers = words.answers.values().map(|(_, until)| *until);
+        let others = words.vetoes.values().chain(words.silent.values()).map(|(_, until)| *until);
+        answers.chain(others).min()
+    }
+
+    /// Words whose time is over are forgotten, and asked for anew where they are still wanted.
+    pub(crate) fn forget_old_words(&mut self, now: i64) {
+        self.words.now = now;
+        if self.words.is_empty() || self.next_word_ends().is_none_or(|end| end > now) {
+            return;
+        }
+        let mut groups: BTreeSet<GroupId> = BTreeSet::new();
+        let mut holds = |group: GroupId, until: i64| {
+            if until <= now {
+                groups.insert(group);
+            }
+            until > now
+        };
+        self.words.answers.retain(|(group, _), (_, until)| holds(*group, *until));
+        self.words.vetoes.retain(|(group, ..), (_, until)| holds(*group, *until));
+        self.words.silent.retain(|group, (_, until)| holds(*group, *until));
+        groups.into_iter().for_each(|group| self.reconsider(group));
+    }
+
+    fn reconsider(&mut self, group: GroupId) {
+        if self.groups_has(group) {
+            self.mark(group);
+            self.freed();
+        }
+    }
+
+    /// Why the group may not enter its queue now; asks where nothing was said.
+    pub(crate) fn not_to_enter(&mut self, group: GroupId) -> Option<Arc<str>> {
+        self.policy.extender.as_ref()?.enqueueable.as_ref()?;
+        self.word(group, Question::MayEnter)
+    }
+
+    /// Why the group may not be placed now; asks where nothing was said.
+    pub(crate) fn not_to_place(&mut self, group: GroupId) -> Option<Arc<str>> {
+        let policy = self.policy.extender.as_ref()?;
+        if let Some((why, _)) = self.words.silent.get(&group) {
+            return Some(why.clone());
+        }
+        policy.prioritize.as_ref()?;
+        let classes: Vec<ClassId> = self.group(group).pending_by_class.keys().copied().collect();
+        let words: Vec<Option<Arc<str>>> =
+            classes.into_iter().map(|class| self.word(group, Question::Scores(class))).collect();
+        words.into_iter().flatten().next()
+    }
+
+    fn word(&mut self, group: GroupId, question: Question) -> Option<Arc<str>> {
+        match self.words.answers.get(&(group, question)) {
+            Some((Word::No(why), _)) => Some(why.clone()),
+            Some(_) => None,
+            None => {
+                let words = &mut self.words;
+                if let Entry::Vacant(vacant) = words.asked.entry((group, question)) {
+                    words.last += 1;
+                    vacant.insert(words.last);
+                    words.new.push(Asked { number: words.last, group, question });
+                }
+                Some(WAITING.into())
+            }
+        }
+    }
+
+    pub(crate) fn vetoed(&self, pod: PodId, node: NodeId) -> Option<&Arc<str>> {
+        if self.words.vetoes.is_empty() {
+            return None;
+        }
+        let pod = self.pod(pod);
+        self.words.vetoes.get(&(pod.group, pod.class, node)).map(|(why, _)| why)
+    }
+
+    /// The group is not to be judged by its equals.
+    pub(crate) fn is_spoken_of(&self, group: GroupId) -> bool {
+        self.policy.extender.as_ref().is_some_and(|policy| policy.prioritize.is_some())
+            || self.words.silent.contains_key(&group)
+            || self.words.vetoes.range((group, 0, 0)..=(group, ClassId::MAX, NodeId::MAX)).next().is_some()
+    }
+
+    /// Scores by node, where some were given for pods of the class.
+    pub(crate) fn given_scores(&self, group: GroupId, class: ClassId) -> Option<&BTreeMap<NodeId, i64>> {
+        match self.words.answers.get(&(group, Question::Scores(class))) {
+            Some((Word::Scores(scores), _)) => Some(scores),
+            _ => None,
+        }
+    }
+}
