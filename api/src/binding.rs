@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::policy::{ConflictResolution, Failover, Placement, PurgeMode, Suspension};
+use crate::volcano::NetworkTopology;
 
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[kube(
@@ -42,6 +43,9 @@ pub struct ResourceBindingSpec {
     /// Pods of the object, over all components.
     #[serde(default)]
     pub replicas: i64,
+    /// How close together its pods must be in the member's network, as the job says (Volcano's Job).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_topology: Option<NetworkTopology>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,7 +9,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::binding::Component;
+use crate::{binding::Component, volcano::NetworkTopology};
 
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[kube(
@@ -33,6 +33,9 @@ pub struct ReservationSpec {
     /// The epoch the binding will have if this reservation wins.
     pub epoch: i64,
     pub components: Vec<Component>,
+    /// How close together the places must be in the member's network (HyperNodes).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_topology: Option<NetworkTopology>,
     /// Seconds the hold lives without the job's Work arriving.
     pub ttl_seconds: i64,
     /// Term of the leader that asks. A member refuses an older term than the newest it has seen; absent: not

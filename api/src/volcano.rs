@@ -119,7 +119,8 @@ pub struct PartitionPolicy {
     pub network_topology: Option<NetworkTopology>,
 }
 
-#[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
+/// How close together in the network the pods of a gang must be.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkTopology {
     /// hard or soft.

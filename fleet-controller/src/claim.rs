@@ -4,11 +4,12 @@ use fleet_api::patch::merge_diff;
 use fleet_api::{
     binding as wire, convert, names,
     policy::{PropagationSpec, Suspension},
+    volcano::NetworkTopology,
 };
 use fleet_policies::{
     choice::{self, ClaimRef, ObjectRef, PolicyRule, PolicyScope},
     reason::Reason,
-    workload,
+    workload::{self, WorkloadKind},
 };
 use serde_json::{Value, json};
 
@@ -103,6 +104,7 @@ fn desired_spec(
         propagate_deps: spec.propagate_deps.or(spec.association),
         replicas: components.iter().map(|component| component.replicas).sum(),
         components: components.iter().map(convert::component).collect(),
+        network_topology: network_topology(kind, &object.value),
         placement: spec.placement.clone(),
         failover: spec.failover.clone(),
         suspension: spec.suspension.clone().map(|asked| Suspension {
@@ -121,6 +123,12 @@ fn desired_spec(
 }
 
 /// The policy's class first, then the class of the pods: the highest of those that exist.
+/// A Volcano Job's own wish; the other kinds have none.
+fn network_topology(kind: &KindRef, object: &Value) -> Option<NetworkTopology> {
+    let wish = object.pointer("/spec/networkTopology").filter(|wish| wish.is_object())?;
+    (kind.workload() == WorkloadKind::VolcanoJob).then(|| serde_json::from_value(wish.clone()).ok()).flatten()
+}
+
 fn priority(world: &World, spec: &PropagationSpec, components: &[workload::Component]) -> i32 {
     let value = |name: &str| world.priority_classes.get(name).copied();
     let named = spec.schedule_priority.as_ref().and_then(|p| p.priority_class_name.as_deref());

@@ -467,6 +467,7 @@ impl Core {
         }
         let now = self.context.clock.now();
         self.book.expire(now, &mut self.state);
+        self.statuses.hyper_nodes.resolve(&mut self.state);
         if self.book.plan_asked(&mut self.state, now, self.sequence + 1) {
             self.promised = self.sequence + 1;
         }
@@ -537,7 +538,6 @@ impl Core {
 
     /// One cycle of the scheduler over everything that is placed by it.
     fn cycle(&mut self, now: Instant) {
-        self.statuses.hyper_nodes.resolve(&mut self.state);
         let limits = fleet_scheduler::Limits::default();
         let outcome = self.state.cluster.cycle(self.context.clock.now().as_second(), &limits);
         self.cycle_again = outcome.more;

@@ -5,7 +5,7 @@
 //! search. Deliberately absent: clocks, names of API objects' versions, IO.
 
 mod accounting;
-mod asked;
+pub mod asked;
 mod events;
 mod statements;
 mod tree;

@@ -33,7 +33,7 @@ pub mod usage;
 #[cfg(test)]
 mod tests;
 
-pub use cluster::Cluster;
+pub use cluster::{Cluster, asked::NoPlaces};
 pub use config::{Action, Config, Hook, Plugin, PluginName, Policy};
 pub use cycle::{Eviction, Limits, Outcome};
 pub use group::{GroupId, GroupInput, Phase};

@@ -17,6 +17,7 @@ pub mod proxy;
 pub mod random;
 pub mod servers;
 pub mod table;
+pub mod volcano;
 pub mod wait;
 
 pub use fleet::{FleetSpec, TestFleet};

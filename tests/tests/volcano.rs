@@ -1,47 +1,18 @@
-//! Volcano's jobs in a member without Volcano, and through the hub.
+//! Volcano's jobs in a member without Volcano.
 
 use std::path::Path;
 
 use fleet_kubesim::RunTime;
 use fleet_tests::{
-    FleetSpec, Look, TestFleet,
-    fleet::Part,
+    FleetSpec, Look,
     objects::{
         self, COMMAND, CONFIG_MAP, CRON_JOB, EVENT, HYPER_NODE, JOB_FLOW, JOB_TEMPLATE, POD, POD_GROUP,
-        SECRET, SERVICE, VOLCANO_JOB, VOLCANO_QUEUE, WEBHOOK_CONFIGURATION,
+        SECRET, SERVICE, VOLCANO_JOB, VOLCANO_QUEUE,
     },
+    volcano::{example, group_of, hyper_node, phase, queue, training, wait_phase},
 };
 use kube::Client;
 use serde_json::{Value, json};
-
-fn example(name: &str) -> anyhow::Result<Value> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/volcano").join(name);
-    let all: Vec<Value> = fleet_api::yaml::read_all(&std::fs::read_to_string(file)?)?;
-    let mut job = all.into_iter().next().unwrap_or_default();
-    job["metadata"]["namespace"] = "default".into();
-    Ok(job)
-}
-
-async fn phase(client: &Client, name: &str) -> anyhow::Result<String> {
-    let job = objects::get(client, VOLCANO_JOB, "default", name).await?.unwrap_or_default();
-    Ok(objects::job_state(&job))
-}
-
-async fn wait_phase(fleet: &TestFleet, client: &Client, name: &str, wanted: &str) -> anyhow::Result<Value> {
-    fleet
-        .wait_for(&format!("{name} to be {wanted}"), async || {
-            let job = objects::get(client, VOLCANO_JOB, "default", name).await?.unwrap_or_default();
-            let found = objects::job_state(&job);
-            Ok(if found == wanted { Look::Yes(job) } else { Look::NotYet(job["status"].to_string()) })
-        })
-        .await
-}
-
-async fn group_of(client: &Client, job: &Value) -> anyhow::Result<Value> {
-    let uid = job["metadata"]["uid"].as_str().unwrap_or_default();
-    let name = format!("{}-{uid}", objects::name_of(job));
-    Ok(objects::get(client, POD_GROUP, "default", &name).await?.unwrap_or_default())
-}
 
 #[tokio::test]
 async fn the_mpi_example_ends_with_its_master_and_its_group_says_how() -> anyhow::Result<()> {
@@ -107,46 +78,6 @@ async fn the_mpi_example_ends_with_its_master_and_its_group_says_how() -> anyhow
         ]
     );
     fleet.finish().await
-}
-
-#[tokio::test]
-async fn the_tensorflow_example_runs_through_the_hub() -> anyhow::Result<()> {
-    let fleet = FleetSpec::of("east 2x8")
-        .run_time(RunTime::For(std::time::Duration::from_millis(300)))
-        .start()
-        .await?;
-    fleet
-        .apply(&json!({
-            "apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "PropagationPolicy",
-            "metadata": {"name": "volcano", "namespace": "default"},
-            "spec": {
-                "propagateDeps": true,
-                "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided", "customSchedulingType": "Gang"}},
-                "resourceSelectors": [{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}],
-            },
-        }))
-        .await?;
-    fleet.apply(&example("tensorflow-benchmark.yaml")?).await?;
-    let hub = fleet.hub();
-    wait_phase(&fleet, &hub, "tensorflow-benchmark", "Completed").await?;
-    let binding = fleet.binding(VOLCANO_JOB, "tensorflow-benchmark").await?;
-    assert_eq!(binding["spec"]["epoch"], 1);
-    fleet.finish().await
-}
-
-/// Two parameter servers and four workers of one cpu each; parameter servers never end by themselves.
-fn training(name: &str) -> Value {
-    let task = |name: &str, replicas: i64, command: &str, policies: Value| {
-        json!({"name": name, "replicas": replicas, "policies": policies, "template": {"spec": {
-            "restartPolicy": "OnFailure",
-            "containers": [{"name": "main", "image": "registry.example.com/train:v1", "command": ["sh", "-c", command],
-                "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}]}}})
-    };
-    json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name, "namespace": "default"},
-    "spec": {"minAvailable": 6, "plugins": {"env": [], "svc": []}, "tasks": [
-        task("ps", 2, "train --job_name=ps ", json!([])),
-        task("worker", 4, "train --job_name=worker ", json!([{"event": "TaskCompleted", "action": "CompleteJob"}])),
-    ]}})
 }
 
 #[tokio::test]
@@ -261,126 +192,6 @@ async fn a_job_whose_queue_is_closed_or_missing_waits_and_says_so() -> anyhow::R
     let job = wait_phase(&fleet, &member, "a", "Running").await?;
     assert!(job["status"]["state"]["message"].is_null(), "{}", job["status"]);
     fleet.finish().await
-}
-
-#[tokio::test]
-async fn what_only_other_objects_show_is_refused_while_the_agent_answers() -> anyhow::Result<()> {
-    let mut fleet = FleetSpec::of("east 1x0").webhook().run_time(RunTime::Forever).start().await?;
-    let member = fleet.member("east")?;
-    fleet
-        .wait_for("the webhook to be registered", async || {
-            let found = objects::get(&member, WEBHOOK_CONFIGURATION, "", "fleet-member-agent").await?;
-            Ok(Look::at(found.is_some(), || "none".to_owned()))
-        })
-        .await?;
-    let refused = async |manifest: &Value, wanted: &str| {
-        let error = match objects::create(&member, manifest).await {
-            Err(error) => error.to_string(),
-            Ok(()) => anyhow::bail!("taken: {manifest}"),
-        };
-        anyhow::ensure!(error.contains(wanted), "{error}\nwanted: {wanted}");
-        anyhow::ensure!(
-            error.contains("admission webhook \"volcano.fleet.dev\" denied the request"),
-            "{error}"
-        );
-        Ok(())
-    };
-    let in_queue = |name: &str, queue: &str| {
-        let mut job = training(name);
-        job["spec"]["queue"] = queue.into();
-        job
-    };
-    refused(
-        &in_queue("a", "research"),
-        "job default/a, field spec.queue: found research, which does not exist; allowed: a queue that is Open",
-    )
-    .await?;
-    refused(&in_queue("a", "root"), "field spec.queue: found root; allowed: a queue below it").await?;
-    // At once after its queue, as in one file.
-    objects::create(&member, &queue("research", json!({}))).await?;
-    objects::create(&member, &in_queue("a", "research")).await?;
-    let of_job = async |spec: Value| {
-        objects::merge(&member, VOLCANO_JOB, "default", "a", &json!({"spec": spec})).await
-    };
-    of_job(json!({"minAvailable": 1})).await?;
-    let error = of_job(json!({"queue": "default"})).await.expect_err("moved");
-    assert!(
-        format!("{error:#}").contains("job default/a, field spec.queue: found a change; allowed:"),
-        "{error:#}"
-    );
-
-    objects::create(&member, &queue("vision", json!({"parent": "research"}))).await?;
-    fleet
-        .wait_for("the queue above to be refused", async || {
-            let said =
-                refused(&in_queue("b", "research"), "found research, which has queues below it (vision)")
-                    .await;
-            // Until the new one is seen the job is taken.
-            if said.is_err() {
-                objects::delete(&member, VOLCANO_JOB, "default", "b").await?;
-            }
-            Ok(Look::at(said.is_ok(), || format!("{said:?}")))
-        })
-        .await?;
-    refused(
-        &queue("audio", json!({"parent": "sound"})),
-        "queue audio, field spec.parent: found sound, which does not exist; allowed: a queue, or root",
-    )
-    .await?;
-    let circle = json!({"spec": {"parent": "vision"}});
-    let error = objects::merge(&member, VOLCANO_QUEUE, "", "research", &circle).await.expect_err("a circle");
-    assert!(format!("{error:#}").contains("found the cycle research -> vision -> research"), "{error:#}");
-    for (name, wanted) in [
-        ("default", "queue default: it always stands"),
-        (
-            "research",
-            "queue research: found the queue vision below it; allowed: to delete a queue without any",
-        ),
-    ] {
-        let error = objects::delete(&member, VOLCANO_QUEUE, "", name).await.expect_err("deleted");
-        assert!(format!("{error:#}").contains(wanted), "{error:#}");
-    }
-    // A tree as one file makes it, and takes it away.
-    objects::create(&member, &queue("top", json!({}))).await?;
-    objects::create(&member, &queue("leaf", json!({"parent": "top"}))).await?;
-    for name in ["leaf", "top"] {
-        objects::delete(&member, VOLCANO_QUEUE, "", name).await?;
-    }
-    let group = |name: &str, owners: Value| {
-        json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
-            "metadata": {"name": name, "namespace": "default", "ownerReferences": owners},
-            "spec": {"minMember": 1, "queue": "nobody"}})
-    };
-    refused(
-        &group("g", json!([])),
-        "podgroup default/g, field spec.queue: found nobody, which does not exist",
-    )
-    .await?;
-    // Nobody reads what a controller is told: its groups wait and say why.
-    let owner =
-        json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": true}]);
-    objects::create(&member, &group("owned", owner)).await?;
-
-    objects::merge_status(&member, VOLCANO_QUEUE, "", "vision", &json!({"status": {"state": "Closed"}}))
-        .await?;
-    fleet
-        .wait_for("a closed queue to take no more", async || {
-            let said = refused(
-                &in_queue("c", "vision"),
-                "found vision, which is Closed; allowed: a queue that is Open",
-            )
-            .await;
-            if said.is_err() {
-                objects::delete(&member, VOLCANO_JOB, "default", "c").await?;
-            }
-            Ok(Look::at(said.is_ok(), || format!("{said:?}")))
-        })
-        .await?;
-
-    // Without the agent nothing is in the way.
-    fleet.kill(&Part::Agent("east".to_owned())).await;
-    objects::create(&member, &in_queue("d", "research-of-tomorrow")).await?;
-    Ok(())
 }
 
 #[tokio::test]
@@ -521,10 +332,6 @@ async fn what_cannot_be_a_job_is_refused_with_the_field_and_what_is_allowed() ->
     .await?;
     assert!(objects::list(&member, VOLCANO_JOB).await?.is_empty());
     fleet.finish().await
-}
-
-fn queue(name: &str, spec: Value) -> Value {
-    json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": spec})
 }
 
 async fn queue_command(client: &Client, name: &str, action: &str) -> anyhow::Result<()> {
@@ -749,17 +556,10 @@ async fn hypernodes_keep_a_gang_below_one_switch() -> anyhow::Result<()> {
         .iter()
         .map(|node| objects::name_of(node).to_owned())
         .collect();
-    let hyper = |name: &str, tier: i64, members: Vec<Value>| {
-        json!({"apiVersion": "topology.volcano.sh/v1alpha1", "kind": "HyperNode", "metadata": {"name": name},
-            "spec": {"tier": tier, "tierName": format!("tier-{tier}"), "members": members}})
-    };
-    let exact = |kind: &str, name: &str| json!({"type": kind, "selector": {"exactMatch": {"name": name}}});
     // The spine comes first: its members are found when they come.
-    objects::apply(&member, &hyper("spine", 2, vec![exact("HyperNode", "s-0"), exact("HyperNode", "s-1")]))
-        .await?;
+    objects::apply(&member, &hyper_node("spine", 2, "HyperNode", &["s-0", "s-1"])).await?;
     for (at, pair) in nodes.chunks(2).enumerate() {
-        let members = pair.iter().map(|node| exact("Node", node)).collect();
-        objects::apply(&member, &hyper(&format!("s-{at}"), 1, members)).await?;
+        objects::apply(&member, &hyper_node(&format!("s-{at}"), 1, "Node", pair)).await?;
     }
     let stands = async |name: &str, nodes: i64| {
         fleet
@@ -805,7 +605,7 @@ async fn hypernodes_keep_a_gang_below_one_switch() -> anyhow::Result<()> {
     objects::apply(&member, &job("soft", 3, json!({"mode": "soft"}))).await?;
     wait_phase(&fleet, &member, "soft", "Running").await?;
     // A member that is not there is named on the object.
-    objects::apply(&member, &hyper("lost", 1, vec![exact("Node", "nobody")])).await?;
+    objects::apply(&member, &hyper_node("lost", 1, "Node", &["nobody"])).await?;
     fleet
         .wait_for("the hypernode to name the member that is not there", async || {
             let found = objects::get(&member, HYPER_NODE, "", "lost").await?.unwrap_or_default();

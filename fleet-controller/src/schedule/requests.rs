@@ -26,6 +26,9 @@ pub(super) fn ask(entry: &BindingEntry, cluster: &str, options: &Options, term: 
             "ttlSeconds": options.reservation_ttl.as_secs(),
         },
     });
+    if let Some(topology) = &entry.object.spec.network_topology {
+        body["spec"]["networkTopology"] = json!(topology);
+    }
     if let Some(term) = term {
         body["spec"]["term"] = json!(term);
     }

@@ -404,10 +404,11 @@ fn plan(
             (component.name.clone(), Arc::new(spec), component.replicas)
         })
         .collect();
+    let topology = spec.network_topology.as_ref().map(|wish| state.topology_of(wish));
     let places = state
         .cluster
-        .find_places(&components)
-        .map_err(|refusal| refused(refusal.sentence(), components_of(&refusal)))?;
+        .find_places(&components, topology)
+        .map_err(|none| refused(none.sentence(), components_of(&none.refusal)))?;
     let expires_at =
         now.checked_add(SignedDuration::from_secs(spec.ttl_seconds.max(1))).unwrap_or(Timestamp::MAX);
     Ok(ReservationStatus {

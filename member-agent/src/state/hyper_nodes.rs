@@ -4,8 +4,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use fleet_api::volcano::NetworkTopology;
 use fleet_resources::{NodeSelectorOperator, NodeSelectorRequirement};
-use fleet_scheduler::topology::{HyperNodeInput, Member};
+use fleet_scheduler::{
+    group::Topology,
+    topology::{HyperNodeInput, Member},
+};
 use regex::Regex;
 use serde_json::Value;
 
@@ -137,6 +141,17 @@ impl MemberState {
         }
         self.cluster.freed();
         true
+    }
+
+    /// A wish about the network, with a tier that is named by its number.
+    pub fn topology_of(&self, wish: &NetworkTopology) -> Topology {
+        let named = wish.highest_tier_name.as_deref().filter(|name| !name.is_empty());
+        Topology {
+            hard: wish.mode.as_deref() != Some("soft"),
+            highest_tier: named
+                .map(|name| self.tier_named(name))
+                .or(wish.highest_tier_allowed.map(i64::from)),
+        }
     }
 
     /// The highest tier that a PodGroup allows by name.

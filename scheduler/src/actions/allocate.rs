@@ -152,7 +152,9 @@ impl Cluster {
         let mut failed: BTreeSet<ClassId> = BTreeSet::new();
         let mut stopped = None;
         let mut last: Option<TaskOrder> = None;
-        let gang = self.policy.gang;
+        // Who is only asked about wants all of its places, and has no queue.
+        let asked = self.group(id).input.manual;
+        let gang = self.policy.gang || asked;
         let (mut buckets, order) = self.buckets_of(id);
         let mut ordered = order.map(Vec::into_iter);
         let started = self.group(id).ready() >= self.group(id).min();
@@ -180,7 +182,9 @@ impl Cluster {
             }
             let queue = group.queue;
             let request = self.request_of(pod);
-            if let Err((at, place)) = self.queue_admits(queue, &request) {
+            if let Err((at, place)) = self.queue_admits(queue, &request)
+                && !asked
+            {
                 let asked = request.iter().find(|(d, _)| usize::from(*d) == place).map_or(0, |(_, n)| *n);
                 let used = crate::amounts::get(&self.queue(at).allocated, place);
                 stopped.get_or_insert(Stopped::Queue(self.queue_sentence(at, place, used, asked)));
@@ -419,7 +423,7 @@ impl Cluster {
 
     /// A group bound to the network: the lowest tier with a domain that holds all of it, and there the domain with
     /// the least room left.
-    fn place_in_domains(
+    pub(crate) fn place_in_domains(
         &mut self,
         id: GroupId,
         topology: crate::group::Topology,

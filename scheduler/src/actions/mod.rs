@@ -8,3 +8,5 @@ mod explain;
 mod preempt;
 mod promises;
 mod victims;
+
+pub(crate) use allocate::Stopped;

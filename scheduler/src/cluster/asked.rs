@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Cluster;
-use crate::group::GroupInput;
+use crate::actions::Stopped;
+use crate::group::{GroupId, GroupInput, Topology};
+use crate::node::NodeId;
 use crate::pod::{PodId, PodInput, PodSpec, Status};
 
 /// Name of the group of pods that are only asked about.
@@ -12,15 +14,32 @@ const ASKED: &str = "asked";
 /// Most pods that are asked about at once.
 const MAX_ASKED: i64 = 200_000;
 
+/// Why there are no places.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoPlaces {
+    pub refusal: fleet_placement::Refusal,
+    /// Where there would be room, only not close enough together.
+    pub domains: Option<String>,
+}
+
+impl NoPlaces {
+    /// One sentence.
+    pub fn sentence(&self) -> String {
+        self.domains.clone().unwrap_or_else(|| self.refusal.sentence())
+    }
+}
+
 impl Cluster {
-    /// Finds places for pods that do not exist yet, by component, and takes none of them.
+    /// Finds places for pods that do not exist yet, by component, and takes none of them. A hard wish about the network
+    /// is kept, whatever plugins are on.
     ///
     /// # Errors
-    /// What is missing, per component.
+    /// What is missing, per component, or that no domain of the network has room.
     pub fn find_places(
         &mut self,
         components: &[(String, Arc<PodSpec>, i64)],
-    ) -> Result<BTreeMap<String, Vec<String>>, fleet_placement::Refusal> {
+        topology: Option<Topology>,
+    ) -> Result<BTreeMap<String, Vec<String>>, NoPlaces> {
         let total: i64 = components.iter().map(|(_, _, count)| (*count).max(0)).sum();
         let group = self.put_group(GroupInput {
             name: ASKED.into(),
@@ -32,7 +51,7 @@ impl Cluster {
         let mut pods: Vec<PodId> = Vec::new();
         let (mut places, mut names) = (BTreeMap::new(), Vec::new());
         let refused =
-            |components: Vec<fleet_placement::ComponentRefusal>| fleet_placement::Refusal { components };
+            |components, domains| NoPlaces { refusal: fleet_placement::Refusal { components }, domains };
         let answer;
         if total > MAX_ASKED {
             let component =
@@ -45,7 +64,7 @@ impl Cluster {
                     lacking: 0,
                     short: Vec::new(),
                 };
-            answer = Err(refused(components.iter().map(component).collect()));
+            answer = Err(refused(components.iter().map(component).collect(), None));
         } else {
             for (name, spec, count) in components {
                 places.entry(name.clone()).or_insert_with(Vec::new);
@@ -60,7 +79,8 @@ impl Cluster {
                     names.push(name);
                 }
             }
-            match self.place_exactly(group, &pods) {
+            let topology = topology.filter(|wish| wish.hard || self.policy.topology);
+            match self.place_asked(group, &pods, topology) {
                 Ok(placed) => {
                     let of: BTreeMap<PodId, &String> = pods.iter().copied().zip(names).collect();
                     for (pod, node) in &placed {
@@ -74,10 +94,30 @@ impl Cluster {
                     places.values_mut().for_each(|names| names.sort_unstable());
                     answer = Ok(places);
                 }
-                Err(_) => answer = Err(refused(self.refusals_of(group, &pods))),
+                Err(domains) => answer = Err(refused(self.refusals_of(group, &pods), domains)),
             }
         }
         self.remove_group(group);
         answer
+    }
+
+    /// The error says what is wrong with the network, if that is what it is.
+    fn place_asked(
+        &mut self,
+        group: GroupId,
+        pods: &[PodId],
+        topology: Option<Topology>,
+    ) -> Result<Vec<(PodId, NodeId)>, Option<String>> {
+        match topology {
+            None => self.place_exactly(group, pods).map_err(|_| None),
+            Some(topology) => {
+                self.refresh();
+                self.refresh_shares();
+                self.place_in_domains(group, topology).map_err(|stopped| match stopped {
+                    Stopped::Queue(domains) => Some(domains),
+                    Stopped::Pod(_) => None,
+                })
+            }
+        }
     }
 }

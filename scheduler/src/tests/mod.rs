@@ -1,6 +1,7 @@
 //! Examples and laws over a small text form.
 
 mod allocate;
+mod asked;
 mod bed;
 mod better;
 mod config;
