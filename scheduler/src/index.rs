@@ -247,8 +247,8 @@ impl Cluster {
     fn agrees_with_leaving(&self, id: PodId, state: &NodeState) -> Result<(), Misfit> {
         let pod = self.pod(id);
         let class = self.class(pod.class);
-        let extras = class.extras();
-        if extras.is_none() && pod.matches.is_empty() {
+        let portless = class.extras().is_none_or(|extras| extras.ports.is_empty());
+        if portless && class.anti_affinity.is_empty() && pod.matches.is_empty() {
             return Ok(());
         }
         for other in state.pods.iter().map(|other| self.pod(*other)).filter(|o| o.status == Status::Releasing)

@@ -186,11 +186,11 @@ impl Cluster {
     }
 
     /// What a pod that comes to a node is given there.
-    pub(crate) fn given_to(&self, id: PodId, status: Status, node: Option<NodeId>) -> Option<Given> {
+    pub(crate) fn given_to(&self, id: PodId, status: Status, node: Option<NodeId>) -> Option<Box<Given>> {
         let class = self.class(self.pod(id).class);
         let fit = if status == Status::Pipelined { Fit::Future } else { Fit::Now };
         let cpus = self.choose_cpus(class, node?, fit).ok()??;
-        Some(Given { cpus, reported: false })
+        Some(Box::new(Given { cpus, reported: false }))
     }
 
     /// Points of a node by over how few cells the pod would be spread, for pods that name a policy.

@@ -229,7 +229,7 @@ pub struct Pod {
     /// Its parts of its node's cards.
     pub parts: Vec<Part>,
     /// Its whole cpus, where its node gives such.
-    pub given: Option<Given>,
+    pub given: Option<Box<Given>>,
     /// Terms of other pods that select this one.
     pub matches: Vec<TermId>,
 }

@@ -12,6 +12,7 @@ use fleet_scheduler::{
     extender::{Answer, ExtenderPolicy},
     node::Cell,
 };
+use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::DynamicObject};
 use serde_json::{Value, json};
@@ -24,6 +25,8 @@ use crate::{
 
 /// Nodes that are put up for scoring at once.
 const SCORED_NODES: usize = 1_000;
+/// Pods of one gang that are asked about at once.
+const CHECKS_AT_ONCE: usize = 16;
 /// Volcano's number for a task that waits.
 const PENDING: i64 = 1;
 /// Volcano's word for no, to a job that wants to enter.
@@ -141,14 +144,21 @@ fn silence(error: &str) -> String {
     format!("the extender does not say: {error}")
 }
 
-/// Asks for every pod of a gang whether it may go where it is to go, one after the other until somebody says no.
+/// Asks for every pod of a gang whether it may go where it is to go.
 pub(crate) async fn verdict(context: &Context, bindings: &[Binding]) -> Verdict {
+    let checks: Vec<(PodKey, Arc<Check>)> =
+        bindings.iter().filter_map(|binding| Some((binding.pod.clone(), binding.check.clone()?))).collect();
+    let mut said = stream::iter(checks)
+        .map(|(pod, check)| async move {
+            let said = may_go(context, &check, &pod).await;
+            (pod, check, said)
+        })
+        .buffer_unordered(CHECKS_AT_ONCE);
     let mut refused = BTreeMap::new();
-    for binding in bindings {
-        let Some(check) = &binding.check else { continue };
-        match may_go(context, check, &binding.pod).await {
+    while let Some((pod, check, said)) = said.next().await {
+        match said {
             Ok(None) => {}
-            Ok(Some(why)) => drop(refused.insert(binding.pod.clone(), why)),
+            Ok(Some(why)) => drop(refused.insert(pod, why)),
             Err(error) if check.policy.ignorable => tracing::debug!(error, "the extender is ignored"),
             Err(error) => return Verdict::Silent(silence(&error)),
         }

@@ -52,6 +52,7 @@ pub(crate) async fn run(
             }
         };
         tokio::select! {
+            biased;
             () = reading => return,
             changed = sources.changed() => if changed.is_err() { return },
         }
