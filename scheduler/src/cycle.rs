@@ -1,12 +1,12 @@
 //! A cycle: the configured actions over what is known now, and what came of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::Cluster;
 use crate::config::Action;
 use crate::group::GroupId;
 use crate::node::NodeId;
-use crate::pod::PodId;
+use crate::pod::{PodId, Status};
 
 /// Bounds of one cycle, so that events are heard between two.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,8 @@ pub struct Outcome {
     /// Pods to bind, a group at a time.
     pub bound: Vec<(GroupId, Vec<(PodId, NodeId)>)>,
     pub evicted: Vec<Eviction>,
+    /// How those who are evicted for others stood before.
+    pub(crate) stood: BTreeMap<PodId, Status>,
     /// The bounds were reached: there is more to do at once.
     pub more: bool,
 }
@@ -84,6 +86,7 @@ impl Cluster {
                 Action::Shuffle => self.shuffle(&mut outcome),
             }
         }
+        self.spare_the_untaken(&mut outcome);
         self.refresh();
         self.claim_for_the_bypassed();
         outcome

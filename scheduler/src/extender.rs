@@ -6,6 +6,7 @@
 //! time until which it holds. Source: Volcano's plugin of that name (`extender.*`). Deliberately absent: requests.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
@@ -114,20 +115,40 @@ pub(crate) struct Words {
     new: Vec<Asked>,
     /// Seconds since the epoch, of the last cycle.
     now: i64,
+    /// No word loses its force before.
+    next_end: Option<i64>,
 }
 
 impl Words {
     pub fn forget(&mut self, group: GroupId) {
-        self.answers.retain(|(of, _), _| *of != group);
-        self.vetoes.retain(|(of, ..), _| *of != group);
+        let questions = (group, Question::MayEnter)..=(group, Question::Scores(ClassId::MAX));
+        let answered: Vec<_> = self.answers.range(questions.clone()).map(|(key, _)| *key).collect();
+        let asked: Vec<_> = self.asked.range(questions).map(|(key, _)| *key).collect();
+        let vetoed: Vec<_> = self.vetoes.range(nodes_of(group)).map(|(key, _)| *key).collect();
+        for key in answered {
+            self.answers.remove(&key);
+        }
+        for key in asked {
+            self.asked.remove(&key);
+        }
+        for key in vetoed {
+            self.vetoes.remove(&key);
+        }
         self.silent.remove(&group);
-        self.asked.retain(|(of, _), _| *of != group);
         self.new.retain(|asked| asked.group != group);
     }
 
-    fn is_empty(&self) -> bool {
-        self.answers.is_empty() && self.vetoes.is_empty() && self.silent.is_empty()
+    /// Until when a word that is said now holds.
+    fn holds(&mut self, seconds: i64) -> i64 {
+        let end = self.now + seconds;
+        self.next_end = Some(self.next_end.map_or(end, |next| next.min(end)));
+        end
     }
+}
+
+/// Keys of all vetoes about a group.
+fn nodes_of(group: GroupId) -> RangeInclusive<(GroupId, ClassId, NodeId)> {
+    (group, 0, 0)..=(group, ClassId::MAX, NodeId::MAX)
 }
 
 const WAITING: &str = "waiting for the extender to answer";
@@ -157,7 +178,8 @@ impl Cluster {
             }
             Answer::No(why) => (Word::No(why.into()), NO_HOLDS_S),
         };
-        self.words.answers.insert((group, question), (word, self.words.now + holds));
+        let until = self.words.holds(holds);
+        self.words.answers.insert((group, question), (word, until));
         self.reconsider(group);
     }
 
@@ -166,40 +188,43 @@ impl Cluster {
         let Some(known) = self.find_pod(pod) else { return };
         let Some(id) = self.nodes.find(node) else { return };
         let key = (known.group, known.class, id);
-        self.words.vetoes.insert(key, (why.into(), self.words.now + VETO_HOLDS_S));
+        let until = self.words.holds(VETO_HOLDS_S);
+        self.words.vetoes.insert(key, (why.into(), until));
         self.reconsider(key.0);
     }
 
     /// Nobody says whether the pods of the group may go where they were to go.
     pub fn no_answer(&mut self, group: GroupId, why: &str) {
-        self.words.silent.insert(group, (why.into(), self.words.now + NO_HOLDS_S));
+        let until = self.words.holds(NO_HOLDS_S);
+        self.words.silent.insert(group, (why.into(), until));
         self.reconsider(group);
     }
 
-    /// When the next word loses its force, in seconds since the epoch.
+    /// When a word may lose its force next, in seconds since the epoch.
     pub fn next_word_ends(&self) -> Option<i64> {
-        let words = &self.words;
-        let answers = words.answers.values().map(|(_, until)| *until);
-        let others = words.vetoes.values().chain(words.silent.values()).map(|(_, until)| *until);
-        answers.chain(others).min()
+        self.words.next_end
     }
 
     /// Words whose time is over are forgotten, and asked for anew where they are still wanted.
     pub(crate) fn forget_old_words(&mut self, now: i64) {
         self.words.now = now;
-        if self.words.is_empty() || self.next_word_ends().is_none_or(|end| end > now) {
+        if self.words.next_end.is_none_or(|end| end > now) {
             return;
         }
         let mut groups: BTreeSet<GroupId> = BTreeSet::new();
+        let mut next_end: Option<i64> = None;
         let mut holds = |group: GroupId, until: i64| {
             if until <= now {
                 groups.insert(group);
+            } else {
+                next_end = Some(next_end.map_or(until, |next| next.min(until)));
             }
             until > now
         };
         self.words.answers.retain(|(group, _), (_, until)| holds(*group, *until));
         self.words.vetoes.retain(|(group, ..), (_, until)| holds(*group, *until));
         self.words.silent.retain(|group, (_, until)| holds(*group, *until));
+        self.words.next_end = next_end;
         groups.into_iter().for_each(|group| self.reconsider(group));
     }
 
@@ -257,7 +282,7 @@ impl Cluster {
     pub(crate) fn is_spoken_of(&self, group: GroupId) -> bool {
         self.policy.extender.as_ref().is_some_and(|policy| policy.prioritize.is_some())
             || self.words.silent.contains_key(&group)
-            || self.words.vetoes.range((group, 0, 0)..=(group, ClassId::MAX, NodeId::MAX)).next().is_some()
+            || self.words.vetoes.range(nodes_of(group)).next().is_some()
     }
 
     /// Scores by node, where some were given for pods of the class.

@@ -12,7 +12,7 @@ use crate::cluster::Cluster;
 use crate::config::{ArgumentError, Hook, Plugin, read_int};
 use crate::index::{Fit, Misfit};
 use crate::node::NodeId;
-use crate::pod::{Class, PodId, Status};
+use crate::pod::{Class, Extras, PodId, Status};
 use crate::score::FULL;
 
 /// Cells of a node beyond this number are not looked at: the kubelet's own bound.
@@ -156,6 +156,11 @@ impl Cluster {
     pub(crate) fn whole_cpus<'c>(&self, class: &'c Class) -> Option<&'c NumaAsk> {
         self.policy.numa.as_ref().filter(|policy| policy.filters)?;
         class.extras()?.numa.as_ref()
+    }
+
+    /// Pods of the class go by amounts and nodes alone.
+    pub(crate) fn is_plain(&self, class: &Class) -> bool {
+        class.extras().is_none_or(Extras::is_whole_cpus_alone) && self.whole_cpus(class).is_none()
     }
 
     /// Cpus by cell for one more pod of the class; `None`: the node gives whole cpus to nobody, or looks at no cells.

@@ -123,6 +123,33 @@ pub struct Extras {
     pub numa: Option<NumaAsk>,
 }
 
+impl Extras {
+    /// Asks for nothing but whole cpus.
+    pub fn is_whole_cpus_alone(&self) -> bool {
+        let Self {
+            preferred_nodes,
+            affinity,
+            anti_affinity,
+            preferred_pods,
+            spread,
+            ports,
+            volumes,
+            revocable_zone,
+            devices,
+            numa: _,
+        } = self;
+        preferred_nodes.is_empty()
+            && affinity.is_empty()
+            && anti_affinity.is_empty()
+            && preferred_pods.is_empty()
+            && spread.is_empty()
+            && ports.is_empty()
+            && volumes.is_empty()
+            && revocable_zone.is_none()
+            && devices.is_empty()
+    }
+}
+
 /// What makes pods equal to the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodSpec {

@@ -7,6 +7,7 @@ mod enqueue;
 mod explain;
 mod preempt;
 mod promises;
+mod spare;
 mod victims;
 
 pub(crate) use allocate::Stopped;

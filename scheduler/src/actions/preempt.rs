@@ -74,9 +74,10 @@ impl Cluster {
                 Some(victims) => {
                     taken += 1;
                     self.promised.insert(id);
-                    self.group_mut(id).takes = victims.iter().copied().collect();
-                    let evictions = victims.into_iter().map(|pod| Eviction { pod, taker: Some(id), action });
+                    self.group_mut(id).takes = victims.keys().copied().collect();
+                    let evictions = victims.keys().map(|pod| Eviction { pod: *pod, taker: Some(id), action });
                     outcome.evicted.extend(evictions);
+                    outcome.stood.extend(victims);
                     self.refresh_group(id);
                 }
                 None => {
@@ -100,8 +101,9 @@ impl Cluster {
         group.phase != Phase::Pending && group.is_waiting() && group.validity().is_ok() && !hard && starving
     }
 
-    /// Promises places to the group's minimum, evicting others. Returns who leaves; `None` leaves all as it was.
-    fn take_places(&mut self, id: GroupId, action: Action) -> Option<Vec<PodId>> {
+    /// Promises places to the group's minimum, evicting others. Returns who leaves, with how they stood; `None` leaves
+    /// all as it was.
+    fn take_places(&mut self, id: GroupId, action: Action) -> Option<BTreeMap<PodId, Status>> {
         self.begin();
         let mut found = self.promise_all(id, action, true);
         if !found && self.policy.whole_gangs {
@@ -114,9 +116,10 @@ impl Cluster {
             return None;
         }
         self.spare_the_unneeded(id);
-        let moved = self.commit();
-        let leaves = |pod: &PodId| self.pod(*pod).group != id && self.pod(*pod).status == Status::Releasing;
-        Some(moved.into_iter().filter(leaves).collect())
+        let stood = self.statuses_before();
+        self.commit();
+        let leaves = |pod: PodId| self.pod(pod).group != id && self.pod(pod).status == Status::Releasing;
+        Some(stood.into_iter().filter(|(pod, _)| leaves(*pod)).collect())
     }
 
     /// Promises a place to one pod after the other until the group has its minimum. With `evict`, pods that their
@@ -236,7 +239,7 @@ impl Cluster {
     /// Nothing but their number matters: the last one mattered, so each of them does.
     fn are_alike(&self, pods: &[PodId]) -> bool {
         let Some(first) = pods.first().map(|pod| self.pod(*pod)) else { return true };
-        let plain = self.class(first.class).extras().is_none();
+        let plain = self.is_plain(self.class(first.class));
         plain
             && pods
                 .iter()
@@ -334,66 +337,5 @@ impl Cluster {
         self.rollback(0);
         needed.iter().for_each(|gang| self.evict_all(&gangs[gang]));
         self.promise_all(id, action, true)
-    }
-
-    /// Pods on their way out for this group whose room it does not need stay: a whole gang or a spare pod of one.
-    fn spare_the_unneeded(&mut self, id: GroupId) {
-        let mut leaving: BTreeMap<GroupId, Vec<PodId>> = BTreeMap::new();
-        for pod in self.moved() {
-            let known = self.pod(pod);
-            if known.group != id && known.status == Status::Releasing {
-                leaving.entry(known.group).or_default().push(pod);
-            }
-        }
-        let queue = self.group(id).queue;
-        let before = self.statuses_before();
-        // Nodes of promised pods that go by their neighbours, or by what of a card they leave.
-        let sensitive: BTreeSet<NodeId> = self
-            .group(id)
-            .pods
-            .iter()
-            .map(|pod| self.pod(*pod))
-            .filter(|pod| pod.status == Status::Pipelined)
-            .filter(|pod| {
-                let class = self.class(pod.class);
-                !pod.matches.is_empty()
-                    || class.has_pod_terms()
-                    || !self.asks(class).is_empty()
-                    || self.whole_cpus(class).is_some()
-            })
-            .filter_map(|pod| pod.node)
-            .collect();
-        for (gang, pods) in leaving {
-            let whole = self.group(gang).ready() < self.group(gang).min();
-            let parts: Vec<Vec<PodId>> =
-                if whole { vec![pods] } else { pods.into_iter().map(|pod| vec![pod]).collect() };
-            for part in parts {
-                let nodes: Vec<Option<NodeId>> = part.iter().map(|pod| self.pod(*pod).node).collect();
-                for (pod, node) in part.iter().zip(&nodes) {
-                    let was = before.get(pod).copied().unwrap_or(Status::Releasing);
-                    self.set_place(*pod, was, *node);
-                }
-                let crowded = nodes.iter().flatten().any(|node| {
-                    self.nodes.cells(*node).iter().any(|cell| cell.future_idle() < 0 && cell.pipelined > 0)
-                });
-                let apart = || nodes.iter().flatten().any(|node| sensitive.contains(node));
-                if crowded || self.over_limit(queue) || apart() {
-                    for (pod, node) in part.iter().zip(&nodes) {
-                        self.set_place(*pod, Status::Releasing, *node);
-                    }
-                }
-            }
-        }
-    }
-
-    fn over_limit(&self, queue: QueueId) -> bool {
-        self.policy.allocatable
-            && self.lineage(queue).into_iter().any(|queue| {
-                (1..self.dimensions.len()).any(|d| {
-                    let most =
-                        if self.policy.capacity { self.may_have(queue, d) } else { self.deserves(queue, d) };
-                    crate::amounts::get(&self.queue(queue).allocated, d) > most
-                })
-            })
     }
 }

@@ -45,8 +45,8 @@ impl Cluster {
             self.begin();
             let free = promised.iter().all(|(pod, node)| {
                 let request = self.request_of(*pod);
-                let terms =
-                    self.class(self.pod(*pod).class).extras().is_some() || !self.pod(*pod).matches.is_empty();
+                let known = self.pod(*pod);
+                let terms = !self.is_plain(self.class(known.class)) || !known.matches.is_empty();
                 let leaving = terms
                     && self
                         .nodes

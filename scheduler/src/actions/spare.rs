@@ -1,0 +1,103 @@
+//! Who may stay after all: pods that were to leave and whose room nobody needs.
+//!
+//! Looked at for each taker when it has its places, and once more when all takers of a cycle have theirs: a later one
+//! may have made more room than it needed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cluster::Cluster;
+use crate::cycle::Outcome;
+use crate::group::GroupId;
+use crate::node::NodeId;
+use crate::pod::{PodId, Status};
+use crate::queue::QueueId;
+
+impl Cluster {
+    /// Pods on their way out for this group whose room it does not need stay: a whole gang or a spare pod of one.
+    pub(super) fn spare_the_unneeded(&mut self, id: GroupId) {
+        let before = self.statuses_before();
+        let mut leaving: BTreeMap<GroupId, Vec<PodId>> = BTreeMap::new();
+        for pod in self.moved() {
+            let known = self.pod(pod);
+            if known.group != id && known.status == Status::Releasing {
+                leaving.entry(known.group).or_default().push(pod);
+            }
+        }
+        let queue = self.group(id).queue;
+        for (gang, pods) in leaving {
+            self.spare(gang, pods, &before, queue);
+        }
+    }
+
+    /// As above for what all takers of the cycle have evicted, the most urgent first. They leave the outcome.
+    pub(crate) fn spare_the_untaken(&mut self, outcome: &mut Outcome) {
+        let stood = std::mem::take(&mut outcome.stood);
+        let takers: BTreeSet<GroupId> =
+            outcome.evicted.iter().filter_map(|eviction| eviction.taker).collect();
+        // Who was alone has been looked at.
+        if takers.len() < 2 {
+            return;
+        }
+        let mut leaving: BTreeMap<(std::cmp::Reverse<i64>, GroupId), Vec<PodId>> = BTreeMap::new();
+        for pod in stood.keys().copied().filter(|pod| self.pod(*pod).status == Status::Releasing) {
+            let gang = self.pod(pod).group;
+            leaving.entry((std::cmp::Reverse(self.group(gang).input.priority), gang)).or_default().push(pod);
+        }
+        for ((_, gang), pods) in leaving {
+            let queue = self.group(gang).queue;
+            self.spare(gang, pods, &stood, queue);
+        }
+        let stays = |pod: PodId| stood.contains_key(&pod) && self.pod(pod).status != Status::Releasing;
+        let staying: BTreeSet<PodId> = stood.keys().copied().filter(|pod| stays(*pod)).collect();
+        outcome.evicted.retain(|eviction| !staying.contains(&eviction.pod));
+        for taker in takers {
+            self.group_mut(taker).takes.retain(|pod| !staying.contains(pod));
+        }
+    }
+
+    /// Lets pods of one gang stand as they stood, a whole gang or one spare pod of it at a time, where every promise can
+    /// still be kept and the queue is not over what it may have.
+    fn spare(&mut self, gang: GroupId, pods: Vec<PodId>, stood: &BTreeMap<PodId, Status>, queue: QueueId) {
+        let whole = self.group(gang).ready() < self.group(gang).min();
+        let parts: Vec<Vec<PodId>> =
+            if whole { vec![pods] } else { pods.into_iter().map(|pod| vec![pod]).collect() };
+        for part in parts {
+            let nodes: Vec<NodeId> = part.iter().filter_map(|pod| self.pod(*pod).node).collect();
+            for (pod, node) in part.iter().zip(&nodes) {
+                let was = stood.get(pod).copied().unwrap_or(Status::Releasing);
+                self.set_place(*pod, was, Some(*node));
+            }
+            let crowded = nodes.iter().any(|node| {
+                self.nodes.cells(*node).iter().any(|cell| cell.future_idle() < 0 && cell.pipelined > 0)
+            });
+            if crowded || self.over_limit(queue) || nodes.iter().any(|node| self.is_sensitive(*node)) {
+                for (pod, node) in part.iter().zip(&nodes) {
+                    self.set_place(*pod, Status::Releasing, Some(*node));
+                }
+            }
+        }
+    }
+
+    /// A pod is promised a place there and goes by its neighbours, or by what of a card or a cell they leave.
+    fn is_sensitive(&self, node: NodeId) -> bool {
+        let standing = self.nodes.get(node).pods.iter().map(|pod| self.pod(*pod));
+        standing.filter(|pod| pod.status == Status::Pipelined).any(|pod| {
+            let class = self.class(pod.class);
+            !pod.matches.is_empty()
+                || class.has_pod_terms()
+                || !self.asks(class).is_empty()
+                || self.whole_cpus(class).is_some()
+        })
+    }
+
+    fn over_limit(&self, queue: QueueId) -> bool {
+        self.policy.allocatable
+            && self.lineage(queue).into_iter().any(|queue| {
+                (1..self.dimensions.len()).any(|d| {
+                    let most =
+                        if self.policy.capacity { self.may_have(queue, d) } else { self.deserves(queue, d) };
+                    crate::amounts::get(&self.queue(queue).allocated, d) > most
+                })
+            })
+    }
+}
