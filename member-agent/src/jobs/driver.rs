@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::{
     Kind, Role,
+    doubts::{self, Doubts},
     objects::{Object, Pod, controller_of, resource},
     plan::{self, Plan, volcano},
     ssh_keys,
@@ -32,7 +33,7 @@ use crate::{
     CallError, LeaseClock,
     admissions::Admissions,
     clock::Clock,
-    reconcile::{Change, Next, Queue, follow},
+    reconcile::{Change, Next, ObjectKey, Queue, follow},
 };
 
 /// Jobs that are worked on at a time.
@@ -56,16 +57,7 @@ pub(super) async fn run(
     admissions: Option<Admissions>,
     shutdown: CancellationToken,
 ) {
-    let driver = Arc::new(Driver {
-        client,
-        cluster: cluster.to_owned(),
-        kinds,
-        clock,
-        lease,
-        admissions,
-        state: Mutex::default(),
-        queue: Arc::new(Queue::new()),
-    });
+    let driver = Arc::new(Driver::new(client, cluster, kinds, clock, lease, admissions));
     let mut watches = tokio::task::JoinSet::new();
     let pods: Api<Pod> = Api::all_with(driver.client.clone(), &resource("", "v1", "Pod", "pods"));
     let (name, on_change) = (driver.watch_name("pods"), driver.clone());
@@ -90,6 +82,10 @@ pub(super) async fn run(
             });
         }
     }
+    let (asking, stop) = (driver.clone(), shutdown.clone());
+    watches.spawn(async move {
+        stop.run_until_cancelled(doubts::settle(&asking)).await;
+    });
     let worker = driver.clone();
     driver
         .queue
@@ -111,11 +107,33 @@ pub(super) struct Driver {
     /// The scheduler's word on which jobs are let in; without a scheduler all are.
     pub admissions: Option<Admissions>,
     state: Mutex<State>,
+    pub doubts: Doubts,
     /// Uids of jobs, or of owners of pods that are no job known here.
     pub queue: Arc<Queue<String>>,
 }
 
 impl Driver {
+    pub fn new(
+        client: kube::Client,
+        cluster: &str,
+        kinds: Vec<Kind>,
+        clock: Clock,
+        lease: Option<LeaseClock>,
+        admissions: Option<Admissions>,
+    ) -> Self {
+        Self {
+            client,
+            cluster: cluster.to_owned(),
+            kinds,
+            clock,
+            lease,
+            admissions,
+            state: Mutex::default(),
+            doubts: Doubts::default(),
+            queue: Arc::new(Queue::new()),
+        }
+    }
+
     pub fn watch_name(&self, plural: &str) -> String {
         format!("{}/jobs/{plural}", self.cluster)
     }
@@ -144,6 +162,7 @@ impl Driver {
                 }
                 Change::Synced(listed) => {
                     state.pods_synced = true;
+                    self.doubts.add(state.doubtful_pods(&listed));
                     let gone = state.unlisted_pods(&listed);
                     let mut uids: Vec<String> = gone.iter().flat_map(|pod| state.end_pod(pod)).collect();
                     uids.extend(state.uids());
@@ -152,6 +171,15 @@ impl Driver {
                 }
             }
         };
+        uids.into_iter().for_each(|uid| self.queue.add(uid));
+    }
+
+    /// The API server has no such pod any more.
+    pub fn pod_is_gone(&self, key: &ObjectKey, uid: &str) {
+        let mut state = self.state();
+        let Some(pod) = state.pod(key, uid) else { return };
+        let uids = state.end_pod(&pod);
+        drop(state);
         uids.into_iter().for_each(|uid| self.queue.add(uid));
     }
 

@@ -5,6 +5,7 @@
 //! delete what a deleted job leaves themselves, because a member may have no garbage collector.
 //! Deliberately absent: placing pods (the scheduler's), running them (the kubelet's, real or hollow).
 
+mod doubts;
 mod driver;
 mod objects;
 mod plan;

@@ -195,6 +195,20 @@ impl State {
         self.pods.unlisted(listed)
     }
 
+    /// Pods that the last listing does not name and that may stand all the same, with their uids.
+    pub fn doubtful_pods(&self, listed: &BTreeSet<ObjectKey>) -> Vec<(ObjectKey, String)> {
+        let doubtful = self.pods.doubtful(listed);
+        doubtful
+            .into_iter()
+            .filter_map(|key| Some((key.clone(), self.pods.get(&key)?.uid().to_owned())))
+            .collect()
+    }
+
+    /// The pod of that name, if it is still the same pod.
+    pub fn pod(&self, key: &ObjectKey, uid: &str) -> Option<Arc<Pod>> {
+        self.pods.get(key).filter(|pod| pod.uid() == uid).cloned()
+    }
+
     /// Forgets a pod. Returns who has to look: its owner, and who waits for its name.
     pub fn end_pod(&mut self, pod: &Pod) -> Vec<String> {
         let mut uids: Vec<String> = self.blocked.remove(&key_of(pod)).into_iter().collect();
