@@ -122,13 +122,13 @@ fn desired_spec(
     serde_json::to_value(desired).unwrap_or_default()
 }
 
-/// The policy's class first, then the class of the pods: the highest of those that exist.
 /// A Volcano Job's own wish; the other kinds have none.
 fn network_topology(kind: &KindRef, object: &Value) -> Option<NetworkTopology> {
     let wish = object.pointer("/spec/networkTopology").filter(|wish| wish.is_object())?;
     (kind.workload() == WorkloadKind::VolcanoJob).then(|| serde_json::from_value(wish.clone()).ok()).flatten()
 }
 
+/// The policy's class first, then the class of the pods: the highest of those that exist.
 fn priority(world: &World, spec: &PropagationSpec, components: &[workload::Component]) -> i32 {
     let value = |name: &str| world.priority_classes.get(name).copied();
     let named = spec.schedule_priority.as_ref().and_then(|p| p.priority_class_name.as_deref());

@@ -148,8 +148,6 @@ pub struct Group {
     pub why: Option<Arc<str>>,
     /// How many pods had been bound when it was first refused.
     pub(crate) refused_since: Option<u64>,
-    /// What it takes from others, while that is under way.
-    pub takes: BTreeSet<PodId>,
     /// HyperNode it stands in.
     pub domain: Option<u32>,
 }
@@ -198,7 +196,6 @@ impl Group {
             counted: Admission::default(),
             why: None,
             refused_since: None,
-            takes: BTreeSet::new(),
             domain: None,
         }
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Look, TestFleet,
-    objects::{self, POD_GROUP, VOLCANO_JOB},
+    objects::{self, POD, POD_GROUP, VOLCANO_JOB},
 };
 
 /// A manifest of the examples, in the namespace `default`.
@@ -39,6 +39,17 @@ pub async fn wait_phase(
             Ok(if found == wanted { Look::Yes(job) } else { Look::NotYet(job["status"].to_string()) })
         })
         .await
+}
+
+/// Nodes of the first pods of a task, sorted.
+pub async fn nodes_of(client: &Client, task: &str, pods: usize) -> anyhow::Result<Vec<String>> {
+    let mut on = Vec::new();
+    for i in 0..pods {
+        let pod = objects::get(client, POD, "default", &format!("{task}-{i}")).await?.unwrap_or_default();
+        on.push(pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned());
+    }
+    on.sort();
+    Ok(on)
 }
 
 /// PodGroup of a job; null before there is one.

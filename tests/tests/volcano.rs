@@ -9,7 +9,7 @@ use fleet_tests::{
         self, COMMAND, CONFIG_MAP, CRON_JOB, EVENT, HYPER_NODE, JOB_FLOW, JOB_TEMPLATE, POD, POD_GROUP,
         SECRET, SERVICE, VOLCANO_JOB, VOLCANO_QUEUE,
     },
-    volcano::{example, group_of, hyper_node, phase, queue, training, wait_phase},
+    volcano::{example, group_of, hyper_node, nodes_of, phase, queue, training, wait_phase},
 };
 use kube::Client;
 use serde_json::{Value, json};
@@ -594,12 +594,7 @@ async fn hypernodes_keep_a_gang_below_one_switch() -> anyhow::Result<()> {
     objects::delete(&member, VOLCANO_JOB, "default", "wide").await?;
     objects::apply(&member, &job("pair", 2, json!({"mode": "hard", "highestTierName": "tier-1"}))).await?;
     wait_phase(&fleet, &member, "pair", "Running").await?;
-    let mut on = Vec::new();
-    for i in 0..2 {
-        let pod = objects::get(&member, POD, "default", &format!("pair-w-{i}")).await?.unwrap_or_default();
-        on.push(pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned());
-    }
-    on.sort();
+    let on = nodes_of(&member, "pair-w", 2).await?;
     assert!(nodes.chunks(2).any(|pair| pair == on.as_slice()), "{on:?} of {nodes:?}");
     objects::delete(&member, VOLCANO_JOB, "default", "pair").await?;
     objects::apply(&member, &job("soft", 3, json!({"mode": "soft"}))).await?;

@@ -3,8 +3,8 @@
 use fleet_kubesim::RunTime;
 use fleet_tests::{
     FleetSpec, Look, TestFleet,
-    objects::{self, HYPER_NODE, POD, VOLCANO_JOB},
-    volcano::{example, hyper_node, wait_phase},
+    objects::{self, HYPER_NODE, VOLCANO_JOB},
+    volcano::{example, hyper_node, nodes_of, wait_phase},
 };
 use serde_json::{Value, json};
 
@@ -77,12 +77,7 @@ async fn a_wish_about_the_network_holds_in_the_member() -> anyhow::Result<()> {
     assert!(objects::get(&member, VOLCANO_JOB, "default", "wide").await?.is_none());
     fleet.apply(&job("pair", 2, json!({"mode": "hard", "highestTierAllowed": 1}))).await?;
     wait_phase(&fleet, &hub, "pair", "Running").await?;
-    let mut on = Vec::new();
-    for i in 0..2 {
-        let pod = objects::get(&member, POD, "default", &format!("pair-w-{i}")).await?.unwrap_or_default();
-        on.push(pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned());
-    }
-    on.sort();
+    let on = nodes_of(&member, "pair-w", 2).await?;
     assert!(nodes.chunks(2).any(|pair| pair == on.as_slice()), "{on:?} of {nodes:?}");
     fleet.finish().await
 }

@@ -74,7 +74,6 @@ impl Cluster {
                 Some(victims) => {
                     taken += 1;
                     self.promised.insert(id);
-                    self.group_mut(id).takes = victims.keys().copied().collect();
                     let evictions = victims.keys().map(|pod| Eviction { pod: *pod, taker: Some(id), action });
                     outcome.evicted.extend(evictions);
                     outcome.stood.extend(victims);

@@ -70,7 +70,6 @@ impl Cluster {
             self.commit();
             if free {
                 self.promised.remove(&id);
-                self.group_mut(id).takes.clear();
                 self.group_mut(id).why = None;
                 outcome.bind(id, promised);
                 self.refresh_group(id);

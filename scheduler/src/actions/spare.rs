@@ -50,9 +50,6 @@ impl Cluster {
         let stays = |pod: PodId| stood.contains_key(&pod) && self.pod(pod).status != Status::Releasing;
         let staying: BTreeSet<PodId> = stood.keys().copied().filter(|pod| stays(*pod)).collect();
         outcome.evicted.retain(|eviction| !staying.contains(&eviction.pod));
-        for taker in takers {
-            self.group_mut(taker).takes.retain(|pod| !staying.contains(pod));
-        }
     }
 
     /// Lets pods of one gang stand as they stood, a whole gang or one spare pod of it at a time, where every promise can
