@@ -47,17 +47,9 @@ const ROUNDS: usize = 4;
 /// How long changes of the number of ready pods of a batch Job are gathered.
 const READY_BATCH: Duration = Duration::from_millis(500);
 
-/// `lease` is that of the agent, when there is one: what may run without the hub's word ends with it.
-pub(super) async fn run(
-    client: kube::Client,
-    cluster: &str,
-    kinds: Vec<Kind>,
-    clock: Clock,
-    lease: Option<LeaseClock>,
-    admissions: Option<Admissions>,
-    shutdown: CancellationToken,
-) {
-    let driver = Arc::new(Driver::new(client, cluster, kinds, clock, lease, admissions));
+/// Runs the controllers until `shutdown` is cancelled.
+pub(super) async fn run(driver: Driver, shutdown: CancellationToken) {
+    let driver = Arc::new(driver);
     let mut watches = tokio::task::JoinSet::new();
     let pods: Api<Pod> = Api::all_with(driver.client.clone(), &resource("", "v1", "Pod", "pods"));
     let (name, on_change) = (driver.watch_name("pods"), driver.clone());
@@ -113,6 +105,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
+    /// `lease` is that of the agent, when there is one: what may run without the hub's word ends with it.
     pub fn new(
         client: kube::Client,
         cluster: &str,

@@ -23,6 +23,7 @@ use kube::discovery::ApiResource;
 pub(crate) use objects::{Object, Pod, controller_of, resource};
 
 use crate::{Context, JobController, clock::Clock, flows};
+use driver::Driver;
 use plan::Framework;
 
 /// Runs the enabled controllers until the agent stops.
@@ -44,15 +45,8 @@ pub async fn run(context: Arc<Context>) -> anyhow::Result<()> {
             flows::run(client.clone(), cluster, context.clock, shutdown.clone()).await;
         }
     };
-    let jobs = driver::run(
-        client.clone(),
-        cluster,
-        kinds.clone(),
-        context.clock,
-        lease,
-        admissions,
-        shutdown.clone(),
-    );
+    let driver = Driver::new(client.clone(), cluster, kinds.clone(), context.clock, lease, admissions);
+    let jobs = driver::run(driver, shutdown.clone());
     tokio::join!(jobs, flows);
     Ok(())
 }
@@ -68,7 +62,8 @@ pub async fn run_alone(
     if kinds.is_empty() {
         shutdown.cancelled().await;
     } else {
-        driver::run(client, name, kinds, Clock::start(), None, None, shutdown).await;
+        let driver = Driver::new(client, name, kinds, Clock::start(), None, None);
+        driver::run(driver, shutdown).await;
     }
 }
 
