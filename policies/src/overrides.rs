@@ -3,8 +3,10 @@
 //! The rules of the policies that select the object apply in this order:
 //! cluster-wide policies before namespaced ones, the less narrow selection
 //! first, then name; inside a policy rule by rule, inside a rule overrider by
-//! overrider. Either all rules apply or the object stays as it was.
+//! overrider. Either all rules apply or the object stays as it was. What an object *is* (API version, kind,
+//! namespace, name, Fleet's own marks) is nobody's to override: see `identity`.
 
+mod identity;
 mod image;
 mod pointer;
 
@@ -200,7 +202,9 @@ pub fn apply(
                 continue;
             }
             touched = true;
-            override_by(&mut changed, &rule.overriders, yaml).map_err(|problem| OverrideError {
+            let overridden = override_by(&mut changed, &rule.overriders, yaml)
+                .and_then(|()| identity::check(object, &changed));
+            overridden.map_err(|problem| OverrideError {
                 policy: policy.name.clone(),
                 object: format!("{} {}/{}", reference.kind, reference.namespace, reference.name),
                 field: problem.field,
@@ -214,6 +218,11 @@ pub fn apply(
     }
     *object = changed;
     Ok(applied)
+}
+
+/// Whether any policy selects the object, for whatever cluster.
+pub fn is_selected(reference: &ObjectRef, policies: &[OverridePolicy]) -> bool {
+    !selected(reference, policies).is_empty()
 }
 
 fn selected<'p>(object: &ObjectRef, policies: &'p [OverridePolicy]) -> Vec<&'p OverridePolicy> {

@@ -124,3 +124,54 @@ fn cluster_policies_come_first_and_all_apply_or_none() {
     );
     assert_eq!(object, job(), "nothing was changed");
 }
+
+/// The error of overriders that try to make something else of the job.
+#[track_caller]
+fn refused(overriders: Value, expected: &str) {
+    let mut object = job();
+    let found = run(&mut object, "east", &[policy("p", PolicyScope::Namespaced, &overriders)]);
+    let found = found.expect_err("identity was overridden").to_string();
+    assert_eq!(found, format!("override policy p: {expected}"));
+    assert_eq!(object, job(), "nothing was changed");
+}
+
+#[test]
+fn identity_is_not_overridden() {
+    let plain = |path: &str, value: Value| json!({"plaintext": [{"path": path, "operator": "add", "value": value}]});
+    let hub = "allowed: the value on the hub";
+    refused(plain("/kind", json!("Pod")), &format!("/kind of PyTorchJob n/a: found \"Pod\"; {hub}"));
+    refused(plain("/apiVersion", json!("v1")), &format!("/apiVersion of PyTorchJob n/a: found \"v1\"; {hub}"));
+    for field in ["name", "namespace", "generateName", "uid", "finalizers", "ownerReferences"] {
+        let path = format!("/metadata/{field}");
+        refused(plain(&path, json!("x")), &format!("{path} of PyTorchJob n/a: found \"x\"; {hub}"));
+    }
+    // The whole of metadata, and a path with a character written as an escape.
+    refused(
+        plain("/metadata", json!({"name": "b"})),
+        &format!("/metadata/name of PyTorchJob n/a: found \"b\"; {hub}"),
+    );
+    refused(
+        json!({"plaintext": [{"path": "/metadata", "operator": "remove"}]}),
+        &format!("/metadata/name of PyTorchJob n/a: found null; {hub}"),
+    );
+    // A predicate of an image overrider is a pointer, too.
+    refused(
+        json!({"imageOverrider": [{"predicate": {"path": "/metadata/name"}, "component": "Tag", "operator": "replace", "value": "x"}]}),
+        &format!("/metadata/name of PyTorchJob n/a: found \"a:x\"; {hub}"),
+    );
+    let own = "allowed: no change: labels and annotations under fleet.dev/ are Fleet's own";
+    refused(
+        json!({"annotationsOverrider": [{"operator": "add", "value": {"fleet.dev/reservation": "other"}}]}),
+        &format!("/metadata/annotations/fleet.dev~1reservation of PyTorchJob n/a: found \"other\"; {own}"),
+    );
+    refused(
+        plain("/spec/roles/Worker/template/metadata", json!({"labels": {"fleet.dev/binding-uid": "u"}})),
+        &format!("/spec/roles/Worker/template/metadata/labels/fleet.dev~1binding-uid of PyTorchJob n/a: found \"u\"; {own}"),
+    );
+    // What users say of their own job stays theirs.
+    check(
+        json!({"annotationsOverrider": [{"operator": "add", "value": {"fleet.dev/after-end": "10s"}}]}),
+        "/metadata/annotations/fleet.dev~1after-end",
+        json!("10s"),
+    );
+}

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::WorkloadKind;
+use crate::names::is_reserved;
 
 /// Sets the number of replicas of a Deployment-like object, or the parallelism
 /// of a batch Job. Other kinds are whole and stay as they are.
@@ -79,8 +80,10 @@ const OWNED_BY_HUB: &[&str] = &[
     "volume.kubernetes.io/selected-node",
 ];
 
-/// Removes everything the hub's API server or its controllers added.
+/// Removes everything the hub's API server or its controllers added, and marks that only Fleet itself sets
+/// on what it sends: a user who writes them on the hub would speak to the member in Fleet's name.
 pub fn strip_for_member(object: &mut Value) {
+    remove_reserved(object);
     let Some(fields) = object.as_object_mut() else {
         return;
     };
@@ -105,6 +108,26 @@ pub fn strip_for_member(object: &mut Value) {
             }
         }
         "Job" if object["apiVersion"] == "batch/v1" => strip_generated_job_fields(object),
+        _ => {}
+    }
+}
+
+/// Removes reserved labels and annotations of the object and of every template in it.
+fn remove_reserved(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+                for field in ["labels", "annotations"] {
+                    let marks = metadata.get_mut(field).and_then(Value::as_object_mut);
+                    if let Some(marks) = marks.filter(|marks| marks.keys().any(|name| is_reserved(name))) {
+                        marks.retain(|name, _| !is_reserved(name));
+                    }
+                }
+            }
+            let nested = fields.iter_mut().filter(|(name, _)| *name != "metadata");
+            nested.for_each(|(_, value)| remove_reserved(value));
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_reserved),
         _ => {}
     }
 }
@@ -157,6 +180,17 @@ mod tests {
         let expected = json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
             "metadata": {"name": "a", "namespace": "n", "labels": {"k": "v"}}, "spec": {"x": 1}});
         assert_eq!(job, expected);
+    }
+
+    #[test]
+    fn nobody_speaks_to_a_member_in_fleets_name() {
+        let marks = json!({"fleet.dev/reservation": "other", "fleet.dev/after-end": "10s", "k": "v"});
+        let mut job = json!({"metadata": {"name": "a", "annotations": marks, "labels": {"fleet.dev/managed": "true"}},
+            "spec": {"tasks": [{"template": {"metadata": {"annotations": marks}, "spec": {"containers": []}}}]}});
+        strip_for_member(&mut job);
+        let left = json!({"fleet.dev/after-end": "10s", "k": "v"});
+        assert_eq!(job["metadata"], json!({"name": "a", "annotations": left, "labels": {}}));
+        assert_eq!(job["spec"]["tasks"][0]["template"]["metadata"]["annotations"], left);
     }
 
     #[test]

@@ -1,0 +1,68 @@
+//! What no override may change: the identity of an object.
+//!
+//! The agent of a member applies an object with rights of its own. If an override could change kind, namespace
+//! or name, whoever may write an override policy in one namespace of the hub could write anything anywhere in
+//! every member. Judged by what came out, not by the paths of the overriders, so that no way of writing a
+//! path gets around it.
+
+use serde_json::{Map, Value};
+
+use super::Problem;
+use crate::names::is_reserved;
+
+/// The parts of `metadata` that are content and not identity.
+const CONTENT: [&str; 2] = ["labels", "annotations"];
+
+/// Compares an object with what the overriders made of it.
+pub(super) fn check(before: &Value, after: &Value) -> Result<(), Problem> {
+    for field in ["apiVersion", "kind"] {
+        same(&format!("/{field}"), &before[field], &after[field], "the value on the hub")?;
+    }
+    let none = Map::new();
+    let metadata = |object: &'_ Value| object["metadata"].as_object().cloned().unwrap_or_else(|| none.clone());
+    let (known, found) = (metadata(before), metadata(after));
+    for field in known.keys().chain(found.keys()).filter(|field| !CONTENT.contains(&field.as_str())) {
+        let get = |fields: &Map<String, Value>| fields.get(field).cloned().unwrap_or_default();
+        same(&format!("/metadata/{field}"), &get(&known), &get(&found), "the value on the hub")?;
+    }
+    let mut marks = Vec::new();
+    reserved(before, &mut String::new(), &mut marks);
+    let mut found = Vec::new();
+    reserved(after, &mut String::new(), &mut found);
+    match found.iter().find(|mark| !marks.contains(mark)).or_else(|| marks.iter().find(|m| !found.contains(m))) {
+        Some((path, value)) => {
+            Err(Problem::new(path, value, "no change: labels and annotations under fleet.dev/ are Fleet's own"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn same(path: &str, before: &Value, after: &Value, allowed: &'static str) -> Result<(), Problem> {
+    if before == after { Ok(()) } else { Err(Problem::new(path, after, allowed)) }
+}
+
+/// Reserved labels and annotations of the object and of every template in it, with their paths.
+fn reserved(value: &Value, path: &mut String, found: &mut Vec<(String, Value)>) {
+    let length = path.len();
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                path.push('/');
+                path.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                if is_reserved(name) {
+                    found.push((path.clone(), value.clone()));
+                }
+                reserved(value, path, found);
+                path.truncate(length);
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                path.push_str(&format!("/{at}"));
+                reserved(item, path, found);
+                path.truncate(length);
+            }
+        }
+        _ => {}
+    }
+}
