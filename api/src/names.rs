@@ -71,11 +71,7 @@ pub fn cluster_namespace(cluster: &str) -> String {
     format!("{CLUSTER_NAMESPACE_PREFIX}{cluster}")
 }
 
-/// Name of the ResourceBinding of an object: `lower(name-kind)`, with `:` replaced by `.`
-/// (the rule of Karmada, so that its users find their bindings).
-pub fn binding_name(kind: &str, name: &str) -> String {
-    format!("{}-{}", name.replace(':', "."), kind).to_lowercase()
-}
+pub use fleet_policies::names::{Named, binding_name, earlier_binding_name, object_of_binding};
 
 /// Name of the Lease by which an agent shows that it is alive, in the cluster's hub namespace; and of the one in the
 /// member's `fleet-system` that it renews while it is in good standing with the hub, for watchdogs to read.

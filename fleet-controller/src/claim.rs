@@ -2,18 +2,20 @@
 
 use fleet_api::patch::merge_diff;
 use fleet_api::{
-    binding as wire, convert, names,
+    binding as wire, convert,
     policy::{PropagationSpec, Suspension},
     volcano::NetworkTopology,
 };
 use fleet_policies::{
     choice::{self, ClaimRef, ObjectRef, PolicyRule, PolicyScope},
     reason::Reason,
+    spec::Placement,
     workload::{self, WorkloadKind},
 };
 use serde_json::{Value, json};
 
 use crate::{
+    asked,
     binding::{API_VERSION, BindingEntry},
     events,
     kinds::KindRef,
@@ -24,14 +26,14 @@ use crate::{
 /// What must be written so that the object has the binding it should have.
 pub fn plan(world: &World, kind: &KindRef, key: &Key, now: jiff::Timestamp) -> Vec<Write> {
     let Some(object) = world.object(kind, key).filter(|object| !object.deleting) else { return Vec::new() };
-    let binding_key = (key.0.clone(), names::binding_name(&kind.kind, &key.1));
+    let binding_key = world.binding_key(kind, key);
     let known = world.bindings.get(&binding_key);
     // A binding of an object of that name that is gone: it is taken down first.
     if known.is_some_and(|entry| entry.object.spec.resource.uid != object.uid) {
         return Vec::new();
     }
     let Some((rule, spec)) = governor(world, kind, key, object, known) else { return Vec::new() };
-    let components = match workload::components(kind.workload(), &object.value) {
+    let components = match asked::counted(world, kind, key, object, &placement_of(spec)) {
         Ok(components) => components,
         Err(error) => return invalid(kind, key, object, &error.to_string(), known, now),
     };
@@ -40,6 +42,23 @@ pub fn plan(world: &World, kind: &KindRef, key: &Key, now: jiff::Timestamp) -> V
         None => vec![create(kind, &binding_key, object, desired)],
         Some(entry) => update(entry, desired).into_iter().collect(),
     }
+}
+
+/// Whether the binding says what its object asks for now. Until it does, nothing is placed by it.
+pub fn is_current(world: &World, entry: &BindingEntry, object: &Object) -> bool {
+    let reference = &entry.object.spec.resource;
+    let key = (reference.namespace.clone(), reference.name.clone());
+    let counted = asked::counted(world, &entry.kind, &key, object, &entry.placement);
+    counted.is_ok_and(|counted| {
+        let components = &entry.object.spec.components;
+        counted.len() == components.len()
+            && counted.iter().zip(components).all(|(now, known)| convert::component(now) == *known)
+    })
+}
+
+fn placement_of(spec: &PropagationSpec) -> Placement {
+    let wire = spec.placement.as_ref().and_then(|placement| serde_json::to_value(placement).ok());
+    wire.and_then(|wire| serde_json::from_value(wire).ok()).unwrap_or_default()
 }
 
 fn governor<'a>(
@@ -183,7 +202,9 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
         settle_fencing(&known, &mut desired);
     }
     let patch = merge_diff(&known, &desired)?;
-    let verb = Verb::Merge(json!({"spec": patch}));
+    // What was read must still stand: a binding that is bound meanwhile keeps what was reserved for it.
+    let version = entry.object.metadata.resource_version.as_deref();
+    let verb = Verb::Merge(json!({"metadata": {"resourceVersion": version}, "spec": patch}));
     Some(Write::new(Target::Binding, entry.namespace(), entry.name(), verb))
 }
 

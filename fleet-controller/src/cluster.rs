@@ -84,7 +84,7 @@ pub fn plan(
     let Some(cluster) = world.clusters.get(name) else { return Vec::new() };
     let mut writes = Vec::new();
     let namespace = names::cluster_namespace(name);
-    if !world.namespaces.contains(&namespace) {
+    if !world.namespaces.contains_key(&namespace) {
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         writes.push(Write::new(Target::Namespace, "", &namespace, Verb::Create(body)));
     }

@@ -246,15 +246,22 @@ fn bound(
     if lost_places(world, key, entry, step) || !dependencies_listed(world, entry, object) {
         return;
     }
-    let winner = dispatch(world, key, entry, object, step, now);
+    let Dispatched { winner, pending, unsent, unsendable } = dispatch(world, key, entry, object, step, now);
     let items = collect(world, entry, step, now);
     let known = binding_status(entry);
+    if let Some(why) = unsendable {
+        let reported = items.first().and_then(|item| item.status);
+        attempts::note(entry, &why, reported, &known, step, now);
+        return;
+    }
     let mut desired = known.clone();
     report(entry, &items, &mut desired, now);
     let scheduled = ("Scheduled", "True", Reason::ScheduleBindingSucceed, "the binding has been scheduled");
     let queuing = ("Queuing", "False", Reason::Dequeued, "the job has left its queue");
     let told = &[scheduled, queuing][..if entry.has_left_queue() { 2 } else { 1 }];
     set_conditions(entry, &mut desired, told, now);
+    tell_pending(entry, &pending, &mut desired, step, now);
+    tell_unsent(entry, &unsent, &mut desired, step, now);
 
     let status = aggregated_object_status(entry, object, &items, now);
     let look = Look { world, key, entry, object, items: &items, options, now };
@@ -338,8 +345,73 @@ fn finished(
     }
 }
 
-/// Makes, changes and deletes Works so that they are what the targets say. Returns the reservation whose
-/// places the run takes.
+/// A running job that was edited says that the change waits for its next run, and says no more once none waits.
+fn tell_pending(
+    entry: &BindingEntry,
+    pending: &[String],
+    desired: &mut serde_json::Value,
+    step: &mut Step,
+    now: Timestamp,
+) {
+    let known =
+        entry.object.status.as_ref().and_then(|status| find_condition(&status.conditions, "EditPending"));
+    if pending.is_empty() {
+        if known.is_some_and(|known| known.status == "True") {
+            let told = ("EditPending", "False", Reason::Running, "the job runs as it stands on the hub");
+            set_conditions(entry, desired, &[told], now);
+        }
+        return;
+    }
+    let message =
+        format!("{} changed while the job runs; it takes effect with the next run", pending.join(", "));
+    set_conditions(entry, desired, &[("EditPending", "True", Reason::EditPending, &message)], now);
+    if known.is_none_or(|known| known.status != "True" || known.message != message) {
+        let (subject, source) = (entry.object_subject(), entry.source());
+        step.writes.push(events::warning(&subject, source, Reason::EditPending, &message, now));
+    }
+}
+
+/// What is not sent stands in a condition, and in an event when it is first seen.
+fn tell_unsent(
+    entry: &BindingEntry,
+    unsent: &[String],
+    desired: &mut serde_json::Value,
+    step: &mut Step,
+    now: Timestamp,
+) {
+    let known =
+        entry.object.status.as_ref().and_then(|status| find_condition(&status.conditions, "Sendable"));
+    if unsent.is_empty() {
+        if known.is_some_and(|known| known.status == "False") {
+            let told =
+                ("Sendable", "True", Reason::SyncWorkSucceed, "every cluster gets what stands on the hub");
+            set_conditions(entry, desired, &[told], now);
+        }
+        return;
+    }
+    let message = unsent.join("; ");
+    set_conditions(entry, desired, &[("Sendable", "False", Reason::SyncWorkFailed, &message)], now);
+    if known.is_none_or(|known| known.status != "False" || known.message != message) {
+        let told =
+            events::warning(&entry.subject(), "fleet-controller", Reason::SyncWorkFailed, &message, now);
+        step.writes.push(told);
+    }
+}
+
+/// What dispatching came to.
+#[derive(Default)]
+struct Dispatched {
+    /// The reservation whose places the run takes.
+    winner: Option<String>,
+    /// Fields of the object that wait for the job's next run.
+    pending: Vec<String>,
+    /// Clusters that do not get what stands on the hub now, and why.
+    unsent: Vec<String>,
+    /// Why the run of a gang cannot be what was bound.
+    unsendable: Option<attempts::Over>,
+}
+
+/// Makes, changes and deletes Works so that they are what the targets say.
 fn dispatch(
     world: &World,
     key: &Key,
@@ -347,9 +419,9 @@ fn dispatch(
     object: &Object,
     step: &mut Step,
     now: Timestamp,
-) -> Option<String> {
+) -> Dispatched {
     let spec = &entry.object.spec;
-    let mut winner = None;
+    let mut done = Dispatched::default();
     let mut wanted: BTreeMap<Key, &wire::TargetCluster> = BTreeMap::new();
     for target in &spec.clusters {
         wanted.insert((cluster_namespace(&target.name), entry.work_name()), target);
@@ -377,17 +449,18 @@ fn dispatch(
         let known = world.works.get(&work_key);
         let known_reservation = known.and_then(|work| work.spec.reservation.clone());
         let reservation = reservation.or(known_reservation);
-        winner = winner.or_else(|| reservation.clone());
-        let desired = match manifests::build(world, entry, object, &target.name, target.replicas) {
-            Ok(manifests) => manifests::work_spec(entry, manifests, reservation, term_of(world, known)),
-            Err(message) => {
-                step.writes.push(events::warning(
-                    &entry.subject(),
-                    "fleet-controller",
-                    Reason::SyncWorkFailed,
-                    &message,
-                    now,
-                ));
+        done.winner = done.winner.or_else(|| reservation.clone());
+        let desired = match manifests::build(world, entry, object, &target.name, target.replicas, known) {
+            Ok(built) => {
+                done.pending.extend(built.pending);
+                manifests::work_spec(entry, built.manifests, reservation, term_of(world, known))
+            }
+            Err(why) if entry.is_gang() && (known.is_none() || why.reason == Reason::Edited) => {
+                done.unsendable = Some(attempts::Over { reason: why.reason, message: why.message });
+                continue;
+            }
+            Err(why) => {
+                done.unsent.push(format!("{}: {}: {}", target.name, why.reason, why.message));
                 continue;
             }
         };
@@ -407,7 +480,7 @@ fn dispatch(
             Some(_) => {}
         }
     }
-    winner
+    done
 }
 
 /// The term a Work carries: that of the leader that made it, unless the member refuses it as too old.

@@ -5,6 +5,7 @@
 //! Planners are functions of the world and the time; writes run side by side, at most one batch per thing
 //! looked at. Deliberately absent: any state that a restart could not rebuild by listing.
 
+mod asked;
 pub mod binding;
 pub mod check;
 pub mod claim;

@@ -1,19 +1,20 @@
 //! What a member is to have for a binding: the governed object and what it depends on, written for that
 //! member.
 
-use std::collections::BTreeMap;
-
 use fleet_api::{Work, names};
 use fleet_policies::{
-    choice::ObjectRef,
-    overrides, spec,
+    pod_security,
+    reason::Reason,
+    spec,
     workload::{self, DependencyKind},
 };
 use serde_json::{Value, json};
 
 use crate::{
+    asked,
     binding::BindingEntry,
     kinds::{self, KindRef},
+    planner::Waiting,
     sent::SentWork,
     world::{Key, Object, World},
 };
@@ -51,102 +52,120 @@ pub fn missing_dependencies(world: &World, entry: &BindingEntry) -> Option<Strin
     (!missing.is_empty()).then(|| format!("not on the hub: {}", missing.join(", ")))
 }
 
-/// Manifests for `cluster`: the object first, then its dependencies that exist on the hub.
+/// What a member is to have, and what of the object waits for the job's next run.
+pub struct Built {
+    /// The object first, then its dependencies that exist on the hub.
+    pub manifests: Vec<Value>,
+    /// Fields of the object that differ from what runs, such as `spec.tasks`.
+    pub pending: Vec<String>,
+}
+
+/// Manifests for `cluster`. Of a gang whose Work stands (`sent`), the object stays what was counted and reserved;
+/// one that was not sent yet must not ask for more than that.
 ///
 /// # Errors
-/// An override that cannot be applied, naming policy and field.
+/// Why nothing is sent: an override that cannot be applied, a pod template beyond what its namespace allows, a job
+/// that was changed after it was bound (`Edited`), or one that is too large.
 pub fn build(
     world: &World,
     entry: &BindingEntry,
     object: &Object,
     cluster: &str,
     replicas: i64,
-) -> Result<Vec<Value>, String> {
+    sent: Option<&Work>,
+) -> Result<Built, Waiting> {
     let mut governed = (*object.value).clone();
     if !entry.is_gang() && replicas > 0 {
         workload::revise_replicas(entry.workload, &mut governed, replicas);
     }
     if entry.is_gang() {
-        hold_replicas(entry, &mut governed);
         crate::dispatch::restore::hand_over(entry, &mut governed);
     }
-    let mut manifests = vec![written(world, entry.namespace(), governed, cluster)?];
-    if entry.object.spec.propagate_deps == Some(true) {
-        for dependency in workload::dependencies(entry.workload, &object.value) {
-            let key = (entry.namespace().to_string(), dependency.name.clone());
-            let found = world.object(&kind_of(dependency.kind), &key).filter(|object| !object.deleting);
-            if let Some(found) = found {
-                manifests.push(written(world, entry.namespace(), (*found.value).clone(), cluster)?);
-            }
+    let mut governed = asked::written(world, entry.namespace(), governed, cluster)?;
+    let mut pending = Vec::new();
+    if entry.is_gang() {
+        let running =
+            sent.filter(|work| is_of_run(entry, work)).and_then(|work| work.spec.workload.manifests.first());
+        if let Some(running) = running {
+            pending = workload::keep_run(entry.workload, running, &mut governed);
+        }
+        asked::within(&asked::of_manifest(&entry.kind, &governed)?, &entry.object.spec.components)
+            .map_err(|message| Waiting::new(Reason::Edited, message))?;
+    }
+    let depends = entry.object.spec.propagate_deps == Some(true);
+    let needed = if depends { workload::dependencies(entry.workload, &governed) } else { Default::default() };
+    let mut manifests = vec![governed];
+    for dependency in needed {
+        let key = (entry.namespace().to_string(), dependency.name.clone());
+        let found = world.object(&kind_of(dependency.kind), &key).filter(|object| !object.deleting);
+        if let Some(found) = found {
+            manifests.push(asked::written(world, entry.namespace(), (*found.value).clone(), cluster)?);
         }
     }
-    Ok(manifests)
+    too_large(&manifests).map_or(Ok(Built { manifests, pending }), Err)
 }
 
-/// A gang is sent with as many pods as were counted and reserved for it, whatever is edited later.
-fn hold_replicas(entry: &BindingEntry, object: &mut Value) {
-    let counted = |role: &str| {
-        let components = &entry.object.spec.components;
-        components.iter().find(|c| c.name.eq_ignore_ascii_case(role)).map(|c| c.replicas)
-    };
-    for field in ["pytorchReplicaSpecs", "tfReplicaSpecs", "mpiReplicaSpecs"] {
-        let Some(roles) = object["spec"].get_mut(field).and_then(Value::as_object_mut) else { continue };
-        for (role, spec) in roles {
-            if let (Some(replicas), true) = (counted(role), spec["replicas"].is_number()) {
-                spec["replicas"] = json!(replicas);
-            }
+/// Whether a Work is that of the binding's present run.
+fn is_of_run(entry: &BindingEntry, work: &Work) -> bool {
+    work.spec.binding.uid == entry.uid()
+        && work.spec.epoch == entry.object.spec.epoch
+        && work.metadata.deletion_timestamp.is_none()
+}
+
+/// Why manifests do not go into one Work, naming the largest.
+fn too_large(manifests: &[Value]) -> Option<Waiting> {
+    let sizes: Vec<usize> = manifests.iter().map(size).collect();
+    let sum: usize = sizes.iter().sum();
+    if sum <= asked::WORK_BYTES_MAX {
+        return None;
+    }
+    let (at, largest) = sizes.iter().enumerate().max_by_key(|(_, size)| **size)?;
+    let name = manifests[at]["metadata"]["name"].as_str().unwrap_or_default();
+    let kind = manifests[at]["kind"].as_str().unwrap_or_default();
+    let message = format!(
+        "the job and its {} dependencies: found {sum} bytes of JSON, the largest is {kind} {name} with {largest}; allowed are {} in all",
+        manifests.len() - 1,
+        asked::WORK_BYTES_MAX
+    );
+    Some(Waiting::new(Reason::WorkloadTooLarge, message))
+}
+
+/// Bytes of a value as JSON, counted without writing it.
+fn size(value: &Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
         }
     }
-    for task in object["spec"].get_mut("tasks").and_then(Value::as_array_mut).into_iter().flatten() {
-        let replicas = task["name"].as_str().and_then(counted);
-        if let (Some(replicas), true) = (replicas, task["replicas"].is_number()) {
-            task["replicas"] = json!(replicas);
-        }
-    }
+    let mut count = Count(0);
+    // A count cannot fail.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
 }
 
-fn written(world: &World, namespace: &str, mut manifest: Value, cluster: &str) -> Result<Value, String> {
-    workload::strip_for_member(&mut manifest);
-    apply_overrides(world, namespace, &mut manifest, cluster)?;
-    Ok(manifest)
-}
-
-fn apply_overrides(
-    world: &World,
-    namespace: &str,
-    manifest: &mut Value,
-    cluster: &str,
-) -> Result<(), String> {
-    if world.override_list.is_empty() {
-        return Ok(());
+/// Why the job, as it stands on the hub with what it depends on, could be sent nowhere.
+pub fn unsendable(world: &World, entry: &BindingEntry) -> Option<Waiting> {
+    let object = world.bound_object(entry)?;
+    let level = world.namespaces.get(entry.namespace()).copied().unwrap_or_default();
+    if let Err(message) = pod_security::check(level, &object.value) {
+        return Some(Waiting::new(Reason::PodSecurityViolation, message));
     }
-    let Some(facts) = world.clusters.get(cluster).map(crate::cluster::facts) else { return Ok(()) };
-    let text = |path: &str| manifest.pointer(path).and_then(Value::as_str).unwrap_or_default().to_string();
-    let labels: BTreeMap<String, String> =
-        serde_json::from_value(manifest["metadata"]["labels"].clone()).unwrap_or_default();
-    let reference = ObjectRef {
-        api_version: text("/apiVersion"),
-        kind: text("/kind"),
-        namespace: namespace.to_string(),
-        name: text("/metadata/name"),
-        labels,
-    };
-    overrides::apply(manifest, &reference, &facts, &world.override_list, &Yaml)
-        .map(|_| ())
-        .map_err(|error| error.to_string())
-}
-
-/// Documents embedded in fields, through the one YAML module.
-struct Yaml;
-
-impl overrides::YamlText for Yaml {
-    fn read(&self, text: &str) -> Result<Value, String> {
-        fleet_api::yaml::read(text).map_err(|error| error.to_string())
+    if entry.object.spec.propagate_deps != Some(true) {
+        return None;
     }
-
-    fn write(&self, value: &Value) -> Result<String, String> {
-        fleet_api::yaml::write(value).map_err(|error| error.to_string())
+    let mut manifests = vec![(*object.value).clone()];
+    for dependency in workload::dependencies(entry.workload, &object.value) {
+        let key = (entry.namespace().to_string(), dependency.name.clone());
+        let found = world.object(&kind_of(dependency.kind), &key).filter(|object| !object.deleting);
+        manifests.extend(found.map(|found| (*found.value).clone()));
     }
+    too_large(&manifests)
 }
 
 /// The spec a binding's Work should have.

@@ -281,7 +281,7 @@ impl Process {
 
     fn follow(&mut self, dirty: &Dirty, now: Timestamp) -> Turn {
         if let Dirty::Object(kind, key) = dirty {
-            let binding = (key.0.clone(), fleet_api::names::binding_name(&kind.kind, &key.1));
+            let binding = self.world.binding_key(kind, key);
             if self.world.bindings.contains_key(&binding) {
                 self.scheduler.look(&mut self.world, &binding, now);
             }

@@ -11,18 +11,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use fleet_api::mutation::{self, Mutation};
-use fleet_api::{Reservation, reservation::ReservationPhase};
+use fleet_api::{Reservation, binding::Component, reservation::ReservationPhase};
 use fleet_policies::reason::Reason;
 use fleet_quota::{JobId, Ledger, QueuePolicy, QuotaTree, TakeRule};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
+    asked,
     binding::BindingEntry,
+    claim,
     metrics::Metrics,
     options::Options,
     planner::{Answer, Decision, JobShape, Planner, Settings, Waiting, earliest},
     spread,
-    world::{Dirty, Eviction, Key, World},
+    world::{Dirty, Eviction, Key, Object, World},
     writes::{Target, Verb, Write},
 };
 pub use inputs::{preemptible, reserves};
@@ -143,6 +145,11 @@ impl Scheduler {
         if world.bound_object(entry).is_none_or(|object| object.deleting) {
             return Vec::new();
         }
+        // One that was edited is asked for again once its binding says so.
+        let Some(object) = world.bound_object(entry).filter(|object| claim::is_current(world, entry, object))
+        else {
+            return Vec::new();
+        };
         let over_quota = self.is_over_quota(key, entry);
         let mut writes = Vec::new();
         for (place, reservation) in world.reservations_of(key) {
@@ -151,8 +158,9 @@ impl Scheduler {
             }
             let cluster = cluster_of(&place.0);
             // What was asked for before the job was changed is asked for again.
-            let current =
-                is_next(entry, reservation) && reservation.spec.components == entry.object.spec.components;
+            let current = is_next(entry, reservation)
+                && components_in(world, entry, object, cluster)
+                    .is_ok_and(|components| components == reservation.spec.components);
             let status = reservation.status.as_ref();
             let lost = world.clusters.get(cluster).is_none_or(|cluster| !crate::world::ready(cluster));
             let mut answered =
@@ -171,7 +179,7 @@ impl Scheduler {
                 Some(ReservationPhase::Reserved) if current && over_quota => writes.push(delete()),
                 Some(ReservationPhase::Reserved) if current => {
                     if let Some(Decision::Bind { cluster, .. }) = answered(Answer::Reserved) {
-                        return vec![bind(entry, whole(entry, &cluster), now)];
+                        return vec![bind(entry, whole(&reservation.spec.components, &cluster), now)];
                     }
                 }
                 None if current && !lost => {}
@@ -291,7 +299,13 @@ impl Scheduler {
             };
             let key = key_of(&job);
             let Some(entry) = world.bindings.get(&key) else { continue };
-            let write = ask(entry, &cluster, options, world.term);
+            let Some(object) = world.bound_object(entry) else { continue };
+            // What cannot be sent there any more is told at the next look.
+            let Ok(components) = components_in(world, entry, object, &cluster) else {
+                world.mark(Dirty::Binding(key));
+                continue;
+            };
+            let write = ask(entry, &components, &cluster, options, world.term);
             self.asking.insert(key.clone(), cluster);
             pass.writes.push((key, write));
         }
@@ -351,6 +365,24 @@ fn evict(
     world.evictions.insert(key.clone(), eviction);
     world.mark(Dirty::Binding(key.clone()));
     Some(key.clone())
+}
+
+/// What a gang asks for in one cluster: never more than was counted of it.
+fn components_in(
+    world: &World,
+    entry: &BindingEntry,
+    object: &Object,
+    cluster: &str,
+) -> Result<Vec<Component>, Waiting> {
+    let counted = &entry.object.spec.components;
+    if !asked::is_overridden(world, entry.namespace(), object) {
+        return Ok(counted.clone());
+    }
+    let components = asked::in_cluster(world, &entry.kind, entry.namespace(), object, cluster)?;
+    match asked::within(&components, counted) {
+        Ok(()) => Ok(components),
+        Err(message) => Err(Waiting::new(Reason::Edited, message)),
+    }
 }
 
 /// A reservation for the binding's next epoch.

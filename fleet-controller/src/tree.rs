@@ -191,7 +191,7 @@ fn queues_by_path(world: &World) -> BTreeMap<&str, Vec<(&Key, &Queue)>> {
 /// Makes a Queue for each node of the tree and deletes those of nodes that are gone.
 pub fn plan_queues(world: &World, tree: Option<&QuotaTree>) -> Vec<Write> {
     let mut writes = Vec::new();
-    if !world.namespaces.contains(names::QUEUE_NAMESPACE) {
+    if !world.namespaces.contains_key(names::QUEUE_NAMESPACE) {
         let body =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names::QUEUE_NAMESPACE}});
         return vec![Write::new(Target::Namespace, "", names::QUEUE_NAMESPACE, Verb::Create(body))];

@@ -15,6 +15,7 @@ use fleet_api::{
 };
 use fleet_policies::choice::{PolicyRule, PolicyScope};
 use fleet_policies::overrides::{self, OverridePolicy};
+use fleet_policies::pod_security::{ENFORCE_LABEL, Level};
 use fleet_policies::reason::Reason;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
@@ -107,7 +108,8 @@ pub struct World {
     pub queues: BTreeMap<Key, Queue>,
     pub trees: BTreeMap<Key, ElasticQuotaTree>,
     pub clusters: BTreeMap<String, Cluster>,
-    pub namespaces: BTreeSet<String>,
+    /// The hub's namespaces, with the pod security level that each enforces.
+    pub namespaces: BTreeMap<String, Level>,
     pub priority_classes: BTreeMap<String, i32>,
     pub reservations: BTreeMap<Key, Reservation>,
     pub works: BTreeMap<Key, Work>,
@@ -336,9 +338,21 @@ impl World {
                 self.observe_override(PolicyScope::Cluster, change);
             }
             Observation::Binding(change) => {
+                let was_bound = match &change {
+                    Change::Apply(binding) => {
+                        self.bindings.get(&key(binding)).is_some_and(BindingEntry::is_bound)
+                    }
+                    _ => false,
+                };
                 let changed = keep(&mut self.bindings, &mut self.ended, change, BindingEntry::read);
                 for key in changed {
                     let entry = self.bindings.get(&key);
+                    if let Some(entry) = entry.filter(|entry| was_bound && !entry.is_bound()) {
+                        // While it was bound, edits of its object were not counted.
+                        let reference = &entry.object.spec.resource;
+                        let object = (reference.namespace.clone(), reference.name.clone());
+                        self.dirty.insert(Dirty::Object(entry.kind.clone(), object));
+                    }
                     let over = |asked: &Eviction| {
                         entry.is_none_or(|entry| {
                             entry.object.spec.epoch != asked.epoch
@@ -464,6 +478,18 @@ impl World {
         self.object(&entry.kind, &key).filter(|object| object.uid == reference.uid)
     }
 
+    /// Where the binding of an object stands, or is to stand. One that was made under the name of an earlier version
+    /// stays there: under another name the job would run a second time.
+    pub fn binding_key(&self, kind: &KindRef, (namespace, name): &Key) -> Key {
+        let key = (namespace.clone(), names::binding_name(&kind.api_version, &kind.kind, name));
+        if self.bindings.contains_key(&key) {
+            return key;
+        }
+        let earlier = (namespace.clone(), names::earlier_binding_name(&kind.kind, name));
+        let is_its = |entry: &BindingEntry| entry.kind == *kind && entry.object.spec.resource.name == *name;
+        if self.bindings.get(&earlier).is_some_and(is_its) { earlier } else { key }
+    }
+
     pub fn works_of<'a>(&'a self, binding: &Key) -> impl Iterator<Item = (&'a Key, &'a Work)> {
         self.works_of.get(binding).into_iter().flatten().filter_map(|key| self.works.get_key_value(key))
     }
@@ -517,13 +543,21 @@ impl World {
 
     fn mark_objects_of_binding(&mut self, (namespace, binding): &Key) {
         for (kind, objects) in &self.objects {
-            let suffix = format!("-{}", kind.kind.to_lowercase());
-            if let Some(name) = binding.strip_suffix(&suffix) {
-                let key = (namespace.clone(), name.to_string());
-                if objects.contains_key(&key) {
-                    self.dirty.insert(Dirty::Object(kind.clone(), key));
+            let start = match names::object_of_binding(&kind.api_version, &kind.kind, binding) {
+                None => continue,
+                Some(names::Named::Exactly(name)) => {
+                    let key = (namespace.clone(), name);
+                    if objects.contains_key(&key) {
+                        self.dirty.insert(Dirty::Object(kind.clone(), key));
+                    }
+                    continue;
                 }
-            }
+                Some(names::Named::StartsWith(start)) => start,
+            };
+            let alike = objects
+                .range((namespace.clone(), start.clone())..)
+                .take_while(|((ns, name), _)| ns == namespace && name.starts_with(&start));
+            self.dirty.extend(alike.map(|(key, _)| Dirty::Object(kind.clone(), key.clone())));
         }
     }
 
@@ -551,7 +585,7 @@ impl World {
         }
         let governed = !crate::kinds::dependencies().contains(&kind);
         for key in changed {
-            let binding = (key.0.clone(), names::binding_name(&kind.kind, &key.1));
+            let binding = self.binding_key(&kind, &key);
             if self.bindings.contains_key(&binding) {
                 self.dirty.insert(Dirty::Binding(binding));
             }
@@ -612,6 +646,8 @@ impl World {
         }
         self.override_list = self.overrides.values().cloned().collect();
         self.dirty.extend(self.bindings.keys().cloned().map(Dirty::Binding));
+        // What is counted of a job is what overrides make of it.
+        self.mark_all_objects();
     }
 
     fn observe_cluster(&mut self, change: Change<Cluster>) {
@@ -650,6 +686,9 @@ impl World {
                 self.clusters.insert(name, cluster);
                 if tainted {
                     self.mark_waiting();
+                }
+                if moved && !self.override_list.is_empty() {
+                    self.mark_all_objects();
                 }
                 if moved {
                     self.mark_users_of(&marked);
@@ -748,12 +787,21 @@ impl World {
     }
 
     fn observe_namespace(&mut self, change: Change<k8s_openapi::api::core::v1::Namespace>) {
+        type Namespace = k8s_openapi::api::core::v1::Namespace;
+        let level = |namespace: &Namespace| {
+            Level::from_label(namespace.labels().get(ENFORCE_LABEL).map(String::as_str))
+        };
         match change {
             Change::Reset(list) => {
-                self.namespaces = list.iter().map(ResourceExt::name_any).collect();
+                self.namespaces =
+                    list.iter().map(|namespace| (namespace.name_any(), level(namespace))).collect();
+                self.mark_waiting();
             }
             Change::Apply(namespace) => {
-                self.namespaces.insert(namespace.name_any());
+                let (name, level) = (namespace.name_any(), level(&namespace));
+                if self.namespaces.insert(name, level).is_some_and(|known| known != level) {
+                    self.mark_waiting();
+                }
             }
             Change::Delete(namespace) => {
                 self.namespaces.remove(&namespace.name_any());

@@ -201,7 +201,14 @@ impl Writer {
             Err(error) => tracing::debug!(%error, "cannot read the member's version"),
         }
         match enablements(client).await {
-            Ok(kinds) => self.discovered.api_enablements = kinds,
+            // What may not be applied here counts as not served.
+            Ok(mut kinds) => {
+                let permits = &self.context.options.permits;
+                kinds.retain(|kind| {
+                    kind.rsplit_once('/').is_some_and(|(version, kind)| permits.kind(version, kind))
+                });
+                self.discovered.api_enablements = kinds;
+            }
             Err(error) => tracing::debug!(%error, "cannot read the member's kinds"),
         }
     }

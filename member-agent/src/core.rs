@@ -213,8 +213,8 @@ impl Core {
         Self {
             state: MemberState::new(context.options.scheduler_names.clone()),
             sequence: context.clock.now().as_millisecond(),
+            book: Book::new(context.options.permits.clone()),
             context,
-            book: Book::default(),
             notices: channels.notices,
             changes: channels.changes,
             requests: channels.requests,

@@ -16,7 +16,9 @@ use kube::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Context, JobController, LeaseClock, Options, Reservations, reservations::HoldRequest};
+use crate::{
+    Context, JobController, LeaseClock, Options, Reservations, permits::Permits, reservations::HoldRequest,
+};
 
 /// Longest wait for a condition before a test fails.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -69,6 +71,12 @@ impl Fixture {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fleet-east"}});
         fixture.create(&fixture.hub, "", "v1", "namespaces", namespace).await;
         fixture
+    }
+
+    /// The same servers with an agent that is told what the hub may do.
+    pub fn permit(&mut self, permits: Permits) {
+        let options = Options { permits, ..self.context.options.clone() };
+        (self.context, self.holds) = context_of(&self.hub, &self.member, options);
     }
 
     /// A whole agent whose scheduler is configured so, until the fixture is dropped.
@@ -237,6 +245,14 @@ fn context(
 ) -> (Arc<Context>, tokio::sync::mpsc::Receiver<HoldRequest>) {
     let mut options = Options::new("east");
     options.controllers = controllers.iter().copied().collect();
+    context_of(hub, member, options)
+}
+
+fn context_of(
+    hub: &Client,
+    member: &Client,
+    options: Options,
+) -> (Arc<Context>, tokio::sync::mpsc::Receiver<HoldRequest>) {
     let (reservations, holds) = Reservations::new();
     let shutdown = CancellationToken::new();
     (

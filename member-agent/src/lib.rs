@@ -27,6 +27,7 @@ mod lease;
 mod notices;
 mod options;
 mod outside;
+pub mod permits;
 mod pod_group;
 mod reconcile;
 mod record;

@@ -10,7 +10,10 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use member_agent::{DEFAULT_WATCHDOG_IMAGE, JobController, Options, Reach, Webhook};
+use member_agent::{
+    DEFAULT_WATCHDOG_IMAGE, JobController, Options, Reach, Webhook,
+    permits::{DEFAULT_KINDS, Permits},
+};
 use tokio_util::sync::CancellationToken;
 
 /// A third of a busy process's time went into the system's allocator.
@@ -59,6 +62,20 @@ struct Flags {
     /// The Service of the member that leads to --webhook-listen; without it the address itself is registered
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "webhook_listen", value_parser = service)]
     webhook_service: Option<Reach>,
+    /// Kinds that the hub may apply in this member, as Kind or Kind.group; `*` for every kind
+    #[arg(long, value_name = "KIND", value_delimiter = ',', default_values = DEFAULT_KINDS)]
+    kinds: Vec<String>,
+    /// Namespaces that the hub may use in this member, in full or as a beginning with `*`. Namespaces of the cluster
+    /// itself (kube-*, fleet-system, openshift-*, istio-system) have to be named in full
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', default_value = "*")]
+    namespaces: Vec<String>,
+    /// Let policies with `conflictResolution: Overwrite` take over objects that Fleet did not make
+    #[arg(long)]
+    allow_overwrite: bool,
+    /// User under whose rights objects are written, with {namespace} for theirs, such as
+    /// system:serviceaccount:{namespace}:fleet; without it the agent's own
+    #[arg(long, value_name = "USER")]
+    impersonate: Option<String>,
     /// Let the hub compare sums instead of asking for reservations
     #[arg(long)]
     no_reservation: bool,
@@ -147,6 +164,12 @@ impl Flags {
             lease_duration: Duration::from_secs(self.lease_duration.into()),
             lease_renew: Duration::from_secs(self.lease_renew.into()),
             fence_grace: Duration::from_secs(self.fence_grace.into()),
+            permits: Permits {
+                kinds: self.kinds.iter().cloned().collect(),
+                namespaces: self.namespaces.iter().cloned().collect(),
+                overwrite: self.allow_overwrite,
+                impersonate: self.impersonate.clone(),
+            },
             watchdog_image: Some(self.watchdog_image.clone()).filter(|image| !image.is_empty()),
             ..Options::new(cluster_name(&self.cluster)?)
         })

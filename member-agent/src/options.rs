@@ -8,6 +8,8 @@ use std::{
 
 use fleet_api::clock::Clock;
 
+use crate::permits::Permits;
+
 /// Default of [`Options::fence_grace`].
 pub const DEFAULT_FENCE_GRACE: Duration = Duration::from_secs(20);
 /// Default of [`Options::watchdog_image`].
@@ -66,6 +68,8 @@ pub struct Options {
     /// How long a half-bound gang without a hold may stay so before its places are given back, and an
     /// incomplete one before its pods are told.
     pub gang_grace: Duration,
+    /// What the hub may do in this member.
+    pub permits: Permits,
     /// Wall-clock time.
     pub clock: Clock,
     /// Name of this installation, when the member keeps none yet; `None` makes one up.
@@ -126,6 +130,7 @@ impl Options {
             watchdog_stops_within: fleet_watchdog::ANSWER_TIMEOUT + fleet_watchdog::KILL_GRACE,
             report_interval: Duration::from_millis(100),
             gang_grace: Duration::from_secs(5),
+            permits: Permits::default(),
             clock: Clock::start(),
             installation: None,
         }

@@ -39,7 +39,7 @@ fn work(name: &str, reservation: Option<&str>) -> Value {
         "spec": {"runPolicy": {"cleanPodPolicy": "None"}, "pytorchReplicaSpecs": {"Master": role, "Worker": role}}});
     json!({
         "metadata": {"name": name, "namespace": "fleet-east", "finalizers": [names::WORK_FINALIZER]},
-        "spec": {"binding": {"namespace": "default", "name": name, "uid": format!("uid-{name}")}, "epoch": 1,
+        "spec": {"binding": {"namespace": "default", "name": format!("{name}-pytorchjob"), "uid": format!("uid-{name}")}, "epoch": 1,
             "reservation": reservation, "fenced": true, "term": 1, "workload": {"manifests": [job]}}})
 }
 

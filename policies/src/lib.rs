@@ -10,6 +10,7 @@ pub mod choice;
 pub mod division;
 pub mod names;
 pub mod overrides;
+pub mod pod_security;
 pub mod reason;
 pub mod selector;
 pub mod spec;

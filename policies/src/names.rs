@@ -19,10 +19,79 @@ pub fn is_reserved(name: &str) -> bool {
     name.starts_with(RESERVED_PREFIX) && !SET_BY_USERS.contains(&name)
 }
 
-/// The name of the ResourceBinding of an object: lower-case name and kind, with
-/// `:` (legal in RBAC names, not in binding names) replaced.
-pub fn binding_name(kind: &str, name: &str) -> String {
-    format!("{}-{}", name.replace(':', "."), kind).to_lowercase()
+/// Longest name of a ResourceBinding. QueueUnits, Works and Reservations are named after it with at most 31 characters
+/// more, and no name may have more than 253.
+pub const BINDING_NAME_MAX: usize = 220;
+/// Characters of a name that is too long which its binding's name keeps.
+const KEPT: usize = 120;
+
+/// Groups whose kinds have names of their own: their bindings are named by the kind alone. Kinds of other groups carry their group's mark, so that two
+/// kinds with one name (a Job of `batch` and one of `batch.volcano.sh`) do not share a binding.
+const NAMED_BY_KIND: [&str; 8] = [
+    "",
+    "apps",
+    "autoscaling",
+    "batch",
+    "kubeflow.org",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+];
+
+/// The name of the ResourceBinding of an object: lower-case name and kind, with `:` (legal in RBAC names, not in
+/// binding names) replaced. Names of different objects of one namespace never meet: a kind outside the groups of
+/// Kubernetes and Kubeflow adds a mark of its group (`vcjob` for Volcano's Job), a name that is too long is cut and
+/// gets a hash of the whole.
+pub fn binding_name(api_version: &str, kind: &str, name: &str) -> String {
+    let suffix = kind_suffix(api_version, kind);
+    let readable = name.replace(':', ".").to_lowercase();
+    if readable.len() + 1 + suffix.len() <= BINDING_NAME_MAX {
+        return format!("{readable}-{suffix}");
+    }
+    let cut: String = readable.chars().take(KEPT).collect();
+    format!("{}-x{:016x}-{suffix}", cut.trim_end_matches(['-', '.']), fnv(name))
+}
+
+/// The name that earlier versions gave: `lower(name-kind)`, whatever the group. A binding that stands under it is kept.
+pub fn earlier_binding_name(kind: &str, name: &str) -> String {
+    format!("{}-{kind}", name.replace(':', ".")).to_lowercase()
+}
+
+/// What a binding's name says of the object's name: all of it, or how it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    Exactly(String),
+    StartsWith(String),
+}
+
+/// The name of the object of this kind whose binding may have that name.
+pub fn object_of_binding(api_version: &str, kind: &str, binding: &str) -> Option<Named> {
+    let of_suffix = |suffix: &str| binding.strip_suffix(suffix)?.strip_suffix('-');
+    let name = of_suffix(&kind_suffix(api_version, kind)).or_else(|| of_suffix(&kind.to_lowercase()))?;
+    let hash =
+        name.len().checked_sub(18).filter(|at| name.is_char_boundary(*at) && name[*at..].starts_with("-x"));
+    match hash {
+        Some(at) if name[at + 2..].chars().all(|c| c.is_ascii_hexdigit()) => {
+            Some(Named::StartsWith(name[..at].to_owned()))
+        }
+        _ => Some(Named::Exactly(name.to_owned())),
+    }
+}
+
+fn kind_suffix(api_version: &str, kind: &str) -> String {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let kind = kind.to_lowercase();
+    match (group, kind.as_str()) {
+        ("batch.volcano.sh", "job") => "vcjob".to_owned(),
+        _ if NAMED_BY_KIND.contains(&group) => kind,
+        _ => format!("{kind}.{:06x}", fnv(group) & 0x00ff_ffff),
+    }
+}
+
+/// FNV-1a, 64 bits: stable over versions, which names have to be. Not a secret.
+fn fnv(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]
@@ -31,7 +100,31 @@ mod tests {
 
     #[test]
     fn binding_names() {
-        assert_eq!(binding_name("Role", "system:controller:tom"), "system.controller.tom-role");
-        assert_eq!(binding_name("PyTorchJob", "pytorch-test"), "pytorch-test-pytorchjob");
+        let check =
+            |api_version, kind, name, expected| assert_eq!(binding_name(api_version, kind, name), expected);
+        check("rbac.authorization.k8s.io/v1", "Role", "system:controller:tom", "system.controller.tom-role");
+        check("kubeflow.org/v1", "PyTorchJob", "pytorch-test", "pytorch-test-pytorchjob");
+        check("batch/v1", "Job", "x", "x-job");
+        check("batch.volcano.sh/v1alpha1", "Job", "x", "x-vcjob");
+        assert_ne!(binding_name("one.example/v1", "Job", "x"), binding_name("two.example/v1", "Job", "x"));
+    }
+
+    #[test]
+    fn any_legal_name_leaves_room_for_what_is_named_after_it() {
+        let names: Vec<String> =
+            [1, 119, 120, 121, 219, 220, 240, 253].iter().map(|n| "a".repeat(*n)).collect();
+        let mut seen = std::collections::BTreeSet::new();
+        for name in &names {
+            let binding = binding_name("v1", "ConfigMap", name);
+            assert!(binding.len() <= BINDING_NAME_MAX, "{binding}");
+            match object_of_binding("v1", "ConfigMap", &binding) {
+                Some(Named::Exactly(found)) => assert_eq!(&found, name),
+                Some(Named::StartsWith(start)) => assert!(name.starts_with(&start) && name.len() > 200),
+                None => panic!("{binding}"),
+            }
+            assert!(seen.insert(binding));
+        }
+        let long = |end: &str| binding_name("v1", "ConfigMap", &format!("{}{end}", "a".repeat(240)));
+        assert_ne!(long("b"), long("c"));
     }
 }

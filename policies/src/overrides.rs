@@ -165,7 +165,7 @@ pub(crate) struct Problem {
 
 impl Problem {
     fn new(field: &str, found: impl ToString, allowed: &'static str) -> Self {
-        Self { field: field.to_owned(), found: found.to_string(), allowed }
+        Self { field: field.to_owned(), found: crate::spec::shortened(&found.to_string()), allowed }
     }
 }
 

@@ -13,6 +13,17 @@ use fleet_resources::constraints::Toleration;
 use crate::selector::{LabelSelector, ResourceSelector};
 pub use validation::{Violation, validate};
 
+/// Longest text of a user's that a message repeats.
+const REPEATED_MAX: usize = 120;
+
+/// What was found, cut to what a message may repeat of it.
+pub(crate) fn shortened(found: &str) -> String {
+    match found.char_indices().nth(REPEATED_MAX) {
+        None => found.to_owned(),
+        Some((at, _)) => format!("{}... ({} bytes)", &found[..at], found.len()),
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PropagationSpec {

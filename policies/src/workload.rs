@@ -11,15 +11,17 @@ mod conditions;
 mod dependencies;
 mod health;
 mod revise;
+mod run;
 
 use serde::{Deserialize, Serialize};
 
 pub use aggregate::aggregate;
-pub use components::{Component, PodRequirements, WorkloadError, components, template_requests, total};
+pub use components::{Component, PodRequirements, WorkloadError, components, most, template_requests, total};
 pub use conditions::{Condition, created_condition, queuing_condition, set_failed};
 pub use dependencies::{DependencyKind, DependencyRef, dependencies};
 pub use health::{Health, Outcome, health, is_running, outcome, state_text};
 pub use revise::{revise_replicas, set_env, strip_for_member};
+pub use run::keep_run;
 
 /// The kinds whose meaning is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -369,7 +369,7 @@ impl TestFleet {
     /// # Errors
     /// The hub does not answer, or there is none.
     pub async fn binding(&self, kind: Kind, name: &str) -> anyhow::Result<Value> {
-        let binding = fleet_api::names::binding_name(kind.kind, name);
+        let binding = fleet_api::names::binding_name(kind.api_version, kind.kind, name);
         let found = self.get(objects::BINDING, "default", &binding).await?;
         found.with_context(|| format!("no binding {binding}"))
     }
@@ -407,7 +407,7 @@ impl TestFleet {
     /// # Errors
     /// It does not get there in time.
     pub async fn wait_reason(&self, kind: Kind, name: &str, reason: &str) -> anyhow::Result<Value> {
-        let binding = fleet_api::names::binding_name(kind.kind, name);
+        let binding = fleet_api::names::binding_name(kind.api_version, kind.kind, name);
         self.wait_for(&format!("{} {name} to wait for {reason}", kind.kind), async || {
             let found = self.get(objects::BINDING, "default", &binding).await?.unwrap_or_default();
             let scheduled = objects::condition(&found, "Scheduled").cloned().unwrap_or_default();

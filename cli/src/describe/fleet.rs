@@ -15,14 +15,15 @@ use crate::{
 /// # Errors
 /// The hub does not answer.
 pub async fn of(hub: &Hub, object: &Value) -> Result<Option<String>, AskError> {
-    let (Some(kind), Some(name), Some(namespace)) = (
+    let (Some(api_version), Some(kind), Some(name), Some(namespace)) = (
+        object["apiVersion"].as_str(),
         object["kind"].as_str(),
         object["metadata"]["name"].as_str(),
         object["metadata"]["namespace"].as_str(),
     ) else {
         return Ok(None);
     };
-    let binding_name = names::binding_name(kind, name);
+    let binding_name = names::binding_name(api_version, kind, name);
     let bindings = format!("/apis/fleet.dev/v1alpha1/namespaces/{namespace}/resourcebindings");
     let found = match hub.server.object(&format!("{bindings}/{binding_name}")).await {
         Ok(found) => found,

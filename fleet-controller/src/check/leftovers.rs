@@ -88,7 +88,7 @@ fn units_without_binding(rest: &Snapshot) -> Vec<Violation> {
         let job = &unit["spec"]["consumerRef"];
         let name = match text(&job["kind"]) {
             "ResourceBinding" => text(&job["name"]).to_string(),
-            kind => names::binding_name(kind, text(&job["name"])),
+            kind => names::binding_name(text(&job["apiVersion"]), kind, text(&job["name"])),
         };
         !job.is_null() && !known.contains(&(text(&unit["metadata"]["namespace"]).to_string(), name))
     });

@@ -14,6 +14,7 @@ use crate::{
     binding::BindingEntry,
     events,
     options::Options,
+    planner::Waiting,
     status::rfc3339,
     world::{Key, World},
 };
@@ -22,6 +23,8 @@ use crate::{
 const KEPT: usize = 64;
 /// How long a cluster in which the job's name was taken is not tried again.
 const NAME_TAKEN_PAUSE: SignedDuration = SignedDuration::from_secs(600);
+/// How long a cluster is not tried again to which the job could not be sent as it is.
+const UNSENDABLE_PAUSE: SignedDuration = SignedDuration::from_secs(60);
 /// Doublings of the time for which a cluster that failed a job is avoided.
 const AVOID_DOUBLINGS: u32 = 6;
 
@@ -33,13 +36,13 @@ pub(super) struct Over {
 }
 
 /// Whether a cluster is chosen for a job that it has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Avoid {
     No,
     /// Only when no other one can hold the job.
     Last,
-    /// Not before then.
-    Until(Timestamp),
+    /// Not before then, and why.
+    Until(Timestamp, Waiting),
 }
 
 /// Whether the present run was given up.
@@ -79,7 +82,18 @@ pub fn avoidance(entry: &BindingEntry, cluster: &str, options: &Options, now: Ti
         let Ok(ended) = attempt.ended_at.parse::<Timestamp>() else { continue };
         match Reason::from_text(&attempt.reason) {
             Some(Reason::NameTaken) if now < ended + NAME_TAKEN_PAUSE => {
-                return Avoid::Until(ended + NAME_TAKEN_PAUSE);
+                let message = format!("an object of that name in {cluster} is not Fleet's");
+                return Avoid::Until(ended + NAME_TAKEN_PAUSE, Waiting::new(Reason::NameTaken, message));
+            }
+            Some(reason @ Reason::NotPermitted) if now < ended + NAME_TAKEN_PAUSE => {
+                let why = Waiting::new(reason, attempt.message.clone());
+                return Avoid::Until(ended + NAME_TAKEN_PAUSE, why);
+            }
+            Some(
+                reason @ (Reason::OverrideInvalid | Reason::PodSecurityViolation | Reason::WorkloadTooLarge),
+            ) if now < ended + UNSENDABLE_PAUSE => {
+                let why = Waiting::new(reason, attempt.message.clone());
+                return Avoid::Until(ended + UNSENDABLE_PAUSE, why);
             }
             Some(Reason::ApplicationFailure | Reason::GangNotStarted | Reason::ClusterLost) => {
                 failed += 1;

@@ -211,6 +211,7 @@ impl Look<'_> {
             let applied = find_condition(conditions, "Applied").filter(|c| c.status == "False")?;
             let reason = match applied.reason.as_str() {
                 "NameTaken" => Reason::NameTaken,
+                "NotPermitted" => Reason::NotPermitted,
                 "StaleEpoch" if item.work.spec.epoch == self.entry.object.spec.epoch => Reason::RunRefused,
                 _ => return None,
             };

@@ -11,8 +11,9 @@ use jiff::Timestamp;
 
 use super::{Scheduler, cluster_of, is_next, job_id};
 use crate::{
+    asked,
     binding::BindingEntry,
-    cluster,
+    claim, cluster,
     dispatch::{self, Avoid},
     manifests,
     planner::{Counted, Held, Job, JobShape, Member, Stand, Waiting},
@@ -87,6 +88,20 @@ impl Scheduler {
         if let Some(missing) = manifests::missing_dependencies(world, entry) {
             found.blocked = Some(Waiting::new(Reason::WaitingForDependencies, missing));
         }
+        if let Some(unsendable) = manifests::unsendable(world, entry) {
+            found.blocked = Some(unsendable);
+        }
+        if let Some(object) = world.bound_object(entry) {
+            if !claim::is_current(world, entry, object) {
+                let message = "the job was changed; what it asks for now is being counted";
+                found.blocked = Some(Waiting::new(Reason::Edited, message));
+            } else if asked::is_overridden(world, entry.namespace(), object) {
+                for cluster in world.clusters.keys() {
+                    let asked = super::components_in(world, entry, object, cluster);
+                    found.barred.extend(asked.err().map(|why| (cluster.clone(), why)));
+                }
+            }
+        }
         for (name, cluster) in &world.clusters {
             let limit = dispatch::taints::limit(cluster, &entry.placement);
             let Some(limit) = limit.filter(|limit| limit.is_tolerated) else { continue };
@@ -106,10 +121,9 @@ impl Scheduler {
                 Avoid::Last => {
                     found.avoided.insert(cluster.clone());
                 }
-                Avoid::Until(until) => {
+                Avoid::Until(until, why) => {
                     self.rereads.insert((until, key.clone()));
-                    let message = format!("an object of that name in {cluster} is not Fleet's");
-                    found.barred.insert(cluster.clone(), Waiting::new(Reason::NameTaken, message));
+                    found.barred.insert(cluster.clone(), why);
                 }
             }
         }

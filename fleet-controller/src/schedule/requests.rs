@@ -1,6 +1,6 @@
 //! The writes of the scheduler: asking a member for places, and binding.
 
-use fleet_api::binding::{TargetCluster, TargetComponent};
+use fleet_api::binding::{Component, TargetCluster, TargetComponent};
 use fleet_policies::reason::Reason;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,7 +12,14 @@ use crate::{
     writes::{Target, Verb, Write},
 };
 
-pub(super) fn ask(entry: &BindingEntry, cluster: &str, options: &Options, term: Option<i64>) -> Write {
+/// Asks for places for `components`: what the job asks for as it is sent to this cluster.
+pub(super) fn ask(
+    entry: &BindingEntry,
+    components: &[Component],
+    cluster: &str,
+    options: &Options,
+    term: Option<i64>,
+) -> Write {
     let namespace = cluster_namespace(cluster);
     let name = entry.reservation_name();
     let mut body = json!({
@@ -22,7 +29,7 @@ pub(super) fn ask(entry: &BindingEntry, cluster: &str, options: &Options, term: 
         "spec": {
             "binding": {"namespace": entry.namespace(), "name": entry.name(), "uid": entry.uid()},
             "epoch": entry.object.spec.epoch + 1,
-            "components": entry.object.spec.components,
+            "components": components,
             "ttlSeconds": options.reservation_ttl.as_secs(),
         },
     });
@@ -36,22 +43,24 @@ pub(super) fn ask(entry: &BindingEntry, cluster: &str, options: &Options, term: 
 }
 
 /// The target of a gang: one cluster with all components.
-pub(super) fn whole(entry: &BindingEntry, cluster: &str) -> Vec<TargetCluster> {
-    let components = entry.object.spec.components.iter();
+pub(super) fn whole(components: &[Component], cluster: &str) -> Vec<TargetCluster> {
     vec![TargetCluster {
         name: cluster.to_string(),
         replicas: 0,
         components: components
+            .iter()
             .map(|c| TargetComponent { name: c.name.clone(), replicas: c.replicas })
             .collect(),
     }]
 }
 
-/// Sets the targets and raises the epoch in one compare-and-swap on the epoch.
+/// Sets the targets and raises the epoch in one compare-and-swap on the epoch, of the binding as it was planned for: one
+/// whose object was edited meanwhile asks for something else.
 pub(super) fn bind(entry: &BindingEntry, targets: Vec<TargetCluster>, now: Timestamp) -> Write {
     let spec = &entry.object.spec;
     let mut operations = vec![
         json!({"op": "test", "path": "/metadata/uid", "value": entry.uid()}),
+        json!({"op": "test", "path": "/metadata/generation", "value": entry.object.metadata.generation}),
         json!({"op": "test", "path": "/spec/epoch", "value": spec.epoch}),
         json!({"op": "replace", "path": "/spec/epoch", "value": spec.epoch + 1}),
         json!({"op": "add", "path": "/spec/clusters", "value": targets}),

@@ -19,7 +19,10 @@ use fleet_scheduler::PodSpec;
 use jiff::{SignedDuration, Timestamp};
 
 use super::write::{CopyWrite, HoldWrite, HoldWritten};
-use crate::state::{Hold, MemberState};
+use crate::{
+    permits::Permits,
+    state::{Hold, MemberState},
+};
 
 #[derive(Clone, Debug, PartialEq)]
 enum Verdict {
@@ -59,9 +62,15 @@ pub(crate) struct Book {
     deadlines: BTreeSet<(Timestamp, String)>,
     /// The newest term of a leader of the hub.
     newest_term: i64,
+    /// Which namespaces places are held for.
+    permits: Permits,
 }
 
 impl Book {
+    pub fn new(permits: Permits) -> Self {
+        Self { permits, ..Self::default() }
+    }
+
     /// Takes in a term of a leader that was seen elsewhere; returns the newest one.
     pub fn see_term(&mut self, term: i64) -> i64 {
         self.newest_term = self.newest_term.max(term);
@@ -202,6 +211,11 @@ impl Book {
             if let Some(term) = entry.spec.term.filter(|term| *term < newest) {
                 let message =
                     format!("term {term} is older than {newest}, the newest seen of a leader of the hub");
+                entry.verdict = Verdict::Closed(refused(message, Vec::new()));
+                self.due.insert(name);
+                continue;
+            }
+            if let Err(message) = self.permits.namespace(&entry.spec.binding.namespace) {
                 entry.verdict = Verdict::Closed(refused(message, Vec::new()));
                 self.due.insert(name);
                 continue;

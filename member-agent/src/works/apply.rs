@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use fleet_api::{
     Work,
     names::{BINDING_UID_LABEL, RESULT_FINALIZER, RESULT_RECORDED_ANNOTATION},
-    policy::Fencing,
+    policy::{ConflictResolution, Fencing},
 };
 use fleet_policies::workload::outcome;
 use futures::{FutureExt, StreamExt, stream};
@@ -150,6 +150,9 @@ impl Works {
 
     /// Brings one manifest about.
     async fn place(self: &Arc<Self>, work: &Arc<Work>, ordinal: usize) -> Result<Placed, CallError> {
+        if let Err(message) = self.context.options.permits.manifest(&work.spec, ordinal) {
+            return Ok(Placed::Not(Applied::No { reason: Reason::NotPermitted, message }));
+        }
         let means = inject::Means::of(&self.context.options);
         let wanted = match desired::desired(&work.spec, ordinal, means) {
             Ok(wanted) => wanted,
@@ -194,9 +197,19 @@ impl Works {
     ) -> Result<Placed, CallError> {
         let not = |reason, message| Ok(Placed::Not(Applied::No { reason, message }));
         let is_job = ordinal == 0 && kind_of(wanted).is_job();
-        match desired::judge(&work.spec, ordinal, wanted, &live) {
+        let overwrite = self.context.options.permits.overwrite;
+        match desired::judge(&work.spec, ordinal, wanted, &live, overwrite) {
             Verdict::Taken => {
-                not(Reason::NameTaken, format!("{id} exists in the member and was not made by Fleet"))
+                let asks = work.spec.conflict_resolution == Some(ConflictResolution::Overwrite);
+                let consent = if asks {
+                    "; Overwrite needs the consent of the member's agent (--allow-overwrite)"
+                } else {
+                    ""
+                };
+                not(
+                    Reason::NameTaken,
+                    format!("{id} exists in the member and was not made by Fleet{consent}"),
+                )
             }
             Verdict::Wait(why) => not(Reason::WaitingForCleanup, format!("{id}: {why}")),
             Verdict::Stale(newest) => Ok(Placed::Not(stale(work.spec.epoch, newest))),
@@ -223,7 +236,7 @@ impl Works {
                     return not(Reason::AppliedFailed, format!("{id} went while it was changed"));
                 };
                 // A server that rewrites what it is given would be asked for ever.
-                if desired::judge(&work.spec, ordinal, wanted, &patched) == Verdict::Patch(patch) {
+                if desired::judge(&work.spec, ordinal, wanted, &patched, overwrite) == Verdict::Patch(patch) {
                     self.state().settle(id, text);
                 }
                 Ok(Placed::Stands)

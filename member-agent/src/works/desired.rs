@@ -84,15 +84,22 @@ pub(super) fn desired(spec: &WorkSpec, ordinal: usize, means: inject::Means<'_>)
     Ok(object)
 }
 
-/// What the object that stands in the member means for the desired one.
-pub(super) fn judge(spec: &WorkSpec, ordinal: usize, desired: &Value, live: &DynamicObject) -> Verdict {
+/// What the object that stands in the member means for the desired one. `overwrite`: the member's administrator
+/// consents to policies that take over what Fleet did not make.
+pub(super) fn judge(
+    spec: &WorkSpec,
+    ordinal: usize,
+    desired: &Value,
+    live: &DynamicObject,
+    overwrite: bool,
+) -> Verdict {
     let is_job = ordinal == 0 && kind_of(desired).is_job();
     if !is_managed(live) {
         if mutation::is_on(Mutation::ForeignAdopted) {
             return bring_in_line(desired, live);
         }
         return match spec.conflict_resolution {
-            Some(ConflictResolution::Overwrite) => bring_in_line(desired, live),
+            Some(ConflictResolution::Overwrite) if overwrite => bring_in_line(desired, live),
             _ => Verdict::Taken,
         };
     }
@@ -315,7 +322,7 @@ mod tests {
         stored["spec"]["list"][0]["image"] = "i".into();
         stored["spec"]["x"]["cpu"] = "1".into();
         change(&mut stored);
-        assert_eq!(judge(&spec, 0, &wanted, &live(stored)), expected);
+        assert_eq!(judge(&spec, 0, &wanted, &live(stored), true), expected);
     }
 
     #[test]
@@ -354,7 +361,9 @@ mod tests {
             let mut stored = wanted.clone();
             stored["metadata"]["annotations"][FENCED_ANNOTATION] = "2".into();
             stored["spec"]["runPolicy"]["suspend"] = true.into();
-            let Verdict::Patch(patch) = judge(&spec, 0, &wanted, &live(stored)) else { panic!("no patch") };
+            let Verdict::Patch(patch) = judge(&spec, 0, &wanted, &live(stored), true) else {
+                panic!("no patch")
+            };
             assert_eq!(patch["metadata"], json!({"annotations": {FENCED_ANNOTATION: null}}));
             patch["spec"].clone()
         };
@@ -375,7 +384,7 @@ mod tests {
         let wanted = desired(&spec, 0, inject::Means::default()).unwrap();
         let found = live(json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
             "metadata": {"name": "a", "namespace": "n"}, "spec": {}}));
-        let Verdict::Patch(patch) = judge(&spec, 0, &wanted, &found) else { panic!("no patch") };
+        let Verdict::Patch(patch) = judge(&spec, 0, &wanted, &found, true) else { panic!("no patch") };
         assert_eq!(patch["metadata"]["labels"][BINDING_UID_LABEL], "u1");
         assert_eq!(patch["spec"]["x"]["cpu"], "1000m");
     }
@@ -392,7 +401,7 @@ mod tests {
         stored["data"]["b"] = "2".into();
         let found = live(stored);
         assert_eq!(
-            judge(&spec, 1, &wanted, &found),
+            judge(&spec, 1, &wanted, &found, true),
             Verdict::Patch(
                 json!({"data": {"b": null}, "metadata": {"annotations": {BINDINGS_ANNOTATION: "u0,u1"}}})
             )

@@ -6,9 +6,10 @@ use fleet_api::names::AGENT_MANAGER;
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
-    core::GroupVersionKind,
+    core::{GroupVersionKind, Request},
     discovery::{ApiResource, oneshot},
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{
@@ -20,6 +21,8 @@ use crate::{
     CallError, call,
     jobs::{Pod, resource},
 };
+
+const IMPERSONATE_USER: http::HeaderName = http::HeaderName::from_static("impersonate-user");
 
 impl Works {
     /// The resource of a kind, from what is known or from the member; its watch is started.
@@ -83,16 +86,35 @@ impl Works {
         let object: DynamicObject = serde_json::from_value(object.clone())
             .map_err(|error| CallError::Api(kube::Error::SerdeError(error)))?;
         let params = PostParams { field_manager: Some(AGENT_MANAGER.to_owned()), ..PostParams::default() };
-        let created = match call(api.create(&params, &object)).await {
+        let body =
+            serde_json::to_vec(&object).map_err(|error| CallError::Api(kube::Error::SerdeError(error)))?;
+        let path = Request::new(api.resource_url());
+        let create = || self.written(&id.namespace, path.create(&params, body.clone()));
+        let created: DynamicObject = match create().await {
             Err(error) if error.is_not_found() && !id.namespace.is_empty() => {
                 self.create_namespace(&id.namespace).await?;
-                call(api.create(&params, &object)).await?
+                create().await?
             }
             answer => answer?,
         };
         let created = Arc::new(created);
         self.keep(id, created.clone());
         Ok(created)
+    }
+
+    /// Sends a write under the rights that the member's administrator chose for the namespace.
+    async fn written<T: DeserializeOwned>(
+        &self,
+        namespace: &str,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, CallError> {
+        let mut request = request.map_err(|error| CallError::Api(kube::Error::BuildRequest(error)))?;
+        if let Some(user) = self.context.options.permits.user(namespace) {
+            let user = http::HeaderValue::try_from(user)
+                .map_err(|error| CallError::Api(kube::Error::HttpError(error.into())))?;
+            request.headers_mut().insert(IMPERSONATE_USER, user);
+        }
+        call(self.context.member.request(request)).await
     }
 
     async fn create_namespace(&self, name: &str) -> Result<(), CallError> {
@@ -113,7 +135,9 @@ impl Works {
         let resource = self.resource_of(&id.kind).await?;
         let params = PatchParams { field_manager: Some(AGENT_MANAGER.to_owned()), ..PatchParams::default() };
         let api = self.api(&resource, &id.namespace);
-        match call(api.patch(&id.name, &params, &Patch::Merge(patch))).await {
+        let path = Request::new(api.resource_url());
+        let request = path.patch(&id.name, &params, &Patch::Merge(patch));
+        match self.written::<DynamicObject>(&id.namespace, request).await {
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => {
                 // What is known may be old; the next look asks the member.
@@ -140,7 +164,8 @@ impl Works {
         let resource = self.resource_of(&id.kind).await?;
         let preconditions = Preconditions { uid: object.metadata.uid.clone(), resource_version: None };
         let params = DeleteParams::background().preconditions(preconditions);
-        match call(self.api(&resource, &id.namespace).delete(&id.name, &params)).await {
+        let path = Request::new(self.api(&resource, &id.namespace).resource_url());
+        match self.written::<Value>(&id.namespace, path.delete(&id.name, &params)).await {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => {
                 if error.is_conflict() {
@@ -149,7 +174,10 @@ impl Works {
                 Err(error)
             }
             Ok(answer) => {
-                if let Some(object) = answer.left() {
+                // The answer is the object where it stays for its finalizers, else a Status.
+                if answer["kind"] != "Status"
+                    && let Ok(object) = serde_json::from_value(answer)
+                {
                     self.keep(id, Arc::new(object));
                 }
                 Ok(())

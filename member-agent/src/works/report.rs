@@ -23,6 +23,7 @@ pub(super) enum Applied {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     NameTaken,
+    NotPermitted,
     AppliedFailed,
     StaleEpoch,
     StaleTerm,
@@ -33,6 +34,7 @@ impl Reason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NameTaken => "NameTaken",
+            Self::NotPermitted => "NotPermitted",
             Self::AppliedFailed => "AppliedFailed",
             Self::StaleEpoch => "StaleEpoch",
             Self::StaleTerm => "StaleTerm",

@@ -11,10 +11,20 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{fixture::Fixture, reservations::HoldRequest};
+use crate::{fixture::Fixture, permits::Permits, reservations::HoldRequest};
 
 async fn start() -> Fixture {
-    let fixture = Fixture::new(&[]).await;
+    let permits = Permits { overwrite: true, ..Permits::default() };
+    start_with(Permits {
+        kinds: permits.kinds.into_iter().chain(["Odd.odd.dev".to_owned()]).collect(),
+        ..permits
+    })
+    .await
+}
+
+async fn start_with(permits: Permits) -> Fixture {
+    let mut fixture = Fixture::new(&[]).await;
+    fixture.permit(permits);
     tokio::spawn(super::run(fixture.context.clone()));
     fixture
 }
@@ -34,9 +44,12 @@ fn config() -> Value {
 }
 
 fn work(name: &str, epoch: i64, manifests: Vec<Value>) -> Work {
+    let text = |path: &str| manifests[0].pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let binding = fleet_api::names::binding_name(text("/apiVersion"), text("/kind"), text("/metadata/name"));
+    let namespace = text("/metadata/namespace");
     let value = json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Work",
         "metadata": {"name": name, "namespace": "fleet-east", "finalizers": [WORK_FINALIZER]},
-        "spec": {"binding": {"namespace": "default", "name": "a-pytorchjob", "uid": format!("uid-{name}")},
+        "spec": {"binding": {"namespace": namespace, "name": binding, "uid": format!("uid-{name}")},
             "epoch": epoch, "reservation": "r", "workload": {"manifests": manifests}}});
     serde_json::from_value(value).unwrap()
 }
@@ -310,4 +323,66 @@ async fn a_kind_the_member_does_not_know_and_dispatch_held_back() {
     let patch = Patch::Merge(json!({"spec": {"suspendDispatching": false}}));
     works(&fixture).patch("held", &PatchParams::default(), &patch).await.unwrap();
     fixture.wait_for("pytorchjobs", "a").await;
+}
+
+/// Submits a Work and waits until it is refused with this reason; returns the message.
+async fn refused(fixture: &Fixture, work: Work, reason: &str) -> String {
+    let name = work.name_any();
+    submit(fixture, work).await;
+    let found = wait_applied(fixture, &name, "False", reason).await;
+    found.status.unwrap().conditions[0].message.clone()
+}
+
+/// What the hub's overrides once made of a tenant's objects: each was applied with the agent's own rights.
+#[tokio::test]
+async fn a_work_reaches_no_further_than_its_binding() {
+    let fixture = start_with(Permits::default()).await;
+    let object = |api_version: &str, kind: &str, namespace: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x", "namespace": namespace}});
+    let mut elsewhere = work("elsewhere", 1, vec![job(), config()]);
+    elsewhere.spec.workload.manifests[1]["metadata"]["namespace"] = "kube-system".into();
+    let message = refused(&fixture, elsewhere, "NotPermitted").await;
+    assert_eq!(
+        message,
+        "spec.workload.manifests[1].metadata.namespace: found \"kube-system\"; allowed is the binding's, default"
+    );
+
+    let mut renamed = work("renamed", 1, vec![job()]);
+    renamed.spec.workload.manifests[0]["metadata"]["name"] = "second".into();
+    let message = refused(&fixture, renamed, "NotPermitted").await;
+    assert!(message.ends_with("allowed is the object of binding a-pytorchjob"), "{message}");
+
+    let cluster_admin = object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "default");
+    let message = refused(&fixture, work("admin", 1, vec![cluster_admin]), "NotPermitted").await;
+    assert!(
+        message.contains("found ClusterRoleBinding.rbac.authorization.k8s.io; allowed in this member"),
+        "{message}"
+    );
+
+    let privileged = object("v1", "ConfigMap", "kube-system");
+    let message = refused(&fixture, work("system", 1, vec![privileged]), "NotPermitted").await;
+    assert!(message.contains("a namespace of the cluster itself"), "{message}");
+    assert!(fixture.of_member("pytorchjobs").get_opt("second").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn overwriting_needs_the_members_consent() {
+    let fixture = start_with(Permits::default()).await;
+    let before = fixture.create(&fixture.member, "kubeflow.org", "v1", "pytorchjobs", job()).await;
+    let mut taking = work("taking", 1, vec![job()]);
+    taking.spec.conflict_resolution = Some(fleet_api::policy::ConflictResolution::Overwrite);
+    let message = refused(&fixture, taking, "NameTaken").await;
+    assert!(message.contains("--allow-overwrite"), "{message}");
+    let after = fixture.of_member("pytorchjobs").get("a").await.unwrap();
+    assert_eq!(after.metadata.resource_version, before.metadata.resource_version, "untouched");
+}
+
+/// Objects are written as the namespace's own account, whose rights decide.
+#[tokio::test]
+async fn objects_are_written_under_the_account_that_the_administrator_names() {
+    let impersonate = Some("system:serviceaccount:{namespace}:fleet".to_owned());
+    let fixture = start_with(Permits { impersonate, ..Permits::default() }).await;
+    submit(&fixture, work("w", 1, vec![config()])).await;
+    wait_applied(&fixture, "w", "True", "AppliedSuccessful").await;
+    works(&fixture).delete("w", &DeleteParams::default()).await.unwrap();
+    fixture.wait_gone("configmaps", "c").await;
 }

@@ -19,7 +19,8 @@ pub(super) fn check(before: &Value, after: &Value) -> Result<(), Problem> {
         same(&format!("/{field}"), &before[field], &after[field], "the value on the hub")?;
     }
     let none = Map::new();
-    let metadata = |object: &'_ Value| object["metadata"].as_object().cloned().unwrap_or_else(|| none.clone());
+    let metadata =
+        |object: &'_ Value| object["metadata"].as_object().cloned().unwrap_or_else(|| none.clone());
     let (known, found) = (metadata(before), metadata(after));
     for field in known.keys().chain(found.keys()).filter(|field| !CONTENT.contains(&field.as_str())) {
         let get = |fields: &Map<String, Value>| fields.get(field).cloned().unwrap_or_default();
@@ -29,10 +30,16 @@ pub(super) fn check(before: &Value, after: &Value) -> Result<(), Problem> {
     reserved(before, &mut String::new(), &mut marks);
     let mut found = Vec::new();
     reserved(after, &mut String::new(), &mut found);
-    match found.iter().find(|mark| !marks.contains(mark)).or_else(|| marks.iter().find(|m| !found.contains(m))) {
-        Some((path, value)) => {
-            Err(Problem::new(path, value, "no change: labels and annotations under fleet.dev/ are Fleet's own"))
-        }
+    match found
+        .iter()
+        .find(|mark| !marks.contains(mark))
+        .or_else(|| marks.iter().find(|m| !found.contains(m)))
+    {
+        Some((path, value)) => Err(Problem::new(
+            path,
+            value,
+            "no change: labels and annotations under fleet.dev/ are Fleet's own",
+        )),
         None => Ok(()),
     }
 }

@@ -137,10 +137,14 @@ fn refused(overriders: Value, expected: &str) {
 
 #[test]
 fn identity_is_not_overridden() {
-    let plain = |path: &str, value: Value| json!({"plaintext": [{"path": path, "operator": "add", "value": value}]});
+    let plain =
+        |path: &str, value: Value| json!({"plaintext": [{"path": path, "operator": "add", "value": value}]});
     let hub = "allowed: the value on the hub";
     refused(plain("/kind", json!("Pod")), &format!("/kind of PyTorchJob n/a: found \"Pod\"; {hub}"));
-    refused(plain("/apiVersion", json!("v1")), &format!("/apiVersion of PyTorchJob n/a: found \"v1\"; {hub}"));
+    refused(
+        plain("/apiVersion", json!("v1")),
+        &format!("/apiVersion of PyTorchJob n/a: found \"v1\"; {hub}"),
+    );
     for field in ["name", "namespace", "generateName", "uid", "finalizers", "ownerReferences"] {
         let path = format!("/metadata/{field}");
         refused(plain(&path, json!("x")), &format!("{path} of PyTorchJob n/a: found \"x\"; {hub}"));
@@ -166,7 +170,9 @@ fn identity_is_not_overridden() {
     );
     refused(
         plain("/spec/roles/Worker/template/metadata", json!({"labels": {"fleet.dev/binding-uid": "u"}})),
-        &format!("/spec/roles/Worker/template/metadata/labels/fleet.dev~1binding-uid of PyTorchJob n/a: found \"u\"; {own}"),
+        &format!(
+            "/spec/roles/Worker/template/metadata/labels/fleet.dev~1binding-uid of PyTorchJob n/a: found \"u\"; {own}"
+        ),
     );
     // What users say of their own job stays theirs.
     check(

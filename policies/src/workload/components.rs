@@ -75,6 +75,23 @@ pub fn total(components: &[Component]) -> Resources {
     sum
 }
 
+/// Components that cover each of several forms of one job: of every component as many replicas as any form has, each
+/// with as much of every resource as any form asks for. Constraints are those of the first form that has it.
+pub fn most(forms: Vec<Vec<Component>>) -> Vec<Component> {
+    let mut found: Vec<Component> = Vec::new();
+    for component in forms.into_iter().flatten() {
+        match found.iter_mut().find(|known| known.name == component.name) {
+            Some(known) => {
+                known.replicas = known.replicas.max(component.replicas);
+                known.requests.raise_to(&component.requests);
+                known.min_available = known.min_available.max(component.min_available);
+            }
+            None => found.push(component),
+        }
+    }
+    found
+}
+
 fn kubeflow(kind: WorkloadKind, spec: &Value, roles: &[&str]) -> Result<Vec<Component>, WorkloadError> {
     let field = replica_specs_field(kind);
     let mut found = Vec::new();
@@ -361,6 +378,18 @@ mod tests {
             json!({"Worker": role(json!(1), requests("-2", "1Gi"))}),
             "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].resources.requests.cpu: found -2;",
         );
+    }
+
+    #[test]
+    fn several_forms_are_covered_by_the_most_of_each() {
+        let form = |replicas: i64, cpu: &str, role_name: &str| {
+            let spec = json!({role_name: role(json!(replicas), requests(cpu, "1Gi"))});
+            components(WorkloadKind::PyTorchJob, &json!({"spec": {"pytorchReplicaSpecs": spec}})).unwrap()
+        };
+        let found = most(vec![form(2, "4", "Worker"), form(5, "1", "Worker"), form(1, "1", "Master")]);
+        let lines: Vec<String> =
+            found.iter().map(|c| format!("{} {}: {}", c.name, c.replicas, c.requests)).collect();
+        assert_eq!(lines, ["worker 5: cpu 4, memory 1Gi", "master 1: cpu 1, memory 1Gi"]);
     }
 
     #[test]

@@ -1,0 +1,225 @@
+//! What the member's administrator lets the hub do in this member. Pure.
+//!
+//! The agent applies with its own rights, which are wide. It therefore applies only the binding's own object and
+//! what that may depend on, in the binding's namespace, of kinds and in namespaces that the administrator allows.
+//! The hub keeps the same rules; a hub that was taken over must not be a way into every member.
+//! Deliberately absent: what an object asks for (the hub's and the scheduler's).
+
+use std::collections::BTreeSet;
+
+use fleet_api::{names, work::WorkSpec};
+use serde_json::Value;
+
+/// Kinds that are applied unless the administrator says otherwise, as `Kind` or `Kind.group`.
+pub const DEFAULT_KINDS: [&str; 12] = [
+    "ConfigMap",
+    "Deployment.apps",
+    "Job.batch",
+    "Job.batch.volcano.sh",
+    "MPIJob.kubeflow.org",
+    "PersistentVolumeClaim",
+    "PyTorchJob.kubeflow.org",
+    "Secret",
+    "Service",
+    "ServiceAccount",
+    "StatefulSet.apps",
+    "TFJob.kubeflow.org",
+];
+
+/// Kinds that go along with a job because its pods name them.
+const DEPENDENCIES: [&str; 4] = ["ConfigMap", "PersistentVolumeClaim", "Secret", "ServiceAccount"];
+
+/// Namespaces of the cluster itself: only those named in full are used.
+const OF_THE_CLUSTER: [&str; 4] = ["kube-", "fleet-system", "openshift-", "istio-system"];
+
+/// The administrator's rules for one member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permits {
+    /// Kinds that may be applied, as `Kind` or `Kind.group`; `*` allows every kind.
+    pub kinds: BTreeSet<String>,
+    /// Namespaces that may be used: full names, or beginnings that end with `*`. Namespaces of the cluster itself
+    /// (`kube-*`, `fleet-system`, `openshift-*`, `istio-system`) are used only where they are named in full.
+    pub namespaces: BTreeSet<String>,
+    /// Whether `conflictResolution: Overwrite` may take over objects that Fleet did not make.
+    pub overwrite: bool,
+    /// User under whose rights objects are written, with `{namespace}` in place of their namespace, such as
+    /// `system:serviceaccount:{namespace}:fleet`; `None`: the agent's own.
+    pub impersonate: Option<String>,
+}
+
+impl Default for Permits {
+    fn default() -> Self {
+        Self {
+            kinds: DEFAULT_KINDS.iter().map(ToString::to_string).collect(),
+            namespaces: ["*".to_owned()].into(),
+            overwrite: false,
+            impersonate: None,
+        }
+    }
+}
+
+impl Permits {
+    /// Whether objects of a kind may be applied.
+    pub fn kind(&self, api_version: &str, kind: &str) -> bool {
+        self.kinds.contains("*") || self.kinds.contains(&named(api_version, kind))
+    }
+
+    /// Whether a namespace may be used.
+    ///
+    /// # Errors
+    /// Which rule forbids it, as a sentence.
+    pub fn namespace(&self, namespace: &str) -> Result<(), String> {
+        if self.namespaces.contains(namespace) {
+            return Ok(());
+        }
+        if OF_THE_CLUSTER
+            .iter()
+            .any(|own| namespace == *own || (own.ends_with('-') && namespace.starts_with(own)))
+        {
+            return Err(format!(
+                "namespace {namespace}: found a namespace of the cluster itself; allowed are those the member's agent names in full (--namespaces)"
+            ));
+        }
+        let begins =
+            |rule: &&String| rule.strip_suffix('*').is_some_and(|start| namespace.starts_with(start));
+        if self.namespaces.iter().any(|rule| begins(&rule)) {
+            return Ok(());
+        }
+        let rules: Vec<&str> = self.namespaces.iter().map(String::as_str).collect();
+        Err(format!("namespace {namespace}: allowed in this member (--namespaces): {}", rules.join(", ")))
+    }
+
+    /// Whether the manifest at a position of a Work may be applied: 0 is the binding's own object, the others are
+    /// what it depends on.
+    ///
+    /// # Errors
+    /// Field, found, allowed.
+    pub fn manifest(&self, spec: &WorkSpec, ordinal: usize) -> Result<(), String> {
+        let at = format!("spec.workload.manifests[{ordinal}]");
+        let manifest = spec.workload.manifests.get(ordinal).unwrap_or(&Value::Null);
+        let text = |path: &str| manifest.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let (api_version, kind) = (text("/apiVersion"), text("/kind"));
+        let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+        let binding = &spec.binding;
+        if namespace.is_empty() || namespace != binding.namespace {
+            return Err(format!(
+                "{at}.metadata.namespace: found {namespace:?}; allowed is the binding's, {}",
+                binding.namespace
+            ));
+        }
+        self.namespace(namespace)?;
+        let found = named(api_version, kind);
+        if !self.kind(api_version, kind) {
+            let kinds: Vec<&str> = self.kinds.iter().map(String::as_str).collect();
+            return Err(format!(
+                "{at}: found {found}; allowed in this member (--kinds): {}",
+                kinds.join(", ")
+            ));
+        }
+        let own = [names::binding_name(api_version, kind, name), names::earlier_binding_name(kind, name)];
+        if ordinal == 0 && !own.contains(&binding.name) {
+            return Err(format!(
+                "{at}: found {found} {name}; allowed is the object of binding {}",
+                binding.name
+            ));
+        }
+        if ordinal > 0 && !DEPENDENCIES.contains(&found.as_str()) {
+            return Err(format!("{at}: found {found}; allowed as a dependency: {}", DEPENDENCIES.join(", ")));
+        }
+        Ok(())
+    }
+
+    /// The user under whose rights objects of a namespace are written.
+    pub fn user(&self, namespace: &str) -> Option<String> {
+        self.impersonate.as_ref().map(|user| user.replace("{namespace}", namespace))
+    }
+}
+
+/// `Kind`, or `Kind.group` outside the core group.
+fn named(api_version: &str, kind: &str) -> String {
+    match api_version.split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}"),
+        None => kind.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace}})
+    }
+
+    /// A Work of the PyTorchJob `team/a` with these manifests.
+    fn check(permits: &Permits, manifests: Vec<Value>, expected: &str) {
+        let mut spec = WorkSpec::default();
+        (spec.binding.namespace, spec.binding.name) = ("team".to_owned(), "a-pytorchjob".to_owned());
+        spec.workload.manifests = manifests;
+        let last = spec.workload.manifests.len() - 1;
+        let found = permits.manifest(&spec, last).err().unwrap_or_default();
+        assert!(found.contains(expected) && found.is_empty() == expected.is_empty(), "{found}");
+    }
+
+    #[test]
+    fn only_the_bindings_own_object_and_its_dependencies() {
+        let permits = Permits::default();
+        let job = || object("kubeflow.org/v1", "PyTorchJob", "team", "a");
+        check(&permits, vec![job()], "");
+        check(&permits, vec![job(), object("v1", "ConfigMap", "team", "settings")], "");
+        check(
+            &permits,
+            vec![object("kubeflow.org/v1", "PyTorchJob", "kube-system", "a")],
+            "metadata.namespace: found \"kube-system\"",
+        );
+        check(
+            &permits,
+            vec![object("kubeflow.org/v1", "PyTorchJob", "", "a")],
+            "metadata.namespace: found \"\"",
+        );
+        check(
+            &permits,
+            vec![object("kubeflow.org/v1", "PyTorchJob", "team", "b")],
+            "allowed is the object of binding a-pytorchjob",
+        );
+        check(
+            &permits,
+            vec![object("v1", "Pod", "team", "a")],
+            "[0]: found Pod; allowed in this member (--kinds)",
+        );
+        check(&permits, vec![object("batch/v1", "Job", "team", "a")], "allowed is the object of binding");
+        check(
+            &permits,
+            vec![job(), object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "team", "x")],
+            "found ClusterRoleBinding.rbac.authorization.k8s.io",
+        );
+        check(&permits, vec![job(), object("apps/v1", "Deployment", "team", "x")], "allowed as a dependency");
+        check(&permits, vec![job(), object("v1", "Secret", "other", "x")], "[1].metadata.namespace");
+        let open = Permits { kinds: ["*".to_owned()].into(), ..Permits::default() };
+        check(&open, vec![job(), object("v1", "Pod", "team", "x")], "allowed as a dependency");
+    }
+
+    #[test]
+    fn namespaces_follow_the_administrators_rule() {
+        let all = Permits::default();
+        assert_eq!(all.namespace("team"), Ok(()));
+        for own in ["kube-system", "kube-public", "fleet-system", "openshift-config"] {
+            assert!(all.namespace(own).is_err(), "{own}");
+        }
+        let some = Permits {
+            namespaces: ["ml-*", "shared", "kube-training"].map(str::to_owned).into(),
+            ..Permits::default()
+        };
+        for (namespace, allowed) in [
+            ("ml-vision", true),
+            ("shared", true),
+            ("kube-training", true),
+            ("share", false),
+            ("team", false),
+        ] {
+            assert_eq!(some.namespace(namespace).is_ok(), allowed, "{namespace}");
+        }
+    }
+}
