@@ -81,6 +81,9 @@ pub struct WorkStatus {
     /// Epoch of the objects that stand in the member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_epoch: Option<i64>,
+    /// Pods that have not ended of a job that has: its quota is held as long as there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live_pods: Option<i64>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]

@@ -6,6 +6,7 @@
 
 use axum::Router;
 use axum::body::Body;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -205,7 +206,11 @@ pub struct ApiServer(Arc<Inner>);
 
 impl ApiServer {
     /// Opens the store, ensures what every cluster has, and starts the background worker.
-    pub async fn open(config: Config) -> Result<ApiServer, OpenError> {
+    pub fn open(config: Config) -> BoxFuture<'static, Result<ApiServer, OpenError>> {
+        Box::pin(Self::open_in_place(config))
+    }
+
+    async fn open_in_place(config: Config) -> Result<ApiServer, OpenError> {
         // Revisions start from the wall clock, so that they never go backwards over restarts in memory.
         let floor = u64::try_from(config.clock.now().as_second()).unwrap_or(0) << 20;
         let mut notes = Vec::new();
@@ -343,12 +348,20 @@ impl ApiServer {
     }
 
     /// Listens with TLS.
-    pub async fn serve(&self, options: ServeOptions) -> Result<Server, ServeError> {
+    pub fn serve(&self, options: ServeOptions) -> BoxFuture<'_, Result<Server, ServeError>> {
+        Box::pin(self.serve_in_place(options))
+    }
+
+    async fn serve_in_place(&self, options: ServeOptions) -> Result<Server, ServeError> {
         serve::serve(self.0.core.clone(), &self.0.authority, self.admin_token(), options).await
     }
 
     /// Ends watches, writes everything out and closes the store.
-    pub async fn shutdown(&self) {
+    pub fn shutdown(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.shutdown_in_place())
+    }
+
+    async fn shutdown_in_place(&self) {
         let core = self.0.core.clone();
         core.closing.cancel();
         let worker = self.0.worker.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();

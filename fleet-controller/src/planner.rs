@@ -259,12 +259,18 @@ impl Planner {
             // One that goes on waiting keeps what is under way for it: a taking, a claim.
             let waits = |job: &Job| job.stand == Stand::Waits && job.queued && job.blocked.is_none();
             let stays = waits(&entry.job) && waits(&job);
+            // What stopped it, or stopped jobs of the shape it had, is no reason any more.
+            let other =
+                entry.job.shape != job.shape || (entry.job.blocked.is_some() && job.blocked.is_none());
             if let Some(cluster) = left {
                 self.give_back(&cluster, &id);
             }
             match stays {
                 true => self.leave_class(&id),
                 false => self.unqueue(&id),
+            }
+            if other {
+                self.verdicts.remove(&id);
             }
             if let Some(entry) = self.jobs.get_mut(&id) {
                 entry.job = job;
@@ -341,6 +347,8 @@ impl Planner {
                 Reason::NotInQuotaTree,
                 "there is no usable ElasticQuotaTree in kube-system",
             )),
+            // What is held stays where it was admitted: a label that is edited moves no use to a leaf that never let it in.
+            Some(quota) if let Some(leaf) = admitted_in(quota, &entry.job) => Ok(leaf),
             Some(quota) => quota
                 .tree()
                 .leaf_for(&entry.job.quota_labels, namespace_of(id))
@@ -641,6 +649,15 @@ fn evict(taker: &JobId, take: Take, plan: &mut Plan) {
 
 /// Where what the job holds is counted: in its leaf; where the tree has none for it any more, where it was
 /// admitted, so that a controller that starts anew counts the jobs of a deleted leaf as well.
+/// The leaf that a job which holds quota was admitted in, where the tree still has it.
+fn admitted_in(quota: &fleet_quota::Planner, job: &Job) -> Option<NodeId> {
+    if job.stand == Stand::Waits {
+        return None;
+    }
+    let tree = quota.tree();
+    tree.find(job.last_leaf.as_ref()?).filter(|leaf| tree.node(*leaf).is_leaf())
+}
+
 fn leaf_of_use(quota: &mut fleet_quota::Planner, entry: &Entry) -> Option<NodeId> {
     let held = |quota: &fleet_quota::Planner| quota.ledger().job(&entry.job.id).map(|held| held.leaf);
     match (&entry.leaf, &entry.job.last_leaf) {

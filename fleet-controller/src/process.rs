@@ -10,6 +10,7 @@ use std::{
 
 use fleet_api::{patience, policy::ResourceSelector};
 use fleet_quota::QueuePolicy;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::Client;
 use tokio::{
@@ -62,7 +63,15 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// None at present; what fails is tried again.
-pub async fn run(hub: Client, options: Options, shutdown: CancellationToken) -> anyhow::Result<()> {
+pub fn run(
+    hub: Client,
+    options: Options,
+    shutdown: CancellationToken,
+) -> BoxFuture<'static, anyhow::Result<()>> {
+    Box::pin(run_in_place(hub, options, shutdown))
+}
+
+async fn run_in_place(hub: Client, options: Options, shutdown: CancellationToken) -> anyhow::Result<()> {
     let Some(election) = options.election.clone() else { return work(hub, options, None, shutdown).await };
     let body = |term, stop| work(hub.clone(), options.clone(), Some(term), stop);
     election::lead(hub.clone(), election, shutdown, body).await

@@ -50,6 +50,7 @@ pub use record::RECORD_TIMEOUT;
 pub use reservations::Reservations;
 pub use standing::{LeaseClock, Standing};
 
+use futures::future::BoxFuture;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -71,7 +72,16 @@ use crate::{
 ///
 /// # Errors
 /// [`TwoAgents`], or a part that ended abnormally.
-pub async fn run(
+pub fn run(
+    hub: kube::Client,
+    member: kube::Client,
+    options: Options,
+    shutdown: CancellationToken,
+) -> BoxFuture<'static, anyhow::Result<()>> {
+    Box::pin(run_in_place(hub, member, options, shutdown))
+}
+
+async fn run_in_place(
     hub: kube::Client,
     member: kube::Client,
     options: Options,

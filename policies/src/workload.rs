@@ -19,7 +19,7 @@ pub use aggregate::aggregate;
 pub use components::{Component, PodRequirements, WorkloadError, components, most, template_requests, total};
 pub use conditions::{Condition, created_condition, queuing_condition, set_failed};
 pub use dependencies::{DependencyKind, DependencyRef, dependencies};
-pub use health::{Health, Outcome, health, is_running, outcome, state_text};
+pub use health::{Health, Outcome, ended_at, health, is_running, outcome, state_text};
 pub use revise::{revise_replicas, set_env, strip_for_member};
 pub use run::keep_run;
 

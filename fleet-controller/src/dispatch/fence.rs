@@ -10,7 +10,7 @@ pub(super) fn cluster_of(namespace: &str) -> &str {
 }
 
 /// Whether an administrator has said that nothing runs in the cluster.
-pub(super) fn is_gone(world: &World, cluster: &str) -> bool {
+pub fn is_gone(world: &World, cluster: &str) -> bool {
     world.clusters.get(cluster).is_some_and(drain::is_gone)
 }
 

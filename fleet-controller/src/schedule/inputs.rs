@@ -26,15 +26,23 @@ const SHAPES_SWEPT_AT: usize = 1024;
 impl Scheduler {
     /// The job of a binding; `None` for one that places nothing: gone, finished, or no gang.
     pub(super) fn job(&mut self, world: &World, key: &Key, now: Timestamp) -> Option<Job> {
-        let entry = world.bindings.get(key)?;
-        let object = world.bound_object(entry).filter(|object| !object.deleting)?;
-        if (entry.is_finished() && !mutation::is_on(Mutation::QuotaKept)) || !entry.is_gang() {
+        let entry = world.bindings.get(key).filter(|entry| entry.is_gang())?;
+        let object = world.bound_object(entry);
+        let goes = object.is_none_or(|object| object.deleting);
+        let is_over = goes || (entry.is_finished() && !mutation::is_on(Mutation::QuotaKept));
+        if is_over && !runs_on(world, key, entry, goes) {
             return None;
         }
         let stand = self.stand(world, key, entry);
+        // What is over takes nothing new.
+        if is_over && stand == Stand::Waits {
+            return None;
+        }
+        let empty = BTreeMap::new();
+        let labels = object.map_or(&empty, |object| &object.labels);
         let quota_labels = QUOTA_LABELS
             .iter()
-            .filter_map(|label| object.labels.get_key_value(*label))
+            .filter_map(|label| labels.get_key_value(*label))
             .map(|(label, value)| (label.clone(), value.clone()))
             .collect();
         let ask = match stand {
@@ -57,15 +65,17 @@ impl Scheduler {
             last_leaf,
             queued: entry.is_suspended(),
             priority: i64::from(entry.object.spec.priority),
-            preemptible: preemptible(object),
+            preemptible: object.is_none_or(preemptible),
             enqueued_at_ms: entry.created_s() * 1000,
             avoided: ask.avoided,
             barred: ask.barred,
             blocked: ask.blocked,
             stand,
-            runtime_ms: declared_run_time_ms(object),
+            runtime_ms: object.and_then(declared_run_time_ms),
             started_at_ms: run.and_then(|run| time_ms(run.started_at.as_deref()?)),
-            checkpoint_at_ms: annotation(object, names::LAST_CHECKPOINT_ANNOTATION).and_then(time_ms),
+            checkpoint_at_ms: object
+                .and_then(|object| annotation(object, names::LAST_CHECKPOINT_ANNOTATION))
+                .and_then(time_ms),
         })
     }
 
@@ -137,7 +147,10 @@ impl Scheduler {
                 cluster: cluster.to_string(),
                 counted,
                 nodes: status.map(|status| status.nodes.clone()).unwrap_or_default(),
-                ending: entry.is_bound() && dispatch::is_given_up(entry),
+                ending: entry.is_bound()
+                    && (dispatch::is_given_up(entry)
+                        || entry.is_finished()
+                        || world.bound_object(entry).is_none_or(|object| object.deleting)),
             })
         };
         if let Some(target) = entry.object.spec.clusters.first() {
@@ -189,6 +202,17 @@ impl Scheduler {
         self.shapes.insert(Arc::from(entry.class.as_str()), Arc::downgrade(&shape));
         shape
     }
+}
+
+/// Whether something of a run that is over may still run in a member: its object went and its Work is being cleaned up,
+/// or it has a result and the member reports live pods of it.
+fn runs_on(world: &World, key: &Key, entry: &BindingEntry, goes: bool) -> bool {
+    world.works_of(key).any(|((namespace, _), work)| {
+        work.spec.binding.uid == entry.uid()
+            && !dispatch::is_gone(world, cluster_of(namespace))
+            && (!entry.is_finished() && goes
+                || work.status.as_ref().is_some_and(|status| status.live_pods > Some(0)))
+    })
 }
 
 fn counted(reservation: &Reservation) -> Counted {

@@ -19,6 +19,7 @@ pub use watchdog::Containers;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -150,7 +151,15 @@ impl Options {
 ///
 /// # Errors
 /// Only when a node cannot be written at all; a server that is away later is waited for.
-pub async fn run(client: Client, options: Options, shutdown: CancellationToken) -> anyhow::Result<()> {
+pub fn run(
+    client: Client,
+    options: Options,
+    shutdown: CancellationToken,
+) -> BoxFuture<'static, anyhow::Result<()>> {
+    Box::pin(run_in_place(client, options, shutdown))
+}
+
+async fn run_in_place(client: Client, options: Options, shutdown: CancellationToken) -> anyhow::Result<()> {
     let ready = tokio::select! {
         biased;
         () = shutdown.cancelled() => return Ok(()),

@@ -17,6 +17,7 @@ use std::{
 
 use fleet_api::crds::{self, Side};
 use fleet_apiserver::{ApiServer, Config, ServeOptions, Server};
+use futures::future::BoxFuture;
 use kube::Client;
 use member_agent::{JobController, MemberAccess, Webhook};
 use tokio::{sync::watch, task::JoinSet};
@@ -79,7 +80,11 @@ impl LocalFleet {
     ///
     /// # Errors
     /// The directory, a port or a server cannot be used; nothing is left running then.
-    pub async fn start(spec: FleetSpec) -> Result<Self, StartError> {
+    pub fn start(spec: FleetSpec) -> BoxFuture<'static, Result<Self, StartError>> {
+        Box::pin(Self::start_in_place(spec))
+    }
+
+    async fn start_in_place(spec: FleetSpec) -> Result<Self, StartError> {
         check_ports(&spec)?;
         let home = spec.data_dir.as_deref().map(Home::open).transpose()?;
         Self::start_in(spec, home).await
@@ -89,7 +94,11 @@ impl LocalFleet {
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub async fn start_in(spec: FleetSpec, home: Option<Home>) -> Result<Self, StartError> {
+    pub fn start_in(spec: FleetSpec, home: Option<Home>) -> BoxFuture<'static, Result<Self, StartError>> {
+        Box::pin(Self::start_in_in_place(spec, home))
+    }
+
+    async fn start_in_in_place(spec: FleetSpec, home: Option<Home>) -> Result<Self, StartError> {
         if spec.members.is_empty() {
             return Err(StartError::NoMembers);
         }
@@ -236,7 +245,11 @@ impl LocalFleet {
     }
 
     /// Ends the parts, then the servers. State on disk is complete afterwards.
-    pub async fn shutdown(mut self) {
+    pub fn shutdown(self) -> BoxFuture<'static, ()> {
+        Box::pin(self.shutdown_in_place())
+    }
+
+    async fn shutdown_in_place(mut self) {
         self.shutdown.cancel();
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(SHUTDOWN_TIMEOUT, ended).await.is_err() {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fleet_api::Cluster;
+use futures::future::LocalBoxFuture;
 use kube::{Api, api::ListParams};
 
 use super::LocalFleet;
@@ -24,7 +25,11 @@ impl LocalFleet {
     ///
     /// # Errors
     /// A part ended with an error, or `within` has passed; says what was missing.
-    pub async fn ready(&self, within: Duration) -> Result<(), NotReady> {
+    pub fn ready(&self, within: Duration) -> LocalBoxFuture<'_, Result<(), NotReady>> {
+        Box::pin(self.ready_in_place(within))
+    }
+
+    async fn ready_in_place(&self, within: Duration) -> Result<(), NotReady> {
         let mut waiting_for = "the hub".to_string();
         let asked = async {
             loop {

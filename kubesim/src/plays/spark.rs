@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -51,7 +52,11 @@ fn group(query: &str) -> Value {
 ///
 /// # Errors
 /// The member could not be stood up or asked.
-pub async fn queries(count: usize, gangs: Gangs, runtime: Duration) -> anyhow::Result<Outcome> {
+pub fn queries(count: usize, gangs: Gangs, runtime: Duration) -> BoxFuture<'static, anyhow::Result<Outcome>> {
+    Box::pin(queries_in_place(count, gangs, runtime))
+}
+
+async fn queries_in_place(count: usize, gangs: Gangs, runtime: Duration) -> anyhow::Result<Outcome> {
     let stage = Stage::open(NODES, NODE_CPU, "64G", None).await?;
     let names: Vec<String> = (1..=count).map(|i| format!("query-{i}")).collect();
     if gangs == Gangs::Kept {

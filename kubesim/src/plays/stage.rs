@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context as _;
 use fleet_api::crds::{Side, definitions};
 use fleet_apiserver::{ApiServer, Config};
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future::BoxFuture, stream};
 use kube::{
     Client,
     api::{Patch, PatchParams, PostParams, Request},
@@ -96,7 +96,11 @@ impl Stage {
         tokio::time::timeout(READY_WITHIN, ready).await.context("the nodes did not come up")?
     }
 
-    pub async fn close(self) {
+    pub fn close(self) -> BoxFuture<'static, ()> {
+        Box::pin(self.close_in_place())
+    }
+
+    async fn close_in_place(self) {
         self.shutdown.cancel();
         let _ = self.agent.await;
         for server in self.servers {

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -58,7 +59,15 @@ fn job(name: &str) -> Value {
 ///
 /// # Errors
 /// The member could not be stood up or asked.
-pub async fn trainings(jobs: usize, gangs: Gangs, runtime: Duration) -> anyhow::Result<Outcome> {
+pub fn trainings(
+    jobs: usize,
+    gangs: Gangs,
+    runtime: Duration,
+) -> BoxFuture<'static, anyhow::Result<Outcome>> {
+    Box::pin(trainings_in_place(jobs, gangs, runtime))
+}
+
+async fn trainings_in_place(jobs: usize, gangs: Gangs, runtime: Duration) -> anyhow::Result<Outcome> {
     let stage = Stage::open(2, JOB_CPU, "64Gi", Some(&conf(gangs))).await?;
     let names: Vec<String> = (1..=jobs).map(|i| format!("tensorflow-{i}")).collect();
     stage.create(JOBS, names.iter().map(|name| job(name)).collect()).await?;

@@ -17,7 +17,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
-    Works,
+    Works, after_end,
     cleanup::Removal,
     desired::{self, Verdict, kind_of},
     inject,
@@ -84,6 +84,10 @@ impl Works {
             return Ok(Next::After(FIRST_REPORT));
         }
         self.write_status(&work, applied.as_ref(), &objects).await?;
+        let next = match self.has_ended(&work, &objects) {
+            true => self.end_pods(&work, objects.first().and_then(Option::as_ref)).await?.unwrap_or(next),
+            false => next,
+        };
         if work.annotations().contains_key(RESULT_RECORDED_ANNOTATION) {
             self.let_go(&work, objects.first().and_then(Option::as_ref)).await?;
         }
@@ -262,6 +266,14 @@ impl Works {
         objects
     }
 
+    /// Whether the Work's run is over, as the hub was told or as the job itself says.
+    fn has_ended(&self, work: &Work, objects: &[Option<Arc<DynamicObject>>]) -> bool {
+        let Some(manifest) = work.spec.workload.manifests.first() else { return false };
+        let job = objects.first().and_then(Option::as_ref);
+        report::has_ended(work)
+            || job.is_some_and(|job| outcome(kind_of(manifest), &job.data["status"]).is_some())
+    }
+
     /// Writes the status if it says something new.
     async fn write_status(
         &self,
@@ -269,7 +281,10 @@ impl Works {
         applied: Option<&Applied>,
         objects: &[Option<Arc<DynamicObject>>],
     ) -> Result<(), CallError> {
-        let status = report::status(work, applied, objects, self.clock.now());
+        let mut status = report::status(work, applied, objects, self.clock.now());
+        let first = work.spec.workload.manifests.first().filter(|_| self.has_ended(work, objects));
+        let live = first.map(|job| after_end::live_pods(&self.state(), &ObjectId::of_manifest(job)).len());
+        status.live_pods = live.filter(|live| *live > 0).and_then(|live| i64::try_from(live).ok());
         let Some(change) = merge_diff_of(&work.status.clone().unwrap_or_default(), &status) else {
             return Ok(());
         };

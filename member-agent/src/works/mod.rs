@@ -4,6 +4,7 @@
 //! `cleanup` write; `fence` stops fenced jobs while the cluster is cut off; `epochs` remembers what must not begin
 //! again. Deliberately absent: choosing what to apply (the hub's), running jobs (`jobs` or the member's operators).
 
+mod after_end;
 mod apply;
 mod cleanup;
 mod desired;
@@ -219,13 +220,14 @@ impl Works {
             let mut state = self.state();
             match change {
                 Change::Applied(pod) => {
-                    let owner = state.put_pod(pod);
-                    // Only a job that must not run is looked at for a pod of its own.
-                    let cut_off = self.context.lease.standing() == Standing::CutOff;
-                    match owner.filter(|_| cut_off) {
-                        Some(owner) => vec![Key::Fence(owner)],
-                        None => return,
+                    // Only a job that must not run, or one that has ended, is looked at for a pod of its own.
+                    let Some(owner) = state.put_pod(pod) else { return };
+                    let mut keys =
+                        if state.job_has_ended(&owner) { state.interested(&owner) } else { Vec::new() };
+                    if self.context.lease.standing() == Standing::CutOff {
+                        keys.push(Key::Fence(owner));
                     }
+                    keys
                 }
                 Change::Deleted(pod) => state.end_pod(&pod),
                 Change::Listing => Vec::new(),

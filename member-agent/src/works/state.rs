@@ -10,6 +10,7 @@ use fleet_api::{
     Work,
     names::{BINDING_UID_LABEL, EPOCH_ANNOTATION},
 };
+use fleet_policies::{WorkloadKind, workload::outcome};
 use kube::{ResourceExt, api::DynamicObject, discovery::ApiResource};
 use serde_json::Value;
 
@@ -317,7 +318,15 @@ impl State {
     }
 
     /// Who has to look after a change of the object.
-    fn interested(&self, id: &ObjectId) -> Vec<Key> {
+    /// Whether an object is a job of Fleet's that says it is over.
+    pub fn job_has_ended(&self, id: &ObjectId) -> bool {
+        let Known::Object(job) = self.object(id) else { return false };
+        let kind = WorkloadKind::of(&id.kind.api_version, &id.kind.kind);
+        outcome(kind, &job.data["status"]).is_some()
+    }
+
+    /// Works that name an object; without one, the object may be a leftover.
+    pub fn interested(&self, id: &ObjectId) -> Vec<Key> {
         match self.by_object.get(id) {
             Some(names) => names.iter().cloned().map(Key::Work).collect(),
             None if self.works_synced => vec![Key::Leftover(id.clone())],

@@ -49,12 +49,23 @@ pub enum WorkloadError {
     Field { path: String, found: String, allowed: &'static str },
 }
 
+/// Longest name of a job: controllers write it into a label of each pod.
+const JOB_NAME_MAX: usize = 63;
+
 /// The components of a workload, in their kind's order.
 ///
 /// # Errors
 /// A quantity or a number of replicas that cannot be read.
 pub fn components(kind: WorkloadKind, object: &Value) -> Result<Vec<Component>, WorkloadError> {
     let spec = &object["spec"];
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    if kind.is_job() && name.len() > JOB_NAME_MAX {
+        return Err(WorkloadError::Field {
+            path: "metadata.name".to_owned(),
+            found: format!("{} characters", name.len()),
+            allowed: "at most 63, since its pods carry it in a label",
+        });
+    }
     match kind {
         WorkloadKind::PyTorchJob => kubeflow(kind, spec, &["Master", "Worker"]),
         WorkloadKind::TFJob => kubeflow(kind, spec, &["PS", "Worker", "Chief", "Master", "Evaluator"]),
@@ -357,6 +368,17 @@ mod tests {
         check(WorkloadKind::BatchJob, pod(json!([container("5")])), &["job 1: cpu 5250m"]);
         check(WorkloadKind::BatchJob, pod(json!([sidecar, container("5")])), &["job 1: cpu 6250m"]);
         check(WorkloadKind::BatchJob, pod(json!([container("3"), sidecar])), &["job 1: cpu 4250m"]);
+    }
+
+    #[test]
+    fn a_name_that_pods_cannot_carry() {
+        let job = |length: usize| json!({"metadata": {"name": "n".repeat(length)}, "spec": {}});
+        let error = components(WorkloadKind::BatchJob, &job(64)).unwrap_err();
+        let expected =
+            "metadata.name: found 64 characters; allowed: at most 63, since its pods carry it in a label";
+        assert_eq!(error.to_string(), expected);
+        assert!(components(WorkloadKind::BatchJob, &job(63)).is_ok());
+        assert!(components(WorkloadKind::Deployment, &job(240)).is_ok());
     }
 
     #[test]

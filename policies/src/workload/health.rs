@@ -57,6 +57,17 @@ pub fn outcome(kind: WorkloadKind, status: &Value) -> Option<Outcome> {
     }
 }
 
+/// When a job that has ended did (RFC 3339), as its status says it.
+pub fn ended_at(kind: WorkloadKind, status: &Value) -> Option<&str> {
+    if kind == WorkloadKind::VolcanoJob {
+        return status["state"]["lastTransitionTime"].as_str();
+    }
+    let ends = ["Succeeded", "Failed", "Complete"];
+    let mut conditions = conditions_of(status).iter();
+    let ended = conditions.find(|c| c["status"] == "True" && ends.iter().any(|end| c["type"] == *end));
+    ended.and_then(|ended| ended["lastTransitionTime"].as_str()).or_else(|| status["completionTime"].as_str())
+}
+
 /// Its pods run and it has not ended.
 pub fn is_running(kind: WorkloadKind, status: &Value) -> bool {
     let running = match kind {
