@@ -52,12 +52,7 @@ impl Snapshot {
             let cluster = namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX).unwrap_or(namespace);
             snapshot.holds.push((cluster.to_string(), hold));
         }
-        // The oldest tree counts.
-        let mut trees = list(hub, QUOTA_TREE).await?;
-        trees.sort_by_key(|tree| {
-            (tree["metadata"]["creationTimestamp"].to_string(), tree["metadata"]["name"].to_string())
-        });
-        snapshot.tree = trees.into_iter().next();
+        snapshot.tree = in_force(list(hub, QUOTA_TREE).await?);
         snapshot.quota = snapshot.tree.as_ref().map(|tree| Quota::read(&tree["spec"]));
         for kind in RUNS {
             snapshot.jobs.extend(list(hub, kind).await?);
@@ -82,6 +77,19 @@ impl Snapshot {
         }
         Ok(snapshot)
     }
+}
+
+/// The tree that counts: the oldest that is not said to be unusable.
+fn in_force(mut trees: Vec<Value>) -> Option<Value> {
+    let is_refused = |tree: &Value| {
+        let conditions = tree["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+        conditions.iter().any(|c| c["type"] == "Valid" && c["status"] == "False")
+    };
+    trees.sort_by_key(|tree| {
+        let meta = &tree["metadata"];
+        (is_refused(tree), meta["creationTimestamp"].to_string(), meta["name"].to_string())
+    });
+    trees.into_iter().next()
 }
 
 /// All objects of a kind, with their kind; a server that does not know it has none.
