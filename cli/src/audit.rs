@@ -43,7 +43,7 @@ pub async fn run(hub: &Hub, args: &AuditArgs) -> anyhow::Result<Answer> {
         }
         tokio::time::sleep(PAUSE).await;
         let again = look(hub, &clients, &mut away).await?;
-        found.retain(|violation| again.contains(violation));
+        found = still(&found, again);
     }
     drop(progress);
     Ok(answer(args, &found, clients.len(), &away))
@@ -67,6 +67,17 @@ pub fn run_log(file: &Path, args: &AuditArgs) -> anyhow::Result<Answer> {
     }
     answer.failed = !found.is_empty();
     Ok(answer)
+}
+
+/// What is broken now and was broken before. Of one object the same is wrong, though amounts have changed meanwhile.
+fn still(before: &[Violation], now: Vec<Violation>) -> Vec<Violation> {
+    let subject = |violation: &Violation| -> (u8, String) {
+        let (object, _) = violation.what.split_once(": ").unwrap_or((&violation.what, ""));
+        (violation.invariant, object.to_string())
+    };
+    now.into_iter()
+        .filter(|violation| before.iter().any(|known| subject(known) == subject(violation)))
+        .collect()
 }
 
 /// One look; a member that does not answer is left out of it and of all that follow.
@@ -115,4 +126,27 @@ fn answer(args: &AuditArgs, found: &[Violation], members: usize, away: &[Unreach
     }
     answer.failed |= !found.is_empty();
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn violation(invariant: u8, what: &str) -> Violation {
+        Violation { invariant, what: what.to_string() }
+    }
+
+    #[test]
+    fn what_is_broken_in_each_look_is_told_as_it_is_now() {
+        let before = [
+            violation(3, "quota root/a: cpu 5000 used, max 4000"),
+            violation(2, "gang of a in east: 1 of 2"),
+        ];
+        let now = vec![
+            violation(3, "quota root/a: cpu 6000 used, max 4000"),
+            violation(3, "quota root/b: cpu 1 used, max 0"),
+        ];
+        assert_eq!(still(&before, now), [violation(3, "quota root/a: cpu 6000 used, max 4000")]);
+        assert_eq!(still(&before, vec![violation(5, "quota root/a: x")]), []);
+    }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use clap::Parser;
 use fleet_api::mutation::{self, Mutation};
-use fleet_kubesim::whole::{Outcome, Plan, run_plan, shrink};
+use fleet_kubesim::whole::{Outcome, People, Plan, run_plan, shrink};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -37,6 +37,9 @@ struct Arguments {
     /// Turn on each deliberate bug in turn, and print after how many seeds it was found.
     #[arg(long, conflicts_with = "bug")]
     bugs: bool,
+    /// Who is out there besides faults, by name and comma; `all`: each of them in some seeds.
+    #[arg(long, default_value = "", value_parser = People::named)]
+    people: People,
     /// Print the log of each seed, whether it fails or not.
     #[arg(long)]
     verbose: bool,
@@ -127,7 +130,7 @@ fn hunt(arguments: &Arguments) -> Option<(u64, String)> {
                     if seed >= arguments.first + arguments.seeds {
                         return;
                     }
-                    let what = match run_plan(&Plan::of_seed(seed)) {
+                    let what = match run_plan(&Plan::of_seed_with(seed, &arguments.people)) {
                         Ok(outcome) => outcome.found.first().map(|first| first.violation.to_string()),
                         Err(error) => Some(format!("{error:#}")),
                     };
@@ -143,7 +146,7 @@ fn hunt(arguments: &Arguments) -> Option<(u64, String)> {
 }
 
 fn run_seed(seed: u64, arguments: &Arguments, stop: &AtomicBool, totals: &Mutex<Totals>) {
-    let plan = Plan::of_seed(seed);
+    let plan = Plan::of_seed_with(seed, &arguments.people);
     let outcome = match run_plan(&plan) {
         Ok(outcome) => outcome,
         Err(error) => {
@@ -205,7 +208,7 @@ fn report(totals: &Totals, took: Duration) -> ExitCode {
         println!("making seed {} shorter ({} events) ...", plan.seed, plan.events.len());
         let (plan, outcome) = shrink(plan, outcome);
         print_run(&plan, &outcome);
-        println!("cargo xtask simulate --first {} --seeds 1", plan.seed);
+        println!("cargo xtask simulate --first {} --seeds 1 (and the same --people)", plan.seed);
     }
     if totals.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,19 +1,33 @@
-//! What the invariants read of pods, bindings and the quota tree.
-
-use std::collections::BTreeMap;
+//! What the invariants read of pods and of the jobs that own them.
 
 use fleet_api::names;
-use fleet_resources::{Resources, quantity};
+use fleet_resources::Resources;
 use serde_json::Value;
+
+use super::requests;
 
 /// Side container without whose word the containers of a pod do not begin, and which stops them.
 const WATCHDOG: &str = "fleet-watchdog";
 /// Resource of a node that every pod takes one of.
 const PODS: &str = "pods";
-/// Name under which a quota tree counts jobs.
-const MAX_JOBS: &str = "kube-queue/max-jobs";
+/// Group of Volcano's Job, which shares its kind with that of Kubernetes.
+const VOLCANO_GROUP: &str = "batch.volcano.sh/";
 /// Kinds that run to an end; pods of others have no run.
 pub(super) const JOB_KINDS: [&str; 4] = ["PyTorchJob", "TFJob", "MPIJob", "Job"];
+
+/// A job as violations name it. `holder` has its apiVersion and kind.
+pub(super) fn job_name(holder: &Value, namespace: &Value, name: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let volcano = text(&holder["apiVersion"]).starts_with(VOLCANO_GROUP);
+    let kind = if volcano { format!("Volcano {}", text(&holder["kind"])) } else { text(&holder["kind"]) };
+    format!("{kind} {}/{}", text(namespace), text(name))
+}
+
+/// The job of a binding.
+pub(super) fn job_of(binding: &Value) -> String {
+    let job = &binding["spec"]["resource"];
+    job_name(job, &job["namespace"], &job["name"])
+}
 
 /// One pod.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,17 +60,14 @@ impl Pod {
             let size = meta["annotations"][names::GANG_SIZE_ANNOTATION].as_str();
             (gang.to_string(), size.and_then(|size| size.parse().ok()).unwrap_or(0))
         });
-        let mut requests = Resources::new();
-        for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
-            requests.add(&amounts(&container["resources"]["requests"]));
-        }
+        let mut requests = requests::of_pod(&pod["spec"]);
         requests.set(PODS, 1);
         Self {
             cluster: cluster.to_string(),
             namespace: text(&meta["namespace"]),
             name: text(&meta["name"]),
             uid: text(&meta["uid"]),
-            job: format!("{} {}/{}", text(&owner["kind"]), text(&meta["namespace"]), text(&owner["name"])),
+            job: job_name(&owner, &meta["namespace"], &owner["name"]),
             run: text(&owner["uid"]),
             is_job: owner["kind"].as_str().is_some_and(|kind| JOB_KINDS.contains(&kind)),
             node: pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()).map(str::to_string),
@@ -81,98 +92,13 @@ impl Pod {
         Some((self.cluster.clone(), node))
     }
 
+    /// Its containers run, or may begin at any moment.
+    pub fn may_run(&self) -> bool {
+        !self.has_ended() && (!self.watched || self.phase == "Running")
+    }
+
     /// The job it may run for, and the run: cluster and uid of the member's job.
     pub fn may_run_for(&self) -> Option<(String, (String, String))> {
-        let may_run = self.is_job && !self.has_ended() && (!self.watched || self.phase == "Running");
-        may_run.then(|| (self.job.clone(), (self.cluster.clone(), self.run.clone())))
-    }
-}
-
-/// Resource amounts of an object; what cannot be read counts as nothing.
-pub fn amounts(map: &Value) -> Resources {
-    let mut found = Resources::new();
-    for (name, value) in map.as_object().into_iter().flatten() {
-        found.set(name.as_str(), amount(name, value));
-    }
-    found
-}
-
-fn amount(name: &str, value: &Value) -> i64 {
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
-    quantity::parse(name, &text).unwrap_or(0)
-}
-
-/// What one binding uses of its quota.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Use {
-    pub namespace: String,
-    pub requests: Resources,
-    /// It queues, is bound and has not ended.
-    pub counts: bool,
-}
-
-/// Reads a binding.
-pub fn used_by(binding: &Value) -> Use {
-    let mut requests = Resources::new();
-    for component in binding["spec"]["components"].as_array().into_iter().flatten() {
-        let replicas = component["replicas"].as_i64().unwrap_or(0);
-        requests.add(&amounts(&component["request"]).scaled(replicas));
-    }
-    let queues = binding["spec"]["suspension"]["scheduling"].is_boolean();
-    let bound = binding["spec"]["clusters"].as_array().is_some_and(|clusters| !clusters.is_empty());
-    let ended = !binding["status"]["result"].is_null();
-    Use {
-        namespace: binding["metadata"]["namespace"].as_str().unwrap_or_default().to_string(),
-        requests,
-        counts: queues && bound && !ended,
-    }
-}
-
-/// The quota tree, flat.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Quota {
-    pub nodes: Vec<QuotaNode>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct QuotaNode {
-    pub path: String,
-    parent: Option<usize>,
-    namespaces: Vec<String>,
-    pub max: BTreeMap<String, i64>,
-    pub max_jobs: Option<i64>,
-}
-
-impl Quota {
-    /// Reads the spec of an ElasticQuotaTree.
-    pub fn read(spec: &Value) -> Self {
-        let mut quota = Self::default();
-        quota.add(&spec["root"], None);
-        quota
-    }
-
-    fn add(&mut self, node: &Value, parent: Option<usize>) {
-        let name = node["name"].as_str().unwrap_or_default();
-        let path = parent.map_or_else(|| name.to_string(), |at| format!("{}/{name}", self.nodes[at].path));
-        let mut max: BTreeMap<String, i64> = node["max"]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(name, value)| (name.clone(), amount(name, value)))
-            .collect();
-        let max_jobs = max.remove(MAX_JOBS);
-        let namespaces = node["namespaces"].as_array().into_iter().flatten();
-        let namespaces = namespaces.filter_map(|name| name.as_str().map(str::to_string)).collect();
-        let at = self.nodes.len();
-        self.nodes.push(QuotaNode { path, parent, namespaces, max, max_jobs });
-        for child in node["children"].as_array().into_iter().flatten() {
-            self.add(child, Some(at));
-        }
-    }
-
-    /// The node of a namespace and those above it.
-    pub fn path_of(&self, namespace: &str) -> Vec<usize> {
-        let leaf = self.nodes.iter().position(|node| node.namespaces.iter().any(|n| n == namespace));
-        std::iter::successors(leaf, |at| self.nodes[*at].parent).collect()
+        (self.is_job && self.may_run()).then(|| (self.job.clone(), (self.cluster.clone(), self.run.clone())))
     }
 }

@@ -1,5 +1,5 @@
-//! The checker over a history, one change at a time: invariants 1 and 3 at each moment, and of 4 that no run that
-//! succeeded is run again or forgotten before the hub knows.
+//! The checker over a history, one change at a time: invariants 1 and 3 at each moment, of 4 that no run that
+//! succeeded is run again or forgotten before the hub knows, and what may last for a moment only (`during`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,26 +8,71 @@ use fleet_resources::Resources;
 use serde_json::Value;
 
 use super::{
-    Change, Violation, broken,
-    facts::{JOB_KINDS, Pod, Quota, Use, used_by},
-    over_node, over_quota, unfenced_jobs,
+    Bounds, Change, Violation, broken,
+    during::{Gang, Lasting},
+    facts::{JOB_KINDS, Pod, job_of},
+    over_node,
+    quota::{Quota, Told, Use, queues, used_by},
+    real::{binding_of, controller, job_key, may_have_several_runs},
+    unfenced_jobs,
 };
+
+/// A tree that was lowered still covers what was asked for under it: a decision may be this long under way.
+const UNDER_WAY_MS: u64 = 240_000;
 
 /// What is known so far.
 #[derive(Debug, Default)]
 pub struct Judge {
+    /// Set where changes come with their time; else nothing is judged by how long it lasts.
+    bounds: Option<Bounds>,
+    now_ms: u64,
+    /// Clusters that say what is not so: what they show proves nothing.
+    liars: BTreeSet<String>,
     nodes: BTreeMap<(String, String), Resources>,
-    quota: Option<Quota>,
+    /// Quota trees, each with when it came into force, and what the hub says is used.
+    trees: Vec<(u64, Quota)>,
+    believed: Value,
+    /// Labels of the hub's jobs, by job.
+    labels: BTreeMap<String, Value>,
     pods: BTreeMap<String, Pod>,
-    bindings: BTreeMap<String, (Use, Value)>,
+    bindings: BTreeMap<String, Known>,
     used: BTreeMap<(String, String), Resources>,
     /// By job the pods of each run that may run.
     runs: BTreeMap<String, BTreeMap<(String, String), i64>>,
     unfenced: BTreeSet<String>,
     /// Jobs of members, by uid.
     jobs: BTreeMap<String, Run>,
+    /// ReplicaSets to their Deployments, by uid.
+    sets: BTreeMap<String, String>,
+    /// What pods that have not ended ask for, by uid of what owns them.
+    taken: BTreeMap<String, Taken>,
+    gangs: BTreeMap<String, Gang>,
+    holds: BTreeMap<String, Value>,
+    lasting: Lasting,
     /// Uid of the binding to the first run of it that succeeded.
     succeeded: BTreeMap<String, Run>,
+}
+
+/// A binding as it was last seen; it is remembered when it is gone, as its pods may not be.
+#[derive(Debug, Default)]
+struct Known {
+    object: Value,
+    used: Use,
+    /// Leaf that its job named when it was bound, and when that was.
+    leaf: Option<String>,
+    bound_ms: u64,
+    gone: bool,
+}
+
+/// Pods of one owner that have not ended.
+#[derive(Debug, Default)]
+struct Taken {
+    job: String,
+    namespace: String,
+    requests: Resources,
+    pods: i64,
+    /// Those of them that may run.
+    live: i64,
 }
 
 /// A job in a member, made for one epoch of a binding.
@@ -42,45 +87,215 @@ struct Run {
 impl Judge {
     /// Allocatable amounts by cluster and node, and the quota tree.
     pub fn new(nodes: BTreeMap<(String, String), Resources>, quota: Option<Quota>) -> Self {
-        Self { nodes, quota, ..Self::default() }
+        Self { nodes, trees: quota.map(|quota| (0, quota)).into_iter().collect(), ..Self::default() }
     }
 
-    /// Takes one change in, in the order of time, and says what it broke.
+    /// Judges what lasts too.
+    pub fn within(mut self, bounds: Bounds) -> Self {
+        self.bounds = Some(bounds);
+        self
+    }
+
+    /// Nothing that these clusters show counts: what is wrong there is their own doing.
+    pub fn without(mut self, liars: impl IntoIterator<Item = String>) -> Self {
+        self.liars.extend(liars);
+        self
+    }
+
+    /// Takes one change in, in the order of time, and says what it broke. Times are milliseconds from any start.
+    pub fn see_at(&mut self, at_ms: u64, change: &Change) -> Vec<Violation> {
+        let mut found = self.until(at_ms);
+        found.extend(self.see(change));
+        found
+    }
+
+    /// What has lasted too long by that time.
+    pub fn until(&mut self, at_ms: u64) -> Vec<Violation> {
+        self.now_ms = at_ms;
+        self.bounds.map_or_else(Vec::new, |bounds| self.lasting.overdue(at_ms, bounds))
+    }
+
+    /// As [`Self::see_at`], where times are not known.
     pub fn see(&mut self, change: &Change) -> Vec<Violation> {
         let object = &change.object;
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_string();
+        let kind = object["kind"].as_str().unwrap_or_default();
+        if change.cluster.as_ref().is_some_and(|cluster| self.liars.contains(cluster)) {
+            return Vec::new();
+        }
+        let has_pods = JOB_KINDS.contains(&kind) || kind == "Deployment";
         match &change.cluster {
-            None => self.see_binding(uid, object, change.gone),
-            Some(cluster) if JOB_KINDS.iter().any(|kind| object["kind"] == *kind) => {
-                self.see_run(cluster, uid, object, change.gone)
+            _ if kind == "Reservation" => {
+                self.see_hold(change.cluster.as_deref(), uid, object, change.gone);
+                Vec::new()
             }
+            None if kind == "ElasticQuotaTree" => {
+                self.see_tree(object, change.gone);
+                Vec::new()
+            }
+            None if has_pods => {
+                self.labels.insert(job_key(object), object["metadata"]["labels"].clone());
+                Vec::new()
+            }
+            None => self.see_binding(uid, object, change.gone),
+            Some(_) if kind == "ReplicaSet" => {
+                self.sets.extend(controller(object).map(|run| (uid, run.to_string())));
+                Vec::new()
+            }
+            Some(cluster) if has_pods => self.see_run(cluster, uid, object, change.gone),
             Some(cluster) => self.see_pod(cluster, uid, object, change.gone),
         }
     }
 
+    fn see_tree(&mut self, object: &Value, gone: bool) {
+        let quota = if gone { Quota::default() } else { Quota::read(&object["spec"]) };
+        if self.trees.last().is_none_or(|(_, known)| *known != quota) {
+            self.trees.push((self.now_ms, quota));
+        }
+        self.believed = object["status"].clone();
+        self.compare();
+    }
+
+    fn see_hold(&mut self, cluster: Option<&str>, uid: String, object: &Value, gone: bool) {
+        let key = format!("hold {} {uid}", cluster.unwrap_or("hub"));
+        if gone {
+            self.holds.remove(&key);
+            self.lasting.set(&key, self.now_ms, None);
+        } else {
+            self.holds.insert(key, object.clone());
+            self.look_at_holds();
+        }
+    }
+
+    /// 5: a hold is for a job that is there, has not ended, and is not past the hold's epoch.
+    fn look_at_holds(&mut self) {
+        let mut wrong = BTreeMap::new();
+        for (key, hold) in &self.holds {
+            let binding = hold["spec"]["binding"]["uid"].as_str().unwrap_or_default();
+            let owner = self.bindings.get(binding).filter(|known| !known.gone).map(|known| &known.object);
+            let owned = owner.is_some_and(|binding| {
+                binding["status"]["result"].is_null()
+                    && hold["spec"]["epoch"].as_i64() >= binding["spec"]["epoch"].as_i64()
+            });
+            if !owned {
+                let name = hold["metadata"]["name"].as_str().unwrap_or_default();
+                let place = key.split(' ').nth(1).unwrap_or_default();
+                wrong.insert(key.clone(), broken(5, format!("reservation {name} on {place} has no owner")));
+            }
+        }
+        self.lasting.set_all("hold ", self.now_ms, wrong);
+    }
+
     fn see_binding(&mut self, uid: String, object: &Value, gone: bool) -> Vec<Violation> {
         self.unfenced.extend(unfenced_jobs([object]));
-        let known = self.bindings.remove(&uid);
-        let now = Some((used_by(object), object.clone())).filter(|_| !gone);
+        let now_ms = self.now_ms;
+        let labels = self.labels.get(&job_of(object)).cloned().unwrap_or_default();
+        let known =
+            self.bindings.entry(uid).or_insert_with(|| Known { bound_ms: now_ms, ..Known::default() });
+        let mut used = used_by(object, &labels);
+        let was = std::mem::take(&mut known.used);
+        if used.counts && !was.counts {
+            (known.bound_ms, known.leaf) = (now_ms, used.leaf.clone());
+        }
+        // A label that changes while the job runs takes nothing away from the leaf it runs in.
+        used.leaf.clone_from(&known.leaf);
+        (known.gone, known.object) = (gone, object.clone());
+        used.counts &= !gone;
         // Only a change of what counts can break anything.
-        let moved = known.map(|(counts, _)| counts) != now.as_ref().map(|(counts, _)| counts.clone());
-        self.bindings.extend(now.map(|now| (uid, now)));
+        let moved = was != used;
+        known.used = used;
+        self.look_at_holds();
         match moved {
-            true => over_quota(self.quota.as_ref(), self.bindings.values().map(|(counts, _)| counts)),
+            true => self.over(Told::Hub, &self.believed_uses()),
             false => Vec::new(),
         }
+    }
+
+    fn believed_uses(&self) -> Vec<(u64, Use)> {
+        self.bindings
+            .values()
+            .filter(|known| known.used.counts)
+            .map(|known| (known.bound_ms, known.used.clone()))
+            .collect()
+    }
+
+    /// What the pods of each job that queues take of its leaf, with when the job was bound.
+    fn real_uses(&self) -> Vec<(u64, Use)> {
+        let mut uses: BTreeMap<&str, (u64, Use)> = BTreeMap::new();
+        for (owner, taken) in self.taken.iter().filter(|(_, taken)| taken.pods > 0) {
+            let Some((uid, known)) = self.binding_of_owner(owner, &taken.job) else { continue };
+            if !queues(&known.object) {
+                continue;
+            }
+            let (namespace, leaf) = (taken.namespace.clone(), known.leaf.clone());
+            let of = uses
+                .entry(uid)
+                .or_insert_with(|| (known.bound_ms, Use { namespace, leaf, counts: true, ..Use::default() }));
+            of.1.requests.add(&taken.requests);
+        }
+        uses.into_values().collect()
+    }
+
+    /// The binding of what owns a pod: by its run, or by its job where no runs are watched.
+    fn binding_of_owner(&self, owner: &str, job: &str) -> Option<(&str, &Known)> {
+        let of = |uid: &str| self.bindings.get_key_value(uid).map(|(uid, known)| (uid.as_str(), known));
+        if self.jobs.is_empty() {
+            let is = |known: &Known| !known.gone && job_of(&known.object) == job;
+            return self
+                .bindings
+                .iter()
+                .find(|(_, known)| is(known))
+                .map(|(uid, known)| (uid.as_str(), known));
+        }
+        of(&self.run_of(owner)?.binding)
+    }
+
+    /// The run of what owns a pod.
+    fn run_of(&self, owner: &str) -> Option<&Run> {
+        self.jobs.get(self.sets.get(owner).map_or(owner, String::as_str))
+    }
+
+    /// 3: over its max under every tree that was in force since the oldest of these was decided.
+    fn over(&self, told: Told, uses: &[(u64, Use)]) -> Vec<Violation> {
+        let oldest = uses.iter().map(|(bound_ms, _)| *bound_ms).min().unwrap_or(self.now_ms);
+        let since = oldest.saturating_sub(UNDER_WAY_MS);
+        let mut found = Vec::new();
+        for (at, (_, quota)) in self.trees.iter().enumerate() {
+            let ended = self.trees.get(at + 1).is_some_and(|(next, _)| *next < since);
+            if ended {
+                continue;
+            }
+            found = quota.over(told, uses.iter().map(|(_, used)| used));
+            if found.is_empty() {
+                break;
+            }
+        }
+        found
+    }
+
+    /// 3: the hub counts what pods take.
+    fn compare(&mut self) {
+        if self.bounds.is_none() {
+            return;
+        }
+        let Some((_, quota)) = self.trees.last() else { return };
+        let uses = self.real_uses();
+        let found = quota.uncounted(&self.believed, uses.iter().map(|(_, used)| used));
+        // One entry for each node and resource: amounts may change while it lasts.
+        let key = |what: &str| {
+            format!("uncounted {}", what.chars().filter(|c| !c.is_ascii_digit()).collect::<String>())
+        };
+        let wrong = found.into_iter().map(|violation| (key(&violation.what), violation)).collect();
+        self.lasting.set_all("uncounted ", self.now_ms, wrong);
     }
 
     fn see_run(&mut self, cluster: &str, uid: String, object: &Value, gone: bool) -> Vec<Violation> {
         let meta = &object["metadata"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
-        let binding = text(&meta["labels"][names::BINDING_UID_LABEL]);
-        if binding.is_empty() {
-            return Vec::new();
-        }
+        let Some(binding) = binding_of(object).map(str::to_string) else { return Vec::new() };
         let run = Run {
             cluster: cluster.to_string(),
-            name: format!("{} {}/{}", text(&object["kind"]), text(&meta["namespace"]), text(&meta["name"])),
+            name: job_key(object),
             binding: binding.clone(),
             epoch: text(&meta["annotations"][names::EPOCH_ANNOTATION]).parse().unwrap_or(0),
         };
@@ -107,7 +322,7 @@ impl Judge {
 
     /// A run that succeeded goes while its binding stands without knowing it.
     fn forgotten(&self, run: &Run, object: &Value) -> Option<Violation> {
-        let (_, binding) = self.bindings.get(&run.binding)?;
+        let binding = &self.bindings.get(&run.binding).filter(|known| !known.gone)?.object;
         let known = !binding["status"]["result"].is_null()
             || !binding["metadata"]["deletionTimestamp"].is_null()
             || self.given_up(&run.binding, run.epoch)
@@ -121,24 +336,22 @@ impl Judge {
 
     /// The hub ended that run before its end was known.
     fn given_up(&self, binding: &str, epoch: i64) -> bool {
-        let attempts = self.bindings.get(binding).map(|(_, binding)| &binding["status"]["attempts"]);
+        let attempts = self.bindings.get(binding).map(|known| &known.object["status"]["attempts"]);
         attempts.and_then(Value::as_array).is_some_and(|all| all.iter().any(|one| one["epoch"] == epoch))
     }
 
     fn see_pod(&mut self, cluster: &str, uid: String, object: &Value, gone: bool) -> Vec<Violation> {
         let mut found = Vec::new();
-        if let Some(known) = self.pods.remove(&uid) {
-            if let Some(place) = known.takes() {
-                self.used.entry(place).or_default().sub(&known.requests);
-            }
-            if let Some((job, run)) = known.may_run_for() {
-                *self.runs.entry(job).or_default().entry(run).or_default() -= 1;
-            }
-        }
-        if gone {
-            return found;
+        let known = self.pods.remove(&uid);
+        if let Some(known) = &known {
+            self.forget(known);
         }
         let pod = Pod::read(cluster, object);
+        if gone {
+            self.look_at_gang(&pod);
+            self.compare();
+            return found;
+        }
         if let Some(place) = pod.takes() {
             let sum = self.used.entry(place.clone()).or_default();
             sum.add(&pod.requests);
@@ -152,8 +365,69 @@ impl Judge {
                 found.push(broken(1, format!("{job} has pods of several runs at once: {live:?}")));
             }
         }
-        self.pods.insert(uid, pod);
+        let grew = self.take(&pod, known.as_ref());
+        self.pods.insert(uid, pod.clone());
+        if grew {
+            found.extend(self.over(Told::Pods, &self.real_uses()));
+        }
+        found.extend(self.several_runs(&pod));
+        self.look_at_gang(&pod);
+        self.compare();
         found
+    }
+
+    /// Takes a pod off all sums.
+    fn forget(&mut self, known: &Pod) {
+        if let Some(place) = known.takes() {
+            self.used.entry(place).or_default().sub(&known.requests);
+        }
+        if let Some((job, run)) = known.may_run_for() {
+            *self.runs.entry(job).or_default().entry(run).or_default() -= 1;
+        }
+        if let Some(gang) = self.gangs.get_mut(&known.run) {
+            gang.remove(known);
+        }
+        if let Some(taken) = self.taken.get_mut(&known.run).filter(|_| !known.has_ended()) {
+            taken.requests.sub(&known.requests);
+            taken.pods -= 1;
+            taken.live -= i64::from(known.may_run());
+        }
+    }
+
+    /// Adds a pod to what its owner takes; whether that grew.
+    fn take(&mut self, pod: &Pod, known: Option<&Pod>) -> bool {
+        self.gangs.entry(pod.run.clone()).or_default().add(pod);
+        if pod.has_ended() {
+            return false;
+        }
+        let taken = self.taken.entry(pod.run.clone()).or_default();
+        taken.job.clone_from(&pod.job);
+        taken.namespace.clone_from(&pod.namespace);
+        taken.requests.add(&pod.requests);
+        taken.pods += 1;
+        taken.live += i64::from(pod.may_run());
+        known.is_none_or(|known| known.requests != pod.requests || known.has_ended())
+    }
+
+    fn look_at_gang(&mut self, pod: &Pod) {
+        if pod.gang.is_some() && !pod.run.is_empty() {
+            let wrong = self.gangs.get(&pod.run).and_then(|gang| gang.wrong(pod));
+            self.lasting.set(&format!("gang {}", pod.run), self.now_ms, wrong);
+        }
+    }
+
+    /// 1: at most one run of a binding has pods that may run, under whatever name.
+    fn several_runs(&self, pod: &Pod) -> Option<Violation> {
+        let binding = &self.run_of(&pod.run).filter(|_| pod.may_run())?.binding;
+        let known = self.bindings.get(binding).filter(|known| !may_have_several_runs(&known.object))?;
+        let live = self.taken.iter().filter(|(_, taken)| taken.live > 0);
+        let runs: BTreeSet<(&str, &str, &str)> = live
+            .filter_map(|(owner, _)| Some((owner.as_str(), self.run_of(owner)?)))
+            .filter(|(_, run)| run.binding == *binding)
+            .map(|(owner, run)| (run.cluster.as_str(), run.name.as_str(), owner))
+            .collect();
+        let what = || format!("{} has several live runs: {runs:?}", job_of(&known.object));
+        (runs.len() > 1).then(|| broken(1, what()))
     }
 }
 

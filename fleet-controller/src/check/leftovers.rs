@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_api::names;
 use serde_json::Value;
 
-use super::{Snapshot, Violation, broken, facts::JOB_KINDS};
+use super::{
+    Snapshot, Violation, broken,
+    facts::{JOB_KINDS, job_name, job_of},
+};
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
@@ -79,18 +82,15 @@ fn works_without_run(rest: &Snapshot) -> Vec<Violation> {
 
 /// Every unit belongs to the binding of its job.
 fn units_without_binding(rest: &Snapshot) -> Vec<Violation> {
-    let known: BTreeSet<(String, String)> = rest
-        .bindings
-        .iter()
-        .map(|b| (text(&b["metadata"]["namespace"]).to_string(), text(&b["metadata"]["name"]).to_string()))
-        .collect();
+    let jobs: BTreeSet<String> = rest.bindings.iter().map(job_of).collect();
+    let bindings: BTreeSet<String> = rest.bindings.iter().map(meta).collect();
     let orphans = rest.units.iter().filter(|unit| {
-        let job = &unit["spec"]["consumerRef"];
-        let name = match text(&job["kind"]) {
-            "ResourceBinding" => text(&job["name"]).to_string(),
-            kind => names::binding_name(text(&job["apiVersion"]), kind, text(&job["name"])),
-        };
-        !job.is_null() && !known.contains(&(text(&unit["metadata"]["namespace"]).to_string(), name))
+        let (job, namespace) = (&unit["spec"]["consumerRef"], &unit["metadata"]["namespace"]);
+        match text(&job["kind"]) {
+            "" => false,
+            "ResourceBinding" => !bindings.contains(&format!("{}/{}", text(namespace), text(&job["name"]))),
+            _ => !jobs.contains(&job_name(job, namespace, &job["name"])),
+        }
     });
     orphans.map(|unit| broken(5, format!("unit {}: its job has no binding", meta(unit)))).collect()
 }
@@ -145,12 +145,7 @@ pub(super) fn lost(rest: &Snapshot) -> Vec<Violation> {
         if !JOB_KINDS.contains(&text(&resource["kind"])) || !binding["status"]["result"].is_null() {
             continue;
         }
-        let job = format!(
-            "{} {}/{}",
-            text(&resource["kind"]),
-            text(&resource["namespace"]),
-            text(&resource["name"])
-        );
+        let job = job_of(binding);
         let clusters = binding["spec"]["clusters"].as_array().map_or(&[][..], Vec::as_slice);
         if let Some(target) = clusters.first() {
             let cluster = text(&target["name"]);

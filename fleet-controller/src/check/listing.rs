@@ -9,10 +9,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::{
-    Snapshot,
-    facts::{Pod, Quota, amounts},
-};
+use super::{Snapshot, facts::Pod, quota::Quota, requests::amounts};
 
 type Kind = (&'static str, &'static str, &'static str);
 
@@ -26,13 +23,15 @@ const QUOTA_TREE: Kind = ("scheduling.sigs.k8s.io/v1beta1", "ElasticQuotaTree", 
 const EVENT: Kind = ("v1", "Event", "events");
 const NODE: Kind = ("v1", "Node", "nodes");
 const POD: Kind = ("v1", "Pod", "pods");
-/// Kinds of jobs that stand in members.
-const RUNS: [Kind; 5] = [
+const REPLICA_SET: Kind = ("apps/v1", "ReplicaSet", "replicasets");
+/// Kinds that have pods, on the hub and in members.
+const RUNS: [Kind; 6] = [
     ("kubeflow.org/v1", "PyTorchJob", "pytorchjobs"),
     ("kubeflow.org/v1", "TFJob", "tfjobs"),
     ("kubeflow.org/v2beta1", "MPIJob", "mpijobs"),
     ("batch.volcano.sh/v1alpha1", "Job", "jobs"),
     ("batch/v1", "Job", "jobs"),
+    ("apps/v1", "Deployment", "deployments"),
 ];
 
 impl Snapshot {
@@ -53,12 +52,11 @@ impl Snapshot {
             let cluster = namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX).unwrap_or(namespace);
             snapshot.holds.push((cluster.to_string(), hold));
         }
-        // The oldest tree counts.
-        let mut trees = list(hub, QUOTA_TREE).await?;
-        trees.sort_by_key(|tree| {
-            (tree["metadata"]["creationTimestamp"].to_string(), tree["metadata"]["name"].to_string())
-        });
-        snapshot.quota = trees.first().map(|tree| Quota::read(&tree["spec"]));
+        snapshot.tree = in_force(list(hub, QUOTA_TREE).await?);
+        snapshot.quota = snapshot.tree.as_ref().map(|tree| Quota::read(&tree["spec"]));
+        for kind in RUNS {
+            snapshot.jobs.extend(list(hub, kind).await?);
+        }
         snapshot.warnings = list(hub, EVENT).await?;
         snapshot.warnings.retain(|event| event["type"] == "Warning");
         for (cluster, client) in members {
@@ -74,9 +72,24 @@ impl Snapshot {
                 let runs = list(client, kind).await?;
                 snapshot.runs.extend(runs.into_iter().map(|run| (cluster.clone(), run)));
             }
+            let sets = list(client, REPLICA_SET).await?;
+            snapshot.replica_sets.extend(sets.into_iter().map(|set| (cluster.clone(), set)));
         }
         Ok(snapshot)
     }
+}
+
+/// The tree that counts: the oldest that is not said to be unusable.
+fn in_force(mut trees: Vec<Value>) -> Option<Value> {
+    let is_refused = |tree: &Value| {
+        let conditions = tree["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+        conditions.iter().any(|c| c["type"] == "Valid" && c["status"] == "False")
+    };
+    trees.sort_by_key(|tree| {
+        let meta = &tree["metadata"];
+        (is_refused(tree), meta["creationTimestamp"].to_string(), meta["name"].to_string())
+    });
+    trees.into_iter().next()
 }
 
 /// All objects of a kind, with their kind; a server that does not know it has none.

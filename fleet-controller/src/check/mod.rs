@@ -5,11 +5,15 @@
 //! product's rules, so that an error there does not hide itself here. Used by `fleet audit`, by the simulation
 //! after each step, and by the end-to-end tests.
 
+mod during;
 mod facts;
 mod history;
 mod judge;
 mod leftovers;
 mod listing;
+mod quota;
+mod real;
+mod requests;
 mod run_log;
 mod snapshot;
 
@@ -18,14 +22,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_resources::Resources;
 use serde_json::Value;
 
-pub use facts::{Pod, Quota};
+pub use during::Bounds;
+pub use facts::Pod;
 pub use history::{Change, History};
 pub use judge::Judge;
+pub use quota::Quota;
 pub use run_log::check_run_log;
 pub use snapshot::Snapshot;
 
-use facts::{Use, used_by};
+use facts::job_of;
 use leftovers::{left_behind, lost};
+use quota::{Told, Use, used_by};
 
 /// One broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -85,8 +92,12 @@ pub fn check_moment(snapshot: &Snapshot) -> Vec<Violation> {
         }
     }
     found.extend(used.iter().flat_map(|(place, sum)| over_node(&snapshot.nodes, place, sum)));
-    let uses: Vec<Use> = snapshot.bindings.iter().map(used_by).collect();
-    found.extend(over_quota(snapshot.quota.as_ref(), uses.iter()));
+    let labels: BTreeMap<String, &Value> =
+        snapshot.jobs.iter().map(|job| (real::job_key(job), &job["metadata"]["labels"])).collect();
+    let of = |binding| used_by(binding, labels.get(&job_of(binding)).copied().unwrap_or(&Value::Null));
+    let uses: Vec<Use> = snapshot.bindings.iter().map(of).collect();
+    found.extend(snapshot.quota.iter().flat_map(|quota| quota.over(Told::Hub, uses.iter())));
+    found.extend(real::check_pods(snapshot));
     found
 }
 
@@ -100,13 +111,7 @@ pub fn check_end(rest: &Snapshot) -> Vec<Violation> {
 /// Jobs whose policy accepts two runs after a partition (fencing level `None`), as pods name them.
 fn unfenced_jobs<'a>(bindings: impl IntoIterator<Item = &'a Value>) -> BTreeSet<String> {
     let unfenced = bindings.into_iter().filter(|b| b["spec"]["failover"]["cluster"]["fencing"] == "None");
-    unfenced
-        .map(|binding| {
-            let job = &binding["spec"]["resource"];
-            let text = |field: &str| job[field].as_str().unwrap_or_default().to_string();
-            format!("{} {}/{}", text("kind"), text("namespace"), text("name"))
-        })
-        .collect()
+    unfenced.map(job_of).collect()
 }
 
 /// 1: at most one (cluster, run) of a job has pods that may run.
@@ -156,34 +161,7 @@ fn over_node(
     (!short.is_empty()).then(|| broken(3, what()))
 }
 
-/// 3: for each quota node, used <= max for every resource and job count, over the jobs that queue.
-fn over_quota<'a>(quota: Option<&Quota>, uses: impl Iterator<Item = &'a Use>) -> Vec<Violation> {
-    let Some(quota) = quota else { return Vec::new() };
-    let mut sums: BTreeMap<usize, (Resources, i64)> = BTreeMap::new();
-    for used in uses.filter(|used| used.counts) {
-        for node in quota.path_of(&used.namespace) {
-            let (sum, jobs) = sums.entry(node).or_default();
-            sum.add(&used.requests);
-            *jobs += 1;
-        }
-    }
-    let mut found = Vec::new();
-    for (node, (sum, jobs)) in sums {
-        let node = &quota.nodes[node];
-        if node.max_jobs.is_some_and(|max| jobs > max) {
-            found.push(broken(3, format!("quota {}: {jobs} jobs, max {:?}", node.path, node.max_jobs)));
-        }
-        for (name, max) in &node.max {
-            if sum.get(name) > *max {
-                found.push(broken(
-                    3,
-                    format!("quota {}: {name} {} used, max {max}", node.path, sum.get(name)),
-                ));
-            }
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_real;

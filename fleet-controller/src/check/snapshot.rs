@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use fleet_resources::Resources;
 use serde_json::Value;
 
-use super::facts::{Pod, Quota};
+use super::{facts::Pod, quota::Quota};
 
 /// Hub and members, listed one after the other: true for a fleet at rest.
 #[derive(Clone, Debug, Default)]
@@ -16,12 +16,19 @@ pub struct Snapshot {
     pub clusters: Vec<Value>,
     /// Reservations with the cluster they are for: those of the hub, and the members' copies.
     pub holds: Vec<(String, Value)>,
+    /// The tree that counts.
     pub quota: Option<Quota>,
+    /// The same as the hub has it, with what it says is used.
+    pub tree: Option<Value>,
+    /// Jobs and Deployments on the hub.
+    pub jobs: Vec<Value>,
     pub pods: Vec<Pod>,
     /// Allocatable amounts by cluster and node.
     pub nodes: BTreeMap<(String, String), Resources>,
-    /// Jobs in the members, with their cluster.
+    /// Jobs and Deployments in the members, with their cluster.
     pub runs: Vec<(String, Value)>,
+    /// What stands between a Deployment and its pods.
+    pub replica_sets: Vec<(String, Value)>,
     /// Warnings of the hub, for the eye.
     pub warnings: Vec<Value>,
 }

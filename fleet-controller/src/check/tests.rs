@@ -25,7 +25,7 @@ fn binding(uid: &str, bound: bool, ended: bool) -> Value {
 }
 
 fn rest() -> Snapshot {
-    let allocatable = facts::amounts(&json!({"nvidia.com/gpu": "1", "pods": "110"}));
+    let allocatable = requests::amounts(&json!({"nvidia.com/gpu": "1", "pods": "110"}));
     let tree = json!({"root": {"name": "root", "children": [
         {"name": "a", "namespaces": ["default"], "max": {"kube-queue/max-jobs": 2, "nvidia.com/gpu": 3}}]}});
     Snapshot {

@@ -98,6 +98,8 @@ impl Plan {
             settled: false,
             standby: random.per_mille(400),
             lingering: random.per_mille(500),
+            fair: false,
+            liars: Vec::new(),
             clusters,
         };
         plan.add_jobs(random, &mut quotas, &names, moves);

@@ -7,7 +7,9 @@
 //! the product; what is right is stated by `fleet_controller::check`.
 
 mod draw;
+mod lies;
 mod observe;
+mod people;
 mod plan;
 mod quotas;
 mod random;
@@ -18,7 +20,8 @@ mod sim;
 mod weather;
 
 pub use observe::{Found, Line};
-pub use plan::{EXPECT_LABEL, Event, Plan, Process, Rates, Server, Side, Way, What};
+pub use people::People;
+pub use plan::{EXPECT_LABEL, Event, Lie, Plan, Process, Rates, Server, Side, Way, What};
 pub use run::{Outcome, run_plan};
 pub use scenario_run::run;
 pub use shrink::shrink;

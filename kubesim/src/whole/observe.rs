@@ -73,12 +73,14 @@ pub struct Observer {
     _watches: JoinSet<()>,
 }
 
-/// Kind, and what of it is watched where.
-const JOBS: [(&str, &str); 4] = [
+/// Kinds that have pods.
+pub(super) const JOBS: [(&str, &str); 6] = [
     ("kubeflow.org/v1", "PyTorchJob"),
     ("kubeflow.org/v1", "TFJob"),
     ("kubeflow.org/v2beta1", "MPIJob"),
+    ("batch.volcano.sh/v1alpha1", "Job"),
     ("batch/v1", "Job"),
+    ("apps/v1", "Deployment"),
 ];
 
 /// The resource of a kind.
@@ -93,10 +95,15 @@ impl Observer {
         let seen = Arc::new(Mutex::new(Seen { judge, ..Seen::default() }));
         let mut watches = JoinSet::new();
         let mut follow =
-            |client: &Client, cluster: Option<&String>, api_version: &str, kind: &'static str| {
+            |client: &Client, cluster: Option<&String>, api_version: &'static str, kind: &'static str| {
                 let api = Api::all_with(client.clone(), &resource(api_version, kind));
-                watches.spawn(watch(api, seen.clone(), cluster.cloned(), kind, began));
+                watches.spawn(watch(api, seen.clone(), cluster.cloned(), (api_version, kind), began));
             };
+        // Jobs before their bindings, so that the leaf that a label names is known.
+        for (api_version, kind) in JOBS {
+            follow(hub, None, api_version, kind);
+        }
+        follow(hub, None, "scheduling.sigs.k8s.io/v1beta1", "ElasticQuotaTree");
         follow(hub, None, "fleet.dev/v1alpha1", "ResourceBinding");
         follow(hub, None, "fleet.dev/v1alpha1", "Reservation");
         for (name, client) in members {
@@ -104,6 +111,8 @@ impl Observer {
             for (api_version, kind) in JOBS {
                 follow(client, Some(name), api_version, kind);
             }
+            follow(client, Some(name), "apps/v1", "ReplicaSet");
+            follow(client, Some(name), "fleet.dev/v1alpha1", "Reservation");
             follow(client, Some(name), "v1", "Pod");
         }
         Self { seen, began, _watches: watches }
@@ -122,6 +131,15 @@ impl Observer {
     pub fn add(&self, violation: Violation) {
         let at_ms = ms(self.began);
         self.seen().broken(at_ms, violation);
+    }
+
+    /// What has lasted too long by now.
+    pub fn look(&self) {
+        let at_ms = ms(self.began);
+        let mut seen = self.seen();
+        for violation in seen.judge.until(at_ms) {
+            seen.broken(at_ms, violation);
+        }
     }
 
     pub fn found(&self) -> Vec<Found> {
@@ -154,13 +172,13 @@ async fn watch(
     api: Api<DynamicObject>,
     seen: Arc<Mutex<Seen>>,
     cluster: Option<String>,
-    kind: &'static str,
+    (api_version, kind): (&'static str, &'static str),
     began: Instant,
 ) {
     let mut events = Box::pin(watcher(api, watcher::Config::default()));
     let note = |object: &DynamicObject, gone: bool| {
         let mut value = serde_json::to_value(object).unwrap_or_default();
-        value["kind"] = kind.into();
+        (value["apiVersion"], value["kind"]) = (api_version.into(), kind.into());
         let change = Change { cluster: cluster.clone(), object: Arc::new(value), gone };
         seen.lock().unwrap_or_else(PoisonError::into_inner).see(ms(began), kind, change);
     };
@@ -241,16 +259,15 @@ impl Seen {
             phase = text(&change.object["status"]["phase"]),
             "seen"
         );
-        if kind != "Reservation" {
-            for violation in self.judge.see(&change) {
-                self.broken(at_ms, violation);
-            }
+        for violation in self.judge.see_at(at_ms, &change) {
+            self.broken(at_ms, violation);
         }
-        match kind {
-            "ResourceBinding" => self.see_binding(at_ms, &change),
-            "Reservation" => self.see_reservation(at_ms, &change),
-            "Pod" => self.see_pod(at_ms, &change),
-            _ => self.see_run(at_ms, &change),
+        match (kind, &change.cluster) {
+            ("ResourceBinding", None) => self.see_binding(at_ms, &change),
+            ("Reservation", None) => self.see_reservation(at_ms, &change),
+            ("Pod", Some(_)) => self.see_pod(at_ms, &change),
+            ("Reservation" | "ReplicaSet", Some(_)) | (_, None) => {}
+            (_, Some(_)) => self.see_run(at_ms, &change),
         }
     }
 

@@ -92,6 +92,16 @@ pub enum What {
     },
     /// A user deletes an object on the hub.
     Delete(ObjectName),
+    /// A user changes an object on the hub, by a merge patch.
+    Patch {
+        object: ObjectName,
+        patch: Value,
+    },
+    /// A member's credentials write what is not so into what they may write.
+    Lie {
+        cluster: String,
+        lie: Lie,
+    },
     /// Somebody in a member deletes an object there.
     DeleteInMember {
         cluster: String,
@@ -134,6 +144,55 @@ pub enum What {
     },
 }
 
+/// What a lying member says of all that it may write the status of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// Its jobs have succeeded.
+    Succeeded,
+    /// Its jobs have failed.
+    Failed,
+    /// It could not apply its Works, because of objects of others.
+    NameTaken,
+    /// It refuses the runs as over.
+    Stale,
+    /// Whatever is asked for is reserved, on nodes that do not exist.
+    Reserved,
+    Refused,
+    /// It has a thousand times its room.
+    Room,
+    /// It holds nothing for its Works any more.
+    LetGo,
+}
+
+impl Lie {
+    pub const ALL: [Self; 8] = [
+        Self::Succeeded,
+        Self::Failed,
+        Self::NameTaken,
+        Self::Stale,
+        Self::Reserved,
+        Self::Refused,
+        Self::Room,
+        Self::LetGo,
+    ];
+}
+
+impl What {
+    /// What no person does.
+    pub fn is_fault(&self) -> bool {
+        matches!(
+            self,
+            Self::Node { .. }
+                | Self::Partition { .. }
+                | Self::Heal { .. }
+                | Self::MemberDown { .. }
+                | Self::MemberUp { .. }
+                | Self::Crash { .. }
+                | Self::Weather { .. }
+        )
+    }
+}
+
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |object: &Value| {
@@ -148,6 +207,12 @@ impl fmt::Display for What {
             Self::DeleteInMember { cluster, name } => {
                 write!(f, "delete {} {}/{} in {cluster}", name.kind, name.namespace, name.name)
             }
+            Self::Patch { object, patch } => {
+                let text = patch.to_string();
+                let shown: String = text.chars().take(LONGEST_PATCH).collect();
+                write!(f, "patch {} {}/{}: {shown}", object.kind, object.namespace, object.name)
+            }
+            Self::Lie { cluster, lie } => write!(f, "{cluster} lies: {lie:?}"),
             Self::Node { cluster, name, ready } => write!(f, "node {cluster}/{name} ready {ready}"),
             Self::Partition { process, way } => write!(f, "partition {process} {way:?}"),
             Self::Heal { process } => write!(f, "heal {process}"),
@@ -192,10 +257,16 @@ pub struct Plan {
     pub standby: bool,
     /// Pods that are asked to end take all of their grace.
     pub lingering: bool,
+    /// There are no faults, so that what may last a moment may last a short one only.
+    pub fair: bool,
+    /// Clusters that lie.
+    pub liars: Vec<String>,
 }
 
 /// Label of random jobs: how they are to end.
 pub const EXPECT_LABEL: &str = "sim.fleet.dev/expect";
+/// Characters of a patch that are shown.
+const LONGEST_PATCH: usize = 400;
 /// Virtual end of a scenario that names none.
 const DEFAULT_UNTIL: Duration = Duration::from_secs(2 * 3600);
 
@@ -247,6 +318,8 @@ impl Plan {
             settled: true,
             standby: false,
             lingering: false,
+            fair: false,
+            liars: Vec::new(),
         }
     }
 

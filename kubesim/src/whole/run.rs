@@ -6,11 +6,11 @@ use std::{
 };
 
 use anyhow::Context;
-use fleet_controller::check::{self, Judge, Quota, Snapshot, Violation};
+use fleet_controller::check::{self, Bounds, Judge, Quota, Snapshot, Violation};
 use fleet_resources::{Resources, quantity};
 use kube::{
     Api, Client,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -19,7 +19,9 @@ use tokio::{
 };
 
 use super::{
-    observe::{Found, Line, Observer, resource},
+    lies,
+    observe::{Found, JOBS, Line, Observer, resource},
+    people::HOSTILE,
     plan::{EXPECT_LABEL, Plan, Process, Server, What},
     sim::Sim,
 };
@@ -97,7 +99,9 @@ impl<'p> Run<'p> {
         }
         let began = Instant::now();
         let tree = plan.objects.iter().find(|object| object["kind"] == "ElasticQuotaTree");
-        let judge = Judge::new(nodes(plan), tree.map(|tree| Quota::read(&tree["spec"])));
+        let judge = Judge::new(nodes(plan), tree.map(|tree| Quota::read(&tree["spec"])))
+            .within(if plan.fair { Bounds::FAIR } else { Bounds::STORM })
+            .without(plan.liars.iter().cloned());
         let observer = Observer::start(sim.hub(), &sim.members(), judge, began);
         let mut run = Self {
             plan,
@@ -195,7 +199,11 @@ impl<'p> Run<'p> {
             what,
             What::Apply(_) | What::Delete(_) | What::ApplyInMember { .. } | What::DeleteInMember { .. }
         ) {
-            self.observer.tell("Fault", "", json!({"what": what.to_string()}));
+            self.observer.tell(
+                if what.is_fault() { "Fault" } else { "Done" },
+                "",
+                json!({"what": what.to_string()}),
+            );
         }
         match what {
             What::Apply(object) => self.submit(object).await,
@@ -209,6 +217,11 @@ impl<'p> Run<'p> {
             }
             What::DeleteInMember { cluster, name } => {
                 self.delete(&Server::Member(cluster.clone()), name).await;
+            }
+            What::Patch { object, patch } => self.patch(object, patch).await,
+            What::Lie { cluster, lie } => {
+                self.sim.count_fault("lie");
+                lies::tell(self.sim.hub(), cluster, *lie).await;
             }
             What::Node { cluster, name, ready } => {
                 self.sim.count_fault("node");
@@ -242,9 +255,19 @@ impl<'p> Run<'p> {
         let Some(client) = self.sim.direct.get(server) else { return };
         let api_version = name.api_version.as_deref().unwrap_or(default_version(&name.kind));
         let resource = resource(api_version, &name.kind);
-        let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &name.namespace, &resource);
+        let api = api_in(client, &name.namespace, &resource);
         // It may have gone by itself.
         let _ = api.delete(&name.name, &DeleteParams::background()).await;
+    }
+
+    async fn patch(&self, name: &ObjectName, patch: &Value) {
+        let api_version = name.api_version.as_deref().unwrap_or(default_version(&name.kind));
+        let api = api_in(self.sim.hub(), &name.namespace, &resource(api_version, &name.kind));
+        let params = PatchParams { field_manager: Some(MANAGER.to_string()), ..PatchParams::default() };
+        if let Err(error) = api.patch(&name.name, &params, &Patch::Merge(patch)).await {
+            let job = format!("{}/{}", name.namespace, name.name);
+            self.observer.tell("Refused", &job, json!({"message": error.to_string()}));
+        }
     }
 
     async fn submit(&mut self, object: &Value) {
@@ -308,6 +331,10 @@ impl<'p> Run<'p> {
             .map(|(_, run)| run["metadata"]["uid"].as_str().unwrap_or_default().to_string())
             .collect();
         snapshot.pods.retain(|pod| !theirs.contains(&pod.run));
+        // What a lying cluster shows proves nothing.
+        let is_true = |cluster: &str| !self.plan.liars.iter().any(|liar| liar == cluster);
+        snapshot.pods.retain(|pod| is_true(&pod.cluster));
+        snapshot.runs.retain(|(cluster, _)| is_true(cluster));
         Ok(snapshot)
     }
 
@@ -315,37 +342,18 @@ impl<'p> Run<'p> {
     async fn wrong_at_the_end(&self) -> anyhow::Result<Vec<Violation>> {
         let snapshot = self.snapshot().await?;
         let mut wrong = check::check_end(&snapshot);
-        let mut broken = |what: String| wrong.push(Violation { invariant: 4, what });
-        for (api_version, kind) in [("kubeflow.org/v1", "PyTorchJob"), ("batch/v1", "Job")] {
+        let lied =
+            |what: &str| self.plan.liars.iter().any(|liar| what.contains(&format!("bound to {liar} ")));
+        wrong.retain(|violation| violation.invariant != 4 || !lied(&violation.what));
+        for (api_version, kind) in JOBS {
             let jobs: Api<DynamicObject> =
                 Api::all_with(self.sim.hub().clone(), &resource(api_version, kind));
             for job in jobs.list(&ListParams::default()).await?.items {
-                let job = serde_json::to_value(job)?;
-                let (name, namespace) = (&job["metadata"]["name"], &job["metadata"]["namespace"]);
-                let is_of = |binding: &&Value| {
-                    let of = &binding["spec"]["resource"];
-                    of["kind"] == kind && of["name"] == *name && of["namespace"] == *namespace
-                };
-                let Some(binding) = snapshot.bindings.iter().find(is_of) else {
-                    broken(format!("{kind} {namespace}/{name} has no binding"));
-                    continue;
-                };
-                let expect = job["metadata"]["labels"][EXPECT_LABEL].as_str().unwrap_or("Any");
-                let ended = binding["status"]["result"]["outcome"].as_str();
-                let reason = binding["status"]["conditions"].as_array().into_iter().flatten();
-                let reason = reason.filter(|c| c["type"] == "Scheduled").map(|c| c["message"].to_string());
-                let right = match (expect, ended) {
-                    ("Waits", None) => true,
-                    ("Any", _) => true,
-                    (expect, Some(ended)) => expect == ended,
-                    _ => false,
-                };
-                if !right {
-                    let reason = reason.collect::<String>();
-                    broken(format!("{kind} {namespace}/{name} is to be {expect} and is {ended:?}: {reason}"));
-                }
+                let what = self.wrong_with(&snapshot, api_version, kind, &serde_json::to_value(job)?);
+                wrong.extend(what.map(|what| Violation { invariant: 4, what }));
             }
         }
+        let mut broken = |what: String| wrong.push(Violation { invariant: 4, what });
         for (cluster, stranger) in &self.strangers {
             let is = |(at, run): &&(String, Value)| {
                 at == cluster
@@ -364,13 +372,43 @@ impl<'p> Run<'p> {
         Ok(wrong)
     }
 
+    /// A job of the hub that has not come to its end.
+    fn wrong_with(&self, snapshot: &Snapshot, api_version: &str, kind: &str, job: &Value) -> Option<String> {
+        let (name, namespace) = (&job["metadata"]["name"], &job["metadata"]["namespace"]);
+        let expect = job["metadata"]["labels"][EXPECT_LABEL].as_str().unwrap_or("Any");
+        let is_of = |binding: &&Value| {
+            let of = &binding["spec"]["resource"];
+            (&of["kind"], &of["name"], &of["namespace"]) == (&kind.into(), name, namespace)
+                && of["apiVersion"] == api_version
+        };
+        let Some(binding) = snapshot.bindings.iter().find(is_of) else {
+            return Some(format!("{kind} {namespace}/{name} has no binding"));
+        };
+        let ended = binding["status"]["result"]["outcome"].as_str();
+        let reason = binding["status"]["conditions"].as_array().into_iter().flatten();
+        let reason = reason.filter(|c| c["type"] == "Scheduled").map(|c| c["message"].to_string());
+        let mut places = binding["status"]["attempts"].as_array().cloned().unwrap_or_default();
+        places.push(binding["status"]["result"].clone());
+        let lied = places.iter().any(|at| self.plan.liars.iter().any(|liar| at["cluster"] == **liar));
+        let right = match (expect, ended) {
+            ("Waits", None) => true,
+            ("Any", _) => true,
+            (expect, Some(ended)) => expect == ended || lied,
+            _ => false,
+        };
+        let reason = reason.collect::<String>();
+        (!right).then(|| format!("{kind} {namespace}/{name} is to be {expect} and is {ended:?}: {reason}"))
+    }
+
     async fn finish(self) -> anyhow::Result<Outcome> {
+        self.observer.look();
         if self.plan.calm.is_some() {
             for violation in self.wrong_at_the_end().await? {
                 self.observer.add(violation);
             }
         }
-        let found = self.observer.found();
+        let mut found = self.observer.found();
+        found.retain(|found| !is_own_doing(&found.violation));
         let picture = match found.is_empty() {
             true => String::new(),
             false => self.snapshot().await?.to_string(),
@@ -383,6 +421,22 @@ impl<'p> Run<'p> {
             found,
             picture,
         })
+    }
+}
+
+/// A hostile tenant may spoil his own gangs and his own jobs, and nothing else.
+fn is_own_doing(violation: &Violation) -> bool {
+    // Names stand as they are, or as JSON has them.
+    let names_his =
+        [format!("{HOSTILE}/"), format!("\"{HOSTILE}\"/")].iter().any(|n| violation.what.contains(n));
+    names_his && matches!(violation.invariant, 2 | 4)
+}
+
+/// The objects of a kind in a namespace; without one, those of the cluster.
+fn api_in(client: &Client, namespace: &str, resource: &ApiResource) -> Api<DynamicObject> {
+    match namespace.is_empty() {
+        true => Api::all_with(client.clone(), resource),
+        false => Api::namespaced_with(client.clone(), namespace, resource),
     }
 }
 
@@ -422,10 +476,7 @@ async fn put(client: &Client, object: &Value) -> anyhow::Result<()> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
     let resource = resource(&text(&object["apiVersion"]), &text(&object["kind"]));
     let namespace = text(&object["metadata"]["namespace"]);
-    let api: Api<DynamicObject> = match namespace.is_empty() {
-        true => Api::all_with(client.clone(), &resource),
-        false => Api::namespaced_with(client.clone(), &namespace, &resource),
-    };
+    let api = api_in(client, &namespace, &resource);
     let name = text(&object["metadata"]["name"]);
     api.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(object)).await?;
     Ok(())

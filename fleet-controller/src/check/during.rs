@@ -1,0 +1,134 @@
+//! What may be so for a moment and not for long: a gang half bound, a hold without an owner, pods that the hub does
+//! not count.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Violation, broken, facts::Pod};
+
+/// How long each may last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Pods of a gang are bound, and fewer than it needs, and never were as many.
+    pub half_bound_ms: u64,
+    /// A reservation stands, on the hub or in a member, whose job is gone, has ended, or runs under a newer epoch.
+    pub ownerless_hold_ms: u64,
+    /// Pods take more of a node of the quota tree than the hub says is used.
+    pub uncounted_ms: u64,
+}
+
+impl Bounds {
+    /// Where no process dies and every request arrives. The hub says what is used once a second.
+    pub const FAIR: Self = Self { half_bound_ms: 10_000, ownerless_hold_ms: 30_000, uncounted_ms: 10_000 };
+    /// Where any of them is away for minutes, one after the other.
+    pub const STORM: Self =
+        Self { half_bound_ms: 600_000, ownerless_hold_ms: 900_000, uncounted_ms: 600_000 };
+}
+
+/// Things that are so now, each with what is wrong and since when.
+#[derive(Debug, Default)]
+pub(super) struct Lasting {
+    since: BTreeMap<String, (u64, Violation)>,
+    told: BTreeSet<String>,
+}
+
+impl Lasting {
+    /// From now on this is so, or is not so any more.
+    pub fn set(&mut self, key: &str, now_ms: u64, wrong: Option<Violation>) {
+        match wrong {
+            Some(wrong) => {
+                // Since when it is so stays; what is said of it may change.
+                self.since.entry(key.to_string()).or_insert((now_ms, broken(0, String::new()))).1 = wrong;
+            }
+            None => {
+                self.since.remove(key);
+                self.told.remove(key);
+            }
+        }
+    }
+
+    /// Of all that begins with `prefix`, only these are so.
+    pub fn set_all(&mut self, prefix: &str, now_ms: u64, wrong: BTreeMap<String, Violation>) {
+        let over: Vec<String> = self
+            .since
+            .keys()
+            .filter(|key| key.starts_with(prefix) && !wrong.contains_key(*key))
+            .cloned()
+            .collect();
+        for key in over {
+            self.set(&key, now_ms, None);
+        }
+        for (key, violation) in wrong {
+            self.set(&key, now_ms, Some(violation));
+        }
+    }
+
+    /// What has lasted for longer than its bound; each is told once.
+    pub fn overdue(&mut self, now_ms: u64, bounds: Bounds) -> Vec<Violation> {
+        let mut found = Vec::new();
+        for (key, (since, wrong)) in &self.since {
+            let bound_ms = match wrong.invariant {
+                2 => bounds.half_bound_ms,
+                5 => bounds.ownerless_hold_ms,
+                _ => bounds.uncounted_ms,
+            };
+            if now_ms.saturating_sub(*since) > bound_ms && self.told.insert(key.clone()) {
+                let what = format!("{}, for longer than {} s", wrong.what, bound_ms / 1000);
+                found.push(broken(wrong.invariant, what));
+            }
+        }
+        found
+    }
+}
+
+/// The pods of one gang of one run.
+#[derive(Debug, Default)]
+pub(super) struct Gang {
+    bound: i64,
+    size: i64,
+    /// It was whole once, or a pod of it has ended: what is missing was lost since.
+    was_whole: bool,
+}
+
+impl Gang {
+    pub fn add(&mut self, pod: &Pod) {
+        let Some((_, size)) = pod.gang else { return };
+        self.size = size;
+        self.bound += i64::from(pod.node.is_some());
+        self.was_whole |= self.bound >= self.size || pod.has_ended();
+    }
+
+    pub fn remove(&mut self, pod: &Pod) {
+        self.bound -= i64::from(pod.gang.is_some() && pod.node.is_some());
+    }
+
+    /// 2: some pods are bound, and fewer than it needs.
+    pub fn wrong(&self, of: &Pod) -> Option<Violation> {
+        let half = self.bound > 0 && self.bound < self.size && !self.was_whole;
+        let (bound, size) = (self.bound, self.size);
+        let what = || format!("gang of {} in {}: {bound} of {size} pods are bound", of.job, of.cluster);
+        half.then(|| broken(2, what()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lasts_is_told_once_and_again_when_it_comes_back() {
+        let mut lasting = Lasting::default();
+        let wrong = |what: &str| Some(broken(2, what.to_string()));
+        let bounds = Bounds { half_bound_ms: 1000, ..Bounds::FAIR };
+        lasting.set("a", 0, wrong("1 of 3"));
+        lasting.set("a", 900, wrong("2 of 3"));
+        assert_eq!(lasting.overdue(1000, bounds), []);
+        assert_eq!(lasting.overdue(1001, bounds)[0].what, "2 of 3, for longer than 1 s");
+        assert_eq!(lasting.overdue(5000, bounds), []);
+        lasting.set("a", 5000, None);
+        lasting.set("a", 6000, wrong("1 of 3"));
+        assert_eq!(lasting.overdue(7000, bounds), []);
+        assert_eq!(lasting.overdue(7001, bounds).len(), 1);
+        lasting.set_all("a", 7002, BTreeMap::new());
+        assert_eq!(lasting.overdue(9000, bounds), []);
+    }
+}

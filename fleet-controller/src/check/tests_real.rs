@@ -1,0 +1,263 @@
+//! What really runs decides: whatever a binding, a label, a name or a status says.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const TREE: &str = r#"{"root": {"name": "root", "max": {"nvidia.com/gpu": 9}, "children": [
+    {"name": "a", "namespaces": ["team-a"], "max": {"kube-queue/max-jobs": 2, "nvidia.com/gpu": 3}},
+    {"name": "b", "namespaces": ["team-b"], "max": {"nvidia.com/gpu": 6}}]}}"#;
+
+fn tree() -> Value {
+    serde_json::from_str(TREE).expect("a tree")
+}
+
+fn binding(uid: &str, name: &str, gpus: u64) -> Value {
+    json!({
+        "kind": "ResourceBinding",
+        "metadata": {"name": name, "namespace": "team-a", "uid": uid},
+        "spec": {"epoch": 1, "suspension": {"scheduling": false}, "clusters": [{"name": "east"}],
+            "resource": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "namespace": "team-a", "name": name},
+            "components": [{"name": "worker", "replicas": gpus, "request": {"nvidia.com/gpu": "1"}}]},
+        "status": {}})
+}
+
+fn run(uid: &str, name: &str, binding: &str) -> Value {
+    json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name, "namespace": "team-a",
+        "uid": uid, "labels": {"fleet.dev/binding-uid": binding}, "annotations": {"fleet.dev/epoch": "1"}}})
+}
+
+/// A pod of a run, of a gang of two.
+fn pod(run: &str, index: u64, gpus: u64) -> Value {
+    let owner = json!([{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": run, "uid": run,
+        "controller": true}]);
+    json!({"kind": "Pod", "metadata": {"name": format!("{run}-{index}"), "namespace": "team-a",
+            "uid": format!("{run}-{index}"), "ownerReferences": owner,
+            "annotations": {"fleet.dev/gang": run, "fleet.dev/gang-size": "2"}},
+        "spec": {"nodeName": "n0", "containers": [{"resources": {"requests": {"nvidia.com/gpu": gpus}}}]},
+        "status": {"phase": "Running"}})
+}
+
+fn hub(object: Value) -> Change {
+    Change { cluster: None, object: Arc::new(object), gone: false }
+}
+
+fn east(object: Value) -> Change {
+    Change { cluster: Some("east".to_string()), object: Arc::new(object), gone: false }
+}
+
+fn gone(change: Change) -> Change {
+    Change { gone: true, ..change }
+}
+
+/// What a judge that knows the tree says of these changes, each with its time.
+#[track_caller]
+fn check(changes: Vec<(u64, Change)>, expected: &[&str]) {
+    let mut judge = Judge::new(BTreeMap::new(), Some(Quota::read(&tree()))).within(Bounds::FAIR);
+    let mut found: Vec<String> = Vec::new();
+    let last = changes.last().map_or(0, |(at_ms, _)| *at_ms);
+    for (at_ms, change) in changes {
+        found.extend(judge.see_at(at_ms, &change).iter().map(ToString::to_string));
+    }
+    found.extend(judge.until(last).iter().map(ToString::to_string));
+    found.dedup();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn pods_count_not_what_the_binding_says() {
+    let changes = |gpus| {
+        vec![
+            (0, hub(binding("x", "a", 2))),
+            (1, east(run("r", "a", "x"))),
+            (2, east(pod("r", 0, 1))),
+            (3, east(pod("r", 1, gpus))),
+        ]
+    };
+    check(changes(2), &[]);
+    check(changes(3), &["invariant 3: quota root/a: nvidia.com/gpu 4 used by pods in members, max 3"]);
+}
+
+#[test]
+fn pods_of_a_job_whose_end_is_recorded_count_until_they_are_gone() {
+    let mut ended = binding("x", "a", 2);
+    ended["status"]["result"] = json!({"outcome": "Succeeded"});
+    let changes = vec![
+        (0, hub(binding("x", "a", 2))),
+        (1, east(run("r", "a", "x"))),
+        (2, east(pod("r", 0, 2))),
+        (3, hub(ended)),
+        (4, hub(binding("y", "b", 2))),
+        (5, east(run("s", "b", "y"))),
+    ];
+    let second = |at_ms| (at_ms, east(pod("s", 0, 2)));
+    let mut early = changes.clone();
+    early.push(second(6));
+    check(early, &["invariant 3: quota root/a: nvidia.com/gpu 4 used by pods in members, max 3"]);
+    let mut late = changes;
+    late.extend([(6, gone(east(pod("r", 0, 2)))), second(7)]);
+    check(late, &[]);
+}
+
+#[test]
+fn a_run_under_another_name_is_a_second_run() {
+    let changes = vec![
+        (0, hub(binding("x", "a", 2))),
+        (1, east(run("r", "a", "x"))),
+        (2, east(pod("r", 0, 1))),
+        (3, east(run("s", "other", "x"))),
+        (4, east(pod("s", 0, 1))),
+    ];
+    let runs = r#"{("east", "PyTorchJob team-a/a", "r"), ("east", "PyTorchJob team-a/other", "s")}"#;
+    check(changes.clone(), &[&format!("invariant 1: PyTorchJob team-a/a has several live runs: {runs}")]);
+    let mut after = changes;
+    after.insert(3, (2, gone(east(pod("r", 0, 1)))));
+    check(after, &[]);
+}
+
+#[test]
+fn a_job_counts_in_the_leaf_that_its_label_named_when_it_was_bound() {
+    let job = |leaf: &str| {
+        let labels = json!({"quota.scheduling.alibabacloud.com/name": leaf});
+        hub(json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+            "metadata": {"name": "a", "namespace": "team-a", "labels": labels}}))
+    };
+    let changes = vec![
+        (0, job("b")),
+        (1, hub(binding("x", "a", 4))),
+        (2, east(run("r", "a", "x"))),
+        (3, job("a")),
+        (4, east(pod("r", 0, 4))),
+    ];
+    check(changes.clone(), &[]);
+    let mut more = changes;
+    more.push((5, east(pod("r", 1, 3))));
+    check(more, &["invariant 3: quota root/b: nvidia.com/gpu 7 used by pods in members, max 6"]);
+}
+
+#[test]
+fn a_tree_that_is_lowered_does_not_judge_what_runs_already() {
+    let mut lower = tree();
+    lower["root"]["children"][0]["max"]["nvidia.com/gpu"] = 1.into();
+    let lower = json!({"kind": "ElasticQuotaTree", "metadata": {"name": "t"}, "spec": lower});
+    let changes = vec![
+        (0, hub(binding("x", "a", 2))),
+        (1, east(run("r", "a", "x"))),
+        (2, hub(lower.clone())),
+        (3, east(pod("r", 0, 2))),
+    ];
+    check(changes, &[]);
+    let later = 1_000_000;
+    let changes = vec![
+        (0, hub(lower)),
+        (later, hub(binding("x", "a", 1))),
+        (later, east(run("r", "a", "x"))),
+        (later, east(pod("r", 0, 2))),
+    ];
+    check(changes, &["invariant 3: quota root/a: nvidia.com/gpu 2 used by pods in members, max 1"]);
+}
+
+#[test]
+fn a_gang_may_be_half_bound_for_a_moment() {
+    let unbound = || {
+        let mut pod = pod("r", 1, 1);
+        pod["spec"]["nodeName"] = Value::Null;
+        pod
+    };
+    let changes = |whole_at_ms| {
+        vec![
+            (0, hub(binding("x", "a", 2))),
+            (1, east(run("r", "a", "x"))),
+            (2, east(unbound())),
+            (3, east(pod("r", 0, 1))),
+            (whole_at_ms, east(pod("r", 1, 1))),
+            // A pod that is lost afterwards is no half gang.
+            (whole_at_ms + 1, gone(east(pod("r", 0, 1)))),
+            (whole_at_ms + 100_000, east(unbound())),
+        ]
+    };
+    check(changes(5_000), &[]);
+    let found =
+        "invariant 2: gang of PyTorchJob team-a/r in east: 1 of 2 pods are bound, for longer than 10 s";
+    check(changes(20_000), &[found]);
+}
+
+#[test]
+fn a_hold_without_an_owner_may_stand_for_a_moment() {
+    let hold = |epoch: i64| {
+        json!({"kind": "Reservation", "metadata": {"name": "h", "uid": "h", "namespace": "fleet-east"},
+            "spec": {"epoch": epoch, "binding": {"uid": "x"}}})
+    };
+    let end = |at_ms| (at_ms, hub(binding("other", "b", 0)));
+    check(vec![(0, hub(binding("x", "a", 2))), (1, hub(hold(1))), end(90_000)], &[]);
+    check(vec![(0, hub(binding("x", "a", 2))), (1, hub(hold(0))), (9, gone(hub(hold(0)))), end(90_000)], &[]);
+    let found = ["invariant 5: reservation h on hub has no owner, for longer than 30 s"];
+    check(vec![(0, hub(binding("x", "a", 2))), (1, hub(hold(0))), end(90_000)], &found);
+    let unbound = vec![(0, gone(hub(binding("x", "a", 2)))), (1, hub(hold(1))), end(90_000)];
+    check(unbound, &found);
+    let found = ["invariant 5: reservation h on east has no owner, for longer than 30 s"];
+    check(vec![(1, east(hold(1))), end(90_000)], &found);
+}
+
+#[test]
+fn the_hub_counts_what_pods_take() {
+    let told = |gpus: &str| {
+        let status = json!({"root": {"name": "root", "used": {"nvidia.com/gpu": gpus, "kube-queue/max-jobs": "1"},
+            "children": [{"name": "a", "used": {"nvidia.com/gpu": gpus, "kube-queue/max-jobs": "1"}}]}});
+        hub(json!({"kind": "ElasticQuotaTree", "metadata": {"name": "t"}, "spec": tree(), "status": status}))
+    };
+    let changes = |gpus| {
+        vec![
+            (0, told("0")),
+            (1, hub(binding("x", "a", 2))),
+            (2, east(run("r", "a", "x"))),
+            (3, east(pod("r", 0, 1))),
+            (4, east(pod("r", 1, 1))),
+            (900, told(gpus)),
+            (90_000, hub(binding("y", "b", 0))),
+        ]
+    };
+    check(changes("2"), &[]);
+    let found = |at: &str| {
+        format!("invariant 3: quota {at}: pods take 2 nvidia.com/gpu, the hub counts 1, for longer than 10 s")
+    };
+    check(changes("1"), &[&found("root"), &found("root/a")]);
+}
+
+#[test]
+fn what_a_lying_cluster_shows_counts_for_nothing() {
+    let mut judge = Judge::new(BTreeMap::new(), Some(Quota::read(&tree())))
+        .without(["east".to_string()])
+        .within(Bounds::FAIR);
+    for change in [hub(binding("x", "a", 2)), east(run("r", "a", "x")), east(pod("r", 0, 20))] {
+        assert_eq!(judge.see_at(0, &change), []);
+    }
+}
+
+#[test]
+fn a_snapshot_is_judged_by_its_pods_too() {
+    let mut snapshot = Snapshot { quota: Some(Quota::read(&tree())), ..Snapshot::default() };
+    snapshot.bindings = vec![binding("x", "a", 2)];
+    snapshot.runs = vec![("east".to_string(), run("r", "a", "x"))];
+    snapshot.pods = vec![Pod::read("east", &pod("r", 0, 1)), Pod::read("east", &pod("r", 1, 2))];
+    assert_eq!(check_moment(&snapshot), []);
+    let used = json!({"name": "root", "used": {"nvidia.com/gpu": "2", "kube-queue/max-jobs": "1"}});
+    snapshot.tree = Some(json!({"spec": tree(), "status": {"root": used}}));
+    let said = |snapshot: &Snapshot| -> Vec<String> {
+        check_moment(snapshot).iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(said(&snapshot), ["invariant 3: quota root: pods take 3 nvidia.com/gpu, the hub counts 2"]);
+    snapshot.tree = None;
+    snapshot.runs.push(("west".to_string(), run("s", "other", "x")));
+    snapshot.pods.push(Pod::read("west", &pod("s", 0, 1)));
+    let found = said(&snapshot);
+    assert!(found[0].starts_with("invariant 1: PyTorchJob team-a/a has several live runs: "), "{found:?}");
+    assert_eq!(found[1..], ["invariant 3: quota root/a: nvidia.com/gpu 4 used by pods in members, max 3"]);
+    // Its job names another leaf, which has room.
+    let labels = json!({"quota.scheduling.koordinator.sh/name": "root/b"});
+    snapshot.jobs = vec![json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+        "metadata": {"name": "a", "namespace": "team-a", "labels": labels}})];
+    assert_eq!(said(&snapshot).len(), 1);
+}
