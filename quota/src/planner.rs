@@ -24,7 +24,7 @@ use std::sync::Arc;
 use crate::ledger::{AdmittedJob, JobId, Ledger};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Claim, Plan, PlanLimits};
-use crate::queues::{QueuePolicy, Queues, Stop, WaitingJob};
+use crate::queues::{ClassId, QueuePolicy, Queues, Stop, WaitingJob};
 use crate::tree::{NodeId, QuotaTree};
 use claims::Watches;
 use contest::Contest;
@@ -53,8 +53,8 @@ pub struct Planner {
     touched: BTreeSet<NodeId>,
     /// Leaves that may have someone with a right to take.
     takers: BTreeSet<NodeId>,
-    /// Leaves that had their turn to search since the bound on searches was hit.
-    searched: BTreeSet<NodeId>,
+    /// Classes that had their turn since the bound on searches was hit.
+    searched: BTreeSet<ClassId>,
     retakes: Retakes,
     /// Pauses that end, by moment.
     pauses: BTreeSet<(i64, JobId)>,

@@ -139,8 +139,18 @@ pub(crate) struct Class {
     pub told: Option<ReasonKind>,
     /// Its rights to take were looked at since its leaf changed.
     pub weighed: bool,
-    /// The state of all jobs in which a search for victims failed.
-    pub failed_at: Option<u64>,
+    /// The last search for victims that led to nobody being taken.
+    pub missed: Option<Missed>,
+}
+
+/// A search for victims after which the class still waits. It holds as long as nothing changes that a search
+/// looks at: use, places, who is ending, what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Missed {
+    /// The state of all jobs that was searched.
+    pub version: u64,
+    /// Nobody had to be taken: what others take leaves room for it, too.
+    pub fits_behind: bool,
 }
 
 impl Class {
@@ -334,7 +344,7 @@ impl Queues {
     /// Every class is as if it was never looked at.
     pub(crate) fn forget_stops(&mut self) {
         for class in self.classes.iter_mut().flatten() {
-            (class.stop, class.listed, class.weighed, class.failed_at) = (Stop::None, None, false, None);
+            (class.stop, class.listed, class.weighed, class.missed) = (Stop::None, None, false, None);
         }
     }
 
@@ -408,7 +418,7 @@ impl Queues {
             listed: None,
             told: None,
             weighed: false,
-            failed_at: None,
+            missed: None,
         };
         let id = self.unused.pop().unwrap_or_else(|| {
             self.classes.push(None);
@@ -431,7 +441,7 @@ impl Queues {
         let front = class.find_front().cloned();
         let old = std::mem::replace(&mut class.front, front.clone());
         // Another job, other rights.
-        (class.weighed, class.failed_at) = (false, None);
+        (class.weighed, class.missed) = (false, None);
         let leaf = class.key.leaf;
         let line = self.line(leaf);
         if let Some(old) = old {

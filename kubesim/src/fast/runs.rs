@@ -62,10 +62,10 @@ impl Sim<'_> {
     pub fn admitted(&mut self, job: usize) {
         let queued = self.jobs[job].spec.queued;
         let (queue, name) = (Arc::clone(&self.jobs[job].queue), Arc::clone(&self.jobs[job].name));
-        if let Some(leaf) = self.leaf_of(job) {
+        if let Some(leaf) = self.leaf_of(job).map(str::to_string) {
             let request = self.jobs[job].spec.shape.total.clone();
             if queued {
-                self.checker.take(job, &name, leaf, &request, self.now_ms);
+                self.checker.take(job, &name, &leaf, &request, self.now_ms);
             }
         }
         if queued {

@@ -142,6 +142,10 @@ impl Planner {
     /// next plan asks these again.
     pub(super) fn holds_grew(&mut self) {
         self.version += 1;
+        self.ask_kept_again();
+    }
+
+    pub(super) fn ask_kept_again(&mut self) {
         self.dirty.extend(self.contest.leaves_below(self.ledger.tree(), NodeId::ROOT));
         self.kept_changed = true;
     }

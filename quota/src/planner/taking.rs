@@ -12,7 +12,7 @@ use super::holds::Visitor;
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, WaitReason};
-use crate::queues::{Class, ClassId, OrderKey, Stop, WaitingJob};
+use crate::queues::{Class, ClassId, Missed, OrderKey, Stop, WaitingJob};
 use crate::share::Share;
 use crate::tree::{NodeId, Request};
 use crate::victims::{Found, Goal, Rights, search};
@@ -24,12 +24,24 @@ struct Supposed {
     admitted: Vec<JobId>,
 }
 
+/// Who may take, by leaf.
+#[derive(Default)]
+struct Takers {
+    /// Classes in the order of their first jobs.
+    lines: BTreeMap<NodeId, Vec<ClassId>>,
+    /// Classes left out because they had their turn.
+    left_out: bool,
+}
+
 impl Planner {
+    /// Searches victims for those that may take, one after the other. What has found nobody is not asked again
+    /// before something changes, and a bounded plan goes on where the one before it stopped, so that with nothing
+    /// new a bounded number of plans asks everybody once and the planner comes to rest.
     pub(super) fn take(&mut self, now_ms: i64, limits: PlanLimits, places: &mut dyn Places, plan: &mut Plan) {
         if limits.searches == 0 {
             return;
         }
-        let mut lines = self.taker_lines(now_ms);
+        let Takers { mut lines, left_out } = self.takers(now_ms);
         if lines.is_empty() {
             return;
         }
@@ -41,19 +53,24 @@ impl Planner {
         for leaf in lines.keys() {
             contest.set(&self.ledger, *leaf, self.next_taker(&lines, *leaf, now_ms));
         }
-        let mut searches = 0;
-        let (mut bounded, mut begun) = (false, false);
+        let (mut searches, mut bounded, mut begun) = (0, false, false);
         while let Some(leaf) = contest.winner(&self.ledger) {
             let Some((class, id)) = contest.candidate(leaf).map(|c| (c.class, c.job.id.clone())) else {
                 break;
             };
-            if searches >= limits.searches {
+            let known = self.missed(class);
+            if known.is_none() && searches >= limits.searches {
                 bounded = true;
                 break;
             }
-            searches += 1;
-            self.searched.insert(leaf);
-            let found = self.search_for(&id, now_ms, places);
+            let found = match known {
+                Some(_) => None,
+                None => {
+                    searches += 1;
+                    self.searched.insert(class);
+                    self.search_for(&id, now_ms, places)
+                }
+            };
             let takes = found.as_ref().filter(|found| !found.victims.is_empty() || !found.awaited.is_empty());
             if let Some(found) = takes {
                 begun = true;
@@ -64,13 +81,15 @@ impl Planner {
                     contest.used_changed(&self.ledger, job.leaf);
                 }
             } else {
-                if found.is_some() {
+                let version = self.version;
+                let fits_behind = found.is_some();
+                let missed = known.unwrap_or(Missed { version, fits_behind });
+                if missed.fits_behind {
                     // What others take leaves room for it too: nobody after it counts on that.
                     self.suppose_started(&id, now_ms, &mut supposed);
                 }
-                let version = self.version;
                 if let Some(class) = self.queues.class_mut(class) {
-                    class.failed_at = Some(version);
+                    class.missed = Some(missed);
                 }
                 if let Some(line) = lines.get_mut(&leaf) {
                     line.retain(|other| *other != class);
@@ -81,16 +100,21 @@ impl Planner {
         }
         self.restore(supposed);
         if begun {
-            self.holds_grew();
+            self.ask_kept_again();
         }
-        plan.more |= bounded;
+        // Whoever was left out was searched for in a state that may be over.
+        plan.more |= bounded || left_out;
         if !bounded {
             self.searched.clear();
         }
     }
 
-    /// Classes that may take, by leaf, in the order of their first jobs.
-    fn taker_lines(&mut self, now_ms: i64) -> BTreeMap<NodeId, Vec<ClassId>> {
+    /// The class's last search, where nothing has changed since.
+    fn missed(&self, class: ClassId) -> Option<Missed> {
+        self.queues.class(class)?.missed.filter(|missed| missed.version == self.version)
+    }
+
+    fn takers(&mut self, now_ms: i64) -> Takers {
         let by_share = Rights::fair_share(self.ledger.tree());
         let leaves: BTreeSet<NodeId> = if by_share {
             self.queues.lines().map(|(leaf, _)| leaf).collect()
@@ -98,29 +122,29 @@ impl Planner {
             std::mem::take(&mut self.takers)
         };
         let mut shares = BTreeMap::new();
-        let mut lines = BTreeMap::new();
-        let mut fresh = false;
+        let mut lines: BTreeMap<NodeId, Vec<ClassId>> = BTreeMap::new();
         for leaf in leaves {
             let classes = self.takers_of(leaf, now_ms, by_share.then_some(&mut shares));
             if !classes.is_empty() {
                 self.takers.insert(leaf);
-                let failed = |id: &ClassId| {
-                    self.queues.class(*id).is_some_and(|class| class.failed_at == Some(self.version))
-                };
-                fresh |= !classes.iter().all(failed);
                 lines.insert(leaf, classes);
             }
         }
-        // What one takes may help another: all are searched for, or none.
-        if !fresh {
-            lines.clear();
-        }
-        // Who had its turn before the bound was hit lets the others go first.
-        if lines.keys().all(|leaf| self.searched.contains(leaf)) {
+        let open: BTreeSet<ClassId> =
+            lines.values().flatten().filter(|class| self.missed(**class).is_none()).copied().collect();
+        // Who had its turn since the bound was hit lets the others go first.
+        if open.is_subset(&self.searched) {
             self.searched.clear();
         }
-        lines.retain(|leaf, _| !self.searched.contains(leaf));
-        lines
+        if open.is_empty() {
+            return Takers::default();
+        }
+        let left_out = !open.is_disjoint(&self.searched);
+        for line in lines.values_mut() {
+            line.retain(|class| !(open.contains(class) && self.searched.contains(class)));
+        }
+        lines.retain(|_, line| !line.is_empty());
+        Takers { lines, left_out }
     }
 
     /// A blocked job takes nothing: the one before it goes first.
@@ -247,6 +271,7 @@ impl Planner {
         self.holds.begin_taking(&self.ledger, job, found.cluster.clone(), victims.clone());
         self.queues.set_aside(id, None);
         self.touched.insert(leaf);
+        self.version += 1;
         let outcome = if found.victims.is_empty() {
             Outcome::Wait(WaitReason::WaitingForVictims { cluster: found.cluster.clone(), victims })
         } else {
