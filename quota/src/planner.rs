@@ -18,7 +18,7 @@ mod pass;
 mod retake;
 mod taking;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::ledger::{AdmittedJob, JobId, Ledger};
@@ -35,6 +35,10 @@ use retake::Retakes;
 pub use edit::TreeEdit;
 pub use explain::Position;
 pub(crate) use explain::ReasonKind;
+pub(crate) use pass::Started;
+
+/// How often one plan starts jobs again after starts were taken back.
+const ROUNDS: usize = 16;
 
 /// Jobs, quota and what follows from both, kept between plans.
 #[derive(Clone, Debug)]
@@ -56,6 +60,10 @@ pub struct Planner {
     /// Classes that had their turn since the bound on searches was hit.
     searched: BTreeSet<ClassId>,
     retakes: Retakes,
+    /// Jobs that the present plan has started and that took nobody for it.
+    started: BTreeMap<JobId, Started>,
+    /// When jobs have run for long enough to be taken by those who would.
+    protections: BTreeSet<i64>,
     /// Pauses that end, by moment.
     pauses: BTreeSet<(i64, JobId)>,
     freed: BTreeSet<ClusterName>,
@@ -81,6 +89,8 @@ impl Planner {
             takers: BTreeSet::new(),
             searched: BTreeSet::new(),
             retakes: Retakes::default(),
+            started: BTreeMap::new(),
+            protections: BTreeSet::new(),
             pauses: BTreeSet::new(),
             freed: BTreeSet::new(),
             places_changed: false,
@@ -223,11 +233,25 @@ impl Planner {
         let mut plan = Plan::default();
         self.end_pauses(now_ms);
         self.end_rests(now_ms);
-        self.read_freed(places);
-        self.read_kept();
-        self.start_holders(now_ms, places, &mut plan);
-        self.start_winners(now_ms, limits, places, &mut plan);
-        self.take(now_ms, limits, places, &mut plan);
+        self.end_protections(now_ms);
+        let mut left = limits;
+        let mut rounds = 0;
+        loop {
+            self.read_freed(places);
+            self.read_kept();
+            self.start_holders(now_ms, places, &mut plan);
+            self.start_winners(now_ms, &mut left, places, &mut plan);
+            let undone = self.take(now_ms, &mut left, places, &mut plan);
+            rounds += 1;
+            if !undone {
+                break;
+            }
+            if rounds >= ROUNDS {
+                plan.more = true;
+                break;
+            }
+        }
+        self.started.clear();
         self.claim(now_ms, limits, places, &mut plan);
         self.tell(&mut plan);
         if plan.more {
@@ -236,7 +260,9 @@ impl Planner {
         }
         let pause = self.pauses.first().map(|(until_ms, _)| *until_ms);
         let rest = self.retakes.next_end_ms(|id| self.queues.get(id).is_some());
-        plan.wake_at_ms = pause.into_iter().chain(rest).chain(self.watches.next_due_ms()).min();
+        let protection = self.protections.first().copied();
+        let wakes = [pause, rest, protection, self.watches.next_due_ms()];
+        plan.wake_at_ms = wakes.into_iter().flatten().min();
         plan
     }
 

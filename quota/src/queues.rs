@@ -69,6 +69,8 @@ pub struct WaitingJob {
     pub not_before_ms: i64,
     /// The longest it may run, as it declares.
     pub run_time_ms: Option<i64>,
+    /// How often it was preempted.
+    pub preemptions: u32,
     /// Equal for jobs that any cluster holds equally (same components and
     /// constraints), as a digest made by the caller.
     pub shape: u64,
@@ -145,12 +147,14 @@ pub(crate) struct Class {
 
 /// A search for victims after which the class still waits. It holds as long as nothing changes that a search
 /// looks at: use, places, who is ending, what is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Missed {
     /// The state of all jobs that was searched.
     pub version: u64,
     /// Nobody had to be taken: what others take leaves room for it, too.
     pub fits_behind: bool,
+    /// A job that it may take once that has run for long enough, and when.
+    pub protected: Option<(i64, JobId)>,
 }
 
 impl Class {

@@ -78,6 +78,7 @@ fn run(ledger: &mut Ledger, id: &str, path: &str, cores: i64) {
         priority: 0,
         enqueued_at_ms: 0,
         admitted_at_ms: 0,
+        preemptions: 0,
     });
 }
 
@@ -86,6 +87,7 @@ fn waiting(tree: &QuotaTree, id: &str, path: &str, cores: i64, priority: i64, ag
         id: JobId::new(id),
         name: id.into(),
         run_time_ms: None,
+        preemptions: 0,
         leaf: leaf(tree, path),
         request: cpu(cores),
         preemptible: true,
@@ -106,6 +108,7 @@ fn admitted(tree: &QuotaTree, id: &str, path: &str, cores: i64, priority: i64, a
         priority,
         enqueued_at_ms: at_ms,
         admitted_at_ms: at_ms,
+        preemptions: 0,
     }
 }
 

@@ -38,9 +38,11 @@ impl Watches {
         Self { started: vec![0; nodes], heads: vec![None; nodes], due: BTreeSet::new() }
     }
 
-    pub fn started(&mut self, tree: &QuotaTree, leaf: NodeId) {
+    /// `count` jobs started below the leaf; fewer where starts were taken back.
+    pub fn started(&mut self, tree: &QuotaTree, leaf: NodeId, count: i64) {
         for node in tree.path_to_root(leaf) {
-            self.started[node.index()] += 1;
+            let started = &mut self.started[node.index()];
+            *started = started.saturating_add_signed(count);
         }
     }
 
@@ -185,6 +187,7 @@ impl Planner {
                     job: id.clone(),
                     leaf,
                     request: request.clone(),
+                    preemptible: job.preemptible,
                     cluster,
                     since_ms: now_ms,
                     start_ms,

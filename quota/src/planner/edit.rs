@@ -50,6 +50,7 @@ impl Planner {
         }
         fresh.ending = std::mem::take(&mut self.ending);
         fresh.retakes = std::mem::take(&mut self.retakes);
+        fresh.protections = std::mem::take(&mut self.protections);
         fresh.places_changed = true;
         fresh.version = self.version + 1;
         fresh.keep_policies(&old, &queues);

@@ -213,6 +213,14 @@ impl Planner {
         }
     }
 
+    /// Jobs that were protected may be taken: whoever would is asked again.
+    pub(super) fn end_protections(&mut self, now_ms: i64) {
+        while self.protections.first().is_some_and(|until_ms| *until_ms <= now_ms) {
+            self.protections.pop_first();
+            self.version += 1;
+        }
+    }
+
     /// Asks those anew from whom room is kept, where takings began in the last plan.
     pub(super) fn read_kept(&mut self) {
         if std::mem::take(&mut self.kept_changed) {

@@ -15,7 +15,7 @@ use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, WaitReason};
 use crate::queues::{Class, ClassId, Missed, OrderKey, Stop, WaitingJob};
 use crate::share::Share;
 use crate::tree::{NodeId, Request};
-use crate::victims::{Found, Goal, Rights, search};
+use crate::victims::{Found, Goal, Known, Rights, Searched, search};
 
 /// What was changed in the ledger for the time of the search.
 #[derive(Default)]
@@ -37,13 +37,21 @@ impl Planner {
     /// Searches victims for those that may take, one after the other. What has found nobody is not asked again
     /// before something changes, and a bounded plan goes on where the one before it stopped, so that with nothing
     /// new a bounded number of plans asks everybody once and the planner comes to rest.
-    pub(super) fn take(&mut self, now_ms: i64, limits: PlanLimits, places: &mut dyn Places, plan: &mut Plan) {
+    ///
+    /// Returns whether starts of this plan were taken back, so that there is more to start.
+    pub(super) fn take(
+        &mut self,
+        now_ms: i64,
+        limits: &mut PlanLimits,
+        places: &mut dyn Places,
+        plan: &mut Plan,
+    ) -> bool {
         if limits.searches == 0 {
-            return;
+            return false;
         }
         let Takers { mut lines, left_out } = self.takers(now_ms);
         if lines.is_empty() {
-            return;
+            return false;
         }
         let mut supposed = Supposed::default();
         for taker in self.holds.taker_ids() {
@@ -53,20 +61,20 @@ impl Planner {
         for leaf in lines.keys() {
             contest.set(&self.ledger, *leaf, self.next_taker(&lines, *leaf, now_ms));
         }
-        let (mut searches, mut bounded, mut begun) = (0, false, false);
+        let (mut bounded, mut begun) = (false, false);
         while let Some(leaf) = contest.winner(&self.ledger) {
             let Some((class, id)) = contest.candidate(leaf).map(|c| (c.class, c.job.id.clone())) else {
                 break;
             };
             let known = self.missed(class);
-            if known.is_none() && searches >= limits.searches {
+            if known.is_none() && limits.searches == 0 {
                 bounded = true;
                 break;
             }
-            let found = match known {
-                Some(_) => None,
+            let Searched { found, protected } = match known {
+                Some(_) => Searched::default(),
                 None => {
-                    searches += 1;
+                    limits.searches -= 1;
                     self.searched.insert(class);
                     self.search_for(&id, now_ms, places)
                 }
@@ -83,13 +91,17 @@ impl Planner {
             } else {
                 let version = self.version;
                 let fits_behind = found.is_some();
-                let missed = known.unwrap_or(Missed { version, fits_behind });
+                if let Some((until_ms, _)) = &protected {
+                    self.protections.insert(*until_ms);
+                }
+                let missed = known.unwrap_or_else(|| Missed { version, fits_behind, protected });
                 if missed.fits_behind {
                     // What others take leaves room for it too: nobody after it counts on that.
                     self.suppose_started(&id, now_ms, &mut supposed);
                 }
                 if let Some(class) = self.queues.class_mut(class) {
                     class.missed = Some(missed);
+                    self.touched.insert(leaf);
                 }
                 if let Some(line) = lines.get_mut(&leaf) {
                     line.retain(|other| *other != class);
@@ -107,11 +119,12 @@ impl Planner {
         if !bounded {
             self.searched.clear();
         }
+        self.take_starts_back(places, plan)
     }
 
     /// The class's last search, where nothing has changed since.
     fn missed(&self, class: ClassId) -> Option<Missed> {
-        self.queues.class(class)?.missed.filter(|missed| missed.version == self.version)
+        self.queues.class(class)?.missed.clone().filter(|missed| missed.version == self.version)
     }
 
     fn takers(&mut self, now_ms: i64) -> Takers {
@@ -234,8 +247,8 @@ impl Planner {
         })
     }
 
-    fn search_for(&mut self, id: &JobId, now_ms: i64, places: &mut dyn Places) -> Option<Found> {
-        let job = self.queues.get(id)?.clone();
+    fn search_for(&mut self, id: &JobId, now_ms: i64, places: &mut dyn Places) -> Searched {
+        let Some(job) = self.queues.get(id).cloned() else { return Searched::default() };
         let request = self.ledger.tree().request(&job.request);
         let holds = std::mem::take(&mut self.holds);
         let visitor = Visitor::of(&job, &request, now_ms, &holds);
@@ -254,30 +267,41 @@ impl Planner {
             .collect();
         let ending: BTreeSet<JobId> = self.ending.iter().filter(|id| !holds.counts_on(id)).cloned().collect();
         let room = |ledger: &crate::ledger::Ledger| holds.claims_leave_room(ledger, &visitor);
-        let found = search(&mut self.ledger, places, &job, &ending, &goals, &room);
+        let known = Known { ending: &ending, started: &self.started, now_ms, leaves_room: &room };
+        let found = search(&mut self.ledger, places, &job, known, &goals);
         drop(goals);
         self.holds = holds;
         found
     }
 
+    /// Victims that started in this very plan are not evicted: their starts are taken back.
     fn begin_taking(&mut self, id: &JobId, found: &Found, now_ms: i64, plan: &mut Plan) {
         let Some(job) = self.queues.get(id) else { return };
         let leaf = job.leaf;
         let new = found.victims.iter().map(|victim| victim.job.clone());
         let victims: Vec<JobId> = found.awaited.iter().cloned().chain(new).collect();
-        self.ending.extend(victims.iter().cloned());
         self.drop_holds(id);
         let Some(job) = self.queues.get(id) else { return };
         self.holds.begin_taking(&self.ledger, job, found.cluster.clone(), victims.clone());
         self.queues.set_aside(id, None);
         self.touched.insert(leaf);
         self.version += 1;
-        let outcome = if found.victims.is_empty() {
-            Outcome::Wait(WaitReason::WaitingForVictims { cluster: found.cluster.clone(), victims })
-        } else {
+        let mut evicted = Vec::new();
+        for victim in &found.victims {
+            match self.started.get_mut(&victim.job) {
+                Some(started) => started.taken_back = true,
+                None => evicted.push(victim.clone()),
+            }
+        }
+        self.ending.extend(evicted.iter().map(|victim| victim.job.clone()));
+        let cluster = found.cluster.clone();
+        let outcome = if !evicted.is_empty() {
             self.retakes.took(id, now_ms);
-            let (cluster, victims) = (found.cluster.clone(), found.victims.clone());
-            Outcome::Take(Take { cluster, victims, awaited: found.awaited.clone() })
+            Outcome::Take(Take { cluster, victims: evicted, awaited: found.awaited.clone() })
+        } else if !found.awaited.is_empty() {
+            Outcome::Wait(WaitReason::WaitingForVictims { cluster, victims: found.awaited.clone() })
+        } else {
+            return;
         };
         plan.decisions.push(Decision { job: id.clone(), leaf, outcome });
     }
@@ -324,15 +348,16 @@ impl Planner {
 
     fn suppose_started(&mut self, id: &JobId, now_ms: i64, supposed: &mut Supposed) {
         let Some(job) = self.queues.get(id) else { return };
-        let admitted = self.ledger.admit(AdmittedJob {
+        // Nobody takes from who has not started.
+        let admitted = self.ledger.suppose(AdmittedJob {
             id: job.id.clone(),
             leaf: job.leaf,
             request: job.request.clone(),
-            // Nobody takes from who has not started.
-            preemptible: false,
+            preemptible: job.preemptible,
             priority: job.priority,
             enqueued_at_ms: job.enqueued_at_ms,
             admitted_at_ms: now_ms,
+            preemptions: job.preemptions,
         });
         if admitted {
             supposed.admitted.push(id.clone());
