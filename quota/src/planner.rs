@@ -35,7 +35,7 @@ use retake::Retakes;
 pub use edit::TreeEdit;
 pub use explain::Position;
 pub(crate) use explain::ReasonKind;
-pub(crate) use pass::Started;
+pub(crate) use pass::{StartEnd, Started};
 
 /// How often one plan starts jobs again after starts were taken back.
 const ROUNDS: usize = 16;
@@ -60,8 +60,9 @@ pub struct Planner {
     /// Classes that had their turn since the bound on searches was hit.
     searched: BTreeSet<ClassId>,
     retakes: Retakes,
-    /// Jobs that the present plan has started and that took nobody for it.
+    /// Jobs started at the moment of the last plan.
     started: BTreeMap<JobId, Started>,
+    started_at_ms: i64,
     /// When jobs have run for long enough to be taken by those who would.
     protections: BTreeSet<i64>,
     /// Pauses that end, by moment.
@@ -90,6 +91,7 @@ impl Planner {
             searched: BTreeSet::new(),
             retakes: Retakes::default(),
             started: BTreeMap::new(),
+            started_at_ms: i64::MIN,
             protections: BTreeSet::new(),
             pauses: BTreeSet::new(),
             freed: BTreeSet::new(),
@@ -231,6 +233,7 @@ impl Planner {
     /// [`enqueue`](Self::enqueue).
     pub fn plan(&mut self, now_ms: i64, limits: PlanLimits, places: &mut dyn Places) -> Plan {
         let mut plan = Plan::default();
+        self.begin_starts(now_ms);
         self.end_pauses(now_ms);
         self.end_rests(now_ms);
         self.end_protections(now_ms);
@@ -251,7 +254,6 @@ impl Planner {
                 break;
             }
         }
-        self.started.clear();
         self.claim(now_ms, limits, places, &mut plan);
         self.tell(&mut plan);
         if plan.more {

@@ -4,6 +4,7 @@ mod claim;
 mod clusters;
 mod edit;
 mod fuzz;
+mod histories;
 mod laws;
 mod ledger;
 mod order;

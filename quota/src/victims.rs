@@ -370,7 +370,7 @@ impl<'s> Search<'s> {
         self.visit(self.taker.leaf);
         let jobs = self.by_leaf.get(&self.taker.leaf).into_iter().flatten();
         jobs.filter(|job| ids.contains(&job.id) && !self.known.ending.contains(&job.id))
-            .filter(|job| !self.is_protected(job))
+            .filter(|job| !self.is_protected(job) && !self.just_started(job))
             .cloned()
             .collect()
     }
@@ -533,6 +533,7 @@ impl<'s> Search<'s> {
                 && self.helps(node, job, goal, lack)
                 && !self.is_spared(job)
                 && may_take(self, sibling, job)
+                && !self.just_started(job)
         });
         left.next().cloned()
     }

@@ -108,18 +108,23 @@ impl Holds {
         self.takings.keys().cloned().collect()
     }
 
-    /// The job counts on room in the cluster that `victims` leave.
+    /// All takings by taker.
+    pub fn takings(&self) -> impl Iterator<Item = &Taking> {
+        self.takings.values()
+    }
+
+    /// The job counts on room in the cluster that `victims` leave, of whom `left` have not ended yet.
     pub fn begin_taking(
         &mut self,
         ledger: &Ledger,
         taker: &WaitingJob,
         cluster: ClusterName,
         victims: Vec<JobId>,
+        left: BTreeSet<JobId>,
     ) {
-        for victim in &victims {
+        for victim in &left {
             self.takers.entry(victim.clone()).or_default().insert(taker.id.clone());
         }
-        let left = victims.iter().cloned().collect();
         let request = ledger.tree().request(&taker.request);
         let (job, kept) = (taker.clone(), Vec::new());
         *self.taking_in.entry(cluster.clone()).or_default() += 1;

@@ -283,18 +283,29 @@ impl Planner {
         self.ledger.admit(admitted(&waiting, now_ms));
         self.room_shrank(leaf);
         self.watches.started(self.ledger.tree(), leaf, 1);
-        if !took {
-            let started = Started { job: waiting, cluster: cluster.clone(), claim, taken_back: false };
-            self.started.insert(id.clone(), started);
-        }
+        let end = if took { StartEnd::Stands } else { StartEnd::Open };
+        self.started.insert(id.clone(), Started { job: waiting, cluster: cluster.clone(), claim, end });
         plan.decisions.push(Decision { job: id.clone(), leaf, outcome: Outcome::Admit { cluster } });
+    }
+
+    /// A new plan: what was started before at this moment stands.
+    pub(super) fn begin_starts(&mut self, now_ms: i64) {
+        if std::mem::replace(&mut self.started_at_ms, now_ms) != now_ms {
+            self.started.clear();
+        }
+        self.started.values_mut().for_each(|started| started.end = StartEnd::Stands);
     }
 
     /// Jobs that were taken from in the plan that started them wait again as they did before. Returns whether
     /// there was one.
     pub(super) fn take_starts_back(&mut self, places: &mut dyn Places, plan: &mut Plan) -> bool {
-        let taken: Vec<JobId> =
-            self.started.iter().filter(|(_, started)| started.taken_back).map(|(id, _)| id.clone()).collect();
+        let taken_back = |started: &Started| started.end == StartEnd::TakenBack;
+        let taken: Vec<JobId> = self
+            .started
+            .iter()
+            .filter(|(_, started)| taken_back(started))
+            .map(|(id, _)| id.clone())
+            .collect();
         for id in &taken {
             let Some(Started { job, cluster, claim, .. }) = self.started.remove(id) else { continue };
             let leaf = job.leaf;
@@ -316,15 +327,25 @@ impl Planner {
     }
 }
 
-/// A job that this plan has started.
+/// A job that was started at the present moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Started {
     job: WaitingJob,
     pub cluster: ClusterName,
     /// The claim by which it started.
     claim: Option<Claiming>,
-    /// Another one takes it: it is not evicted but waits again.
-    pub(super) taken_back: bool,
+    pub end: StartEnd,
+}
+
+/// What may become of a start at its moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StartEnd {
+    /// The present plan has made it: a job that has a right to its room has it taken back.
+    Open,
+    TakenBack,
+    /// An earlier plan told of it, or others made room for it: nobody takes from the job before a moment has
+    /// passed.
+    Stands,
 }
 
 fn admitted(job: &WaitingJob, now_ms: i64) -> AdmittedJob {

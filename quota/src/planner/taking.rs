@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Planner;
 use super::contest::{Candidate, Contest};
 use super::holds::Visitor;
+use super::{Planner, StartEnd};
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, WaitReason};
@@ -282,14 +282,15 @@ impl Planner {
         let victims: Vec<JobId> = found.awaited.iter().cloned().chain(new).collect();
         self.drop_holds(id);
         let Some(job) = self.queues.get(id) else { return };
-        self.holds.begin_taking(&self.ledger, job, found.cluster.clone(), victims.clone());
+        let left = victims.iter().cloned().collect();
+        self.holds.begin_taking(&self.ledger, job, found.cluster.clone(), victims, left);
         self.queues.set_aside(id, None);
         self.touched.insert(leaf);
         self.version += 1;
         let mut evicted = Vec::new();
         for victim in &found.victims {
             match self.started.get_mut(&victim.job) {
-                Some(started) => started.taken_back = true,
+                Some(started) => started.end = StartEnd::TakenBack,
                 None => evicted.push(victim.clone()),
             }
         }

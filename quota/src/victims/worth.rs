@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use super::{Found, Search};
 use crate::ledger::{AdmittedJob, JobId};
 use crate::plan::TakeRule;
+use crate::planner::StartEnd;
 
 /// From this preemption on a job is protected after each start. The first two follow the rules alone: where that
 /// is all there is, nobody waits longer for it.
@@ -40,6 +41,16 @@ impl Protected {
 }
 
 impl Search<'_> {
+    /// Whether the job has started at this very moment, and that stands: whoever has a right to it takes it when
+    /// a moment has passed.
+    pub(super) fn just_started(&self, job: &AdmittedJob) -> bool {
+        let stands = self.known.started.get(&job.id).is_some_and(|started| started.end == StartEnd::Stands);
+        if stands {
+            self.protected.note(self.known.now_ms.saturating_add(1), &job.id);
+        }
+        stands
+    }
+
     /// Whether the job has not run for long enough to be taken by priority or by share.
     pub(super) fn is_protected(&self, job: &AdmittedJob) -> bool {
         let min_ms = run_before_next_ms(job.preemptions).max(self.tree.node(job.leaf).min_runtime_ms);
