@@ -83,8 +83,14 @@ pub trait Places {
     /// The jobs that hold places in a cluster, those outside the tree too.
     fn running_in(&self, cluster: &ClusterName) -> Vec<JobId>;
 
-    /// When its declared run time ends; `None` where it declared none.
+    /// When it ends, by the run time that it declared, else by those of jobs like it; `None` where nothing is
+    /// known.
     fn ends_at_ms(&self, job: &JobId) -> Option<i64>;
+
+    /// It has run for so much longer than any job like it that nobody can say when it ends.
+    fn has_outrun(&self, _job: &JobId) -> bool {
+        false
+    }
 
     /// Work that is lost when the job is taken now: since its last checkpoint,
     /// else since its start, in milliseconds.

@@ -237,6 +237,7 @@ impl Planner {
         self.end_pauses(now_ms);
         self.end_rests(now_ms);
         self.end_protections(now_ms);
+        self.end_claims(now_ms, places, &mut plan);
         let mut left = limits;
         let mut rounds = 0;
         loop {
@@ -263,7 +264,7 @@ impl Planner {
         let pause = self.pauses.first().map(|(until_ms, _)| *until_ms);
         let rest = self.retakes.next_end_ms(|id| self.queues.get(id).is_some());
         let protection = self.protections.first().copied();
-        let wakes = [pause, rest, protection, self.watches.next_due_ms()];
+        let wakes = [pause, rest, protection, self.watches.next_due_ms(), self.next_reckoning_ms()];
         plan.wake_at_ms = wakes.into_iter().flatten().min();
         plan
     }

@@ -379,11 +379,16 @@ impl Queues {
         self.lines.iter().map(|(leaf, line)| (*leaf, line))
     }
 
-    /// The first job of a leaf, in the running or not.
-    pub(crate) fn head(&self, leaf: NodeId) -> Option<&OrderKey> {
-        let line = self.lines.get(&leaf)?;
-        let running = line.fronts.first_key_value().map(|(key, _)| key);
-        running.into_iter().chain(line.aside.first()).min()
+    /// The first job of each class of a leaf and those that are not in the running, in the order of the leaf.
+    pub(crate) fn in_line(&self, leaf: NodeId) -> impl Iterator<Item = &OrderKey> {
+        let line = self.lines.get(&leaf);
+        let mut running = line.into_iter().flat_map(|line| line.fronts.keys()).peekable();
+        let mut aside = line.into_iter().flat_map(|line| &line.aside).peekable();
+        std::iter::from_fn(move || match (running.peek(), aside.peek()) {
+            (Some(first), Some(other)) if other < first => aside.next(),
+            (Some(_), _) => running.next(),
+            (None, _) => aside.next(),
+        })
     }
 
     /// The classes of a leaf that have a job in the running or not.

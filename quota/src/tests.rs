@@ -174,6 +174,7 @@ fn said(decision: &Decision) -> String {
             Some(start_ms) => format!("{job} claims {} from {start_ms}", claim.cluster),
             None => format!("{job} claims {}", claim.cluster),
         },
+        Outcome::GiveUp(claim) => format!("{job} gives up its claim on {}", claim.cluster),
         Outcome::Wait(reason) => format!("{job} waits: {}", reason_text(reason)),
     }
 }

@@ -65,8 +65,8 @@ impl Planner {
         }
         fresh.carry_holds(std::mem::take(&mut self.holds));
         for (id, since_ms) in passed {
-            if let Some(leaf) = fresh.queues.get(&id).map(|job| job.leaf) {
-                fresh.watches.carry(&tree, leaf, id, since_ms);
+            if let Some(job) = fresh.queues.get(&id) {
+                fresh.watches.carry(&tree, job, since_ms);
             }
         }
         *self = fresh;

@@ -75,8 +75,16 @@ pub(super) struct Claiming {
     pub cluster: ClusterName,
     pub since_ms: i64,
     pub start_ms: Option<i64>,
+    /// It is given up then.
+    pub until_ms: i64,
+    /// Its start is reckoned anew then.
+    pub reckon_ms: i64,
     /// Jobs whose places it waits for.
     pub waits_for: Vec<JobId>,
+    /// What it keeps idle since `counted_ms`, and what it kept idle before, times milliseconds.
+    pub idle: Vec<(usize, i64)>,
+    pub idled: Vec<(usize, i128)>,
+    pub counted_ms: i64,
     /// The state of all jobs in which it last tried to start.
     pub tried_at: Option<u64>,
 }

@@ -236,6 +236,7 @@ impl Planner {
             return;
         }
         self.wake_kept();
+        self.watches.places_changed(all);
         if all {
             self.drop_lost_claims(places);
         }

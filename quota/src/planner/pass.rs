@@ -282,7 +282,7 @@ impl Planner {
         self.remove(id);
         self.ledger.admit(admitted(&waiting, now_ms));
         self.room_shrank(leaf);
-        self.watches.started(self.ledger.tree(), leaf, 1);
+        self.watches.started(self.ledger.tree(), leaf, &waiting.order_key(), 1);
         let end = if took { StartEnd::Stands } else { StartEnd::Open };
         self.started.insert(id.clone(), Started { job: waiting, cluster: cluster.clone(), claim, end });
         plan.decisions.push(Decision { job: id.clone(), leaf, outcome: Outcome::Admit { cluster } });
@@ -308,11 +308,11 @@ impl Planner {
             .collect();
         for id in &taken {
             let Some(Started { job, cluster, claim, .. }) = self.started.remove(id) else { continue };
-            let leaf = job.leaf;
+            let (leaf, key) = (job.leaf, job.order_key());
             places.put_back(&job, &cluster);
             // It was in the running: a pause that it had is over.
             self.enqueue(WaitingJob { not_before_ms: 0, ..job });
-            self.watches.started(self.ledger.tree(), leaf, -1);
+            self.watches.started(self.ledger.tree(), leaf, &key, -1);
             self.places_freed(&cluster);
             if let Some(claim) = claim {
                 self.holds.claims.insert(leaf, claim);

@@ -214,7 +214,7 @@ proptest! {
                 let planner = &world.fleet.planner;
                 let Some(job) = planner.queues().get(&id) else { continue };
                 let kept = planner.ledger().check(job.leaf, &job.request, job.preemptible);
-                prop_assert!(matches!(event, Event::Edit(_)) || kept.is_err() && edited(&events),
+                prop_assert!(kept.is_err() && edited(&events),
                     "{} took, and waits: {:?}", id, planner.reason(&id));
                 world.promises.remove(&id);
             }
