@@ -283,6 +283,22 @@ impl Ledger {
         bounds.any(|bound| here(&bound) && !(preemptible && firm(&bound)) && self.is_beyond(bound, request))
     }
 
+    /// The first bound that would refuse the job with nothing else there.
+    pub(crate) fn first_beyond(&self, leaf: NodeId, request: &Request, preemptible: bool) -> Option<Short> {
+        if !self.is_hopeless(leaf, request, preemptible) {
+            return None;
+        }
+        self.tree.path_to_root(leaf).find_map(|node| {
+            request.amounts.iter().find_map(|(r, asked)| {
+                let (asked, r) = (*asked, *r);
+                let short = |rule| Short { rule, node, r, asked, need: asked };
+                let beyond_min = !preemptible && r != JOBS && asked > self.guaranteed_at(node, r);
+                let beyond_max = asked > self.tree.max_at(node, r);
+                beyond_max.then(|| short(Rule::Max)).or_else(|| beyond_min.then(|| short(Rule::Min)))
+            })
+        })
+    }
+
     /// All bounds that a job of the leaf is under.
     pub(crate) fn bounds_of(&self, leaf: NodeId, request: &Request) -> Vec<usize> {
         let cells = self.tree.path_to_root(leaf).flat_map(|node| {

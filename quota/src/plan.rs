@@ -92,6 +92,8 @@ pub enum WaitReason {
     BehindHead(JobId),
     /// There is room, but it is kept for `holder`.
     Claimed { holder: JobId },
+    /// It could take `victim`, which was preempted before and is protected until it has run for long enough.
+    Protected { victim: JobId, until_ms: i64 },
     /// Jobs that make room for it in `cluster` are ending.
     WaitingForVictims { cluster: ClusterName, victims: Vec<JobId> },
     /// It was refused lately.

@@ -184,10 +184,19 @@ impl Planner {
     }
 
     /// A job holds quota, whether there is room or not: a restart tells what
-    /// runs. False, changing nothing, when it is known to hold it.
+    /// runs. False when it is known to hold it; what has changed of it is taken
+    /// in, and whoever waits for its end goes on waiting.
     pub fn admit(&mut self, job: AdmittedJob) -> bool {
         self.remove(&job.id);
         let leaf = job.leaf;
+        if self.ledger.job(&job.id).is_some_and(|known| *known != job)
+            && let Some(old) = self.ledger.release(&job.id)
+        {
+            self.ledger.admit(job);
+            self.room_grew(&old);
+            self.room_shrank(leaf);
+            return false;
+        }
         let fresh = self.ledger.admit(job);
         if fresh {
             self.room_shrank(leaf);

@@ -9,6 +9,7 @@ mod laws;
 mod ledger;
 mod order;
 mod take;
+mod thrash;
 mod tree;
 
 use std::sync::Arc;
@@ -189,6 +190,7 @@ fn reason_text(reason: &WaitReason) -> String {
             let ids: Vec<&str> = victims.iter().map(JobId::as_str).collect();
             format!("WaitingForVictims {} in {cluster}", ids.join(", "))
         }
+        WaitReason::Protected { victim, until_ms } => format!("Protected {victim} until {until_ms}"),
         WaitReason::Backoff { until_ms } => format!("Backoff until {until_ms}"),
     }
 }

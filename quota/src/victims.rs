@@ -215,17 +215,27 @@ impl<'s> Search<'s> {
     }
 
     /// One set of which nobody could take its room back. A victim that could is spared, and another set is
-    /// looked for.
+    /// looked for; so it is where a victim would only hand its fate on, unless there is no other set.
     fn without_swap(&mut self, goal: &Goal, own: bool) -> Option<(Cost, Found)> {
         self.spared.clear();
+        let mut handing_on = None;
         for _ in 0..SETS_TRIED {
-            let (cost, found) = self.with_own(goal, own)?;
-            let Some(back) = self.takes_back(goal, &found) else {
-                return (!self.costs_too_much(&found)).then_some((cost, found));
+            let Some((cost, found)) = self.with_own(goal, own) else { break };
+            let worth = !self.costs_too_much(&found);
+            let spared = match self.takes_back(goal, &found) {
+                Some(job) => job,
+                None => match self.hands_on(goal, &found) {
+                    None if worth => return Some((cost, found)),
+                    None => break,
+                    Some(job) => {
+                        handing_on = handing_on.or(worth.then_some((cost, found)));
+                        job
+                    }
+                },
             };
-            self.spared.push((back.leaf, back.priority, back.request));
+            self.spared.push((spared.leaf, spared.priority, spared.request));
         }
-        None
+        handing_on
     }
 
     /// One set, without or with victims in the taker's own leaf. Own victims

@@ -283,9 +283,23 @@ impl Planner {
         self.ledger.admit(admitted(&waiting, now_ms));
         self.room_shrank(leaf);
         self.watches.started(self.ledger.tree(), leaf, &waiting.order_key(), 1);
+        if took {
+            self.revoke_taking(id, plan);
+        }
         let end = if took { StartEnd::Stands } else { StartEnd::Open };
         self.started.insert(id.clone(), Started { job: waiting, cluster: cluster.clone(), claim, end });
         plan.decisions.push(Decision { job: id.clone(), leaf, outcome: Outcome::Admit { cluster } });
+    }
+
+    /// A job that was to take in this very plan starts without: nobody is evicted for it.
+    fn revoke_taking(&mut self, id: &JobId, plan: &mut Plan) {
+        let takes = |d: &Decision| d.job == *id && matches!(d.outcome, Outcome::Take(_));
+        let Some(at) = plan.decisions.iter().rposition(takes) else { return };
+        if let Outcome::Take(take) = plan.decisions.remove(at).outcome {
+            for victim in take.victims {
+                self.ending.remove(&victim.job);
+            }
+        }
     }
 
     /// A new plan: what was started before at this moment stands.

@@ -93,6 +93,7 @@ impl Planner {
                 let fits_behind = found.is_some();
                 if let Some((until_ms, _)) = &protected {
                     self.protections.insert(*until_ms);
+                    self.touched.insert(leaf);
                 }
                 let missed = known.unwrap_or_else(|| Missed { version, fits_behind, protected });
                 if missed.fits_behind {
@@ -101,7 +102,6 @@ impl Planner {
                 }
                 if let Some(class) = self.queues.class_mut(class) {
                     class.missed = Some(missed);
-                    self.touched.insert(leaf);
                 }
                 if let Some(line) = lines.get_mut(&leaf) {
                     line.retain(|other| *other != class);

@@ -68,6 +68,8 @@ struct World {
     victims: Vec<JobId>,
     /// By taker, the victims it was promised.
     promises: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// What was decided, for a reader of a failure.
+    log: Vec<String>,
 }
 
 impl World {
@@ -78,11 +80,13 @@ impl World {
             leaves: BTreeMap::new(),
             victims: Vec::new(),
             promises: BTreeMap::new(),
+            log: Vec::new(),
         }
     }
 
     fn happen(&mut self, event: &Event) {
         let Fleet { planner, now_ms, .. } = &mut self.fleet;
+        self.log.push(format!("{now_ms}: {event:?}"));
         match event {
             Event::Submit { leaf, cores, priority, run_ms, preemptible } => {
                 let id = format!("j{:03}", self.jobs.len());
@@ -147,6 +151,7 @@ impl World {
         let Fleet { planner, clusters, now_ms } = &mut self.fleet;
         clusters.now_ms = *now_ms;
         let plan = planner.plan(*now_ms, limits, clusters);
+        self.log.extend(plan.decisions.iter().map(|decision| format!("{now_ms}: {}", said(decision))));
         for (id, _) in plan.admitted() {
             clusters.started.insert(id.clone(), *now_ms);
             if let Some(run_ms) = self.jobs[id].run_time_ms {
@@ -215,7 +220,7 @@ proptest! {
                 let Some(job) = planner.queues().get(&id) else { continue };
                 let kept = planner.ledger().check(job.leaf, &job.request, job.preemptible);
                 prop_assert!(kept.is_err() && edited(&events),
-                    "{} took, and waits: {:?}", id, planner.reason(&id));
+                    "{} took, and waits: {:?}\n{}", id, planner.reason(&id), world.log.join("\n"));
                 world.promises.remove(&id);
             }
         }

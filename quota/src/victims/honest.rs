@@ -65,6 +65,40 @@ impl Search<'_> {
         if !self.taker.preemptible || found.victims.iter().all(|victim| victim.rule != TakeRule::FairShare) {
             return None;
         }
+        self.after(found, |search, gone, runs| {
+            let back = gone.iter().find(|victim| {
+                search.could_take(goal, victim, gone, runs)
+                    || search.could_take_after_others(goal, victim, gone, runs)
+            });
+            back.cloned()
+        })
+    }
+
+    /// The first victim of a larger share that would go on at the cost of lower priorities in its own leaf: those
+    /// might as well go in its place.
+    pub(super) fn hands_on(&mut self, goal: &Goal, found: &Found) -> Option<AdmittedJob> {
+        let by_share = |id: &JobId| {
+            found.victims.iter().any(|victim| victim.job == *id && victim.rule == TakeRule::FairShare)
+        };
+        if found.victims.iter().all(|victim| victim.rule != TakeRule::FairShare) {
+            return None;
+        }
+        self.after(found, |search, gone, _| {
+            let hands_on = |victim: &&AdmittedJob| {
+                let back = waiting_again(victim);
+                let own: Vec<AdmittedJob> = own_candidates(search.ledger, &back).cloned().collect();
+                search.own_are_enough(goal, &back, &own, gone)
+            };
+            gone.iter().filter(|job| by_share(&job.id)).find(hands_on).cloned()
+        })
+    }
+
+    /// Asks about the time when the victims have left and the taker runs.
+    fn after<T>(
+        &mut self,
+        found: &Found,
+        ask: impl FnOnce(&mut Self, &[AdmittedJob], &AdmittedJob) -> T,
+    ) -> T {
         // Those on their way out count for nobody: a victim that waits again reckons without them, too.
         let gone = found.victims.iter().map(|victim| &victim.job).chain(self.known.ending);
         let gone: Vec<AdmittedJob> = gone.filter_map(|id| self.ledger.release(id)).collect();
@@ -72,23 +106,19 @@ impl Search<'_> {
             id: self.taker.id.clone(),
             leaf: self.taker.leaf,
             request: self.taker.request.clone(),
-            preemptible: true,
+            preemptible: self.taker.preemptible,
             priority: self.taker.priority,
             enqueued_at_ms: self.taker.enqueued_at_ms,
             admitted_at_ms: self.taker.enqueued_at_ms,
             preemptions: 0,
         };
         self.ledger.admit(runs.clone());
-        let back = gone.iter().find(|victim| {
-            self.could_take(goal, victim, &gone, &runs)
-                || self.could_take_after_others(goal, victim, &gone, &runs)
-        });
-        let back = back.cloned();
+        let answer = ask(self, &gone, &runs);
         self.ledger.release(&runs.id);
         for job in gone {
             self.ledger.admit(job);
         }
-        back
+        answer
     }
 
     /// The same after others in `gone` have found room elsewhere, or have taken it: those that count for the
@@ -130,19 +160,7 @@ impl Search<'_> {
         gone: &[AdmittedJob],
         runs: &AdmittedJob,
     ) -> bool {
-        let back = WaitingJob {
-            id: victim.id.clone(),
-            name: victim.id.as_str().into(),
-            leaf: victim.leaf,
-            request: victim.request.clone(),
-            preemptible: true,
-            priority: victim.priority,
-            enqueued_at_ms: victim.enqueued_at_ms,
-            not_before_ms: 0,
-            run_time_ms: None,
-            shape: 0,
-            preemptions: 0,
-        };
+        let back = waiting_again(victim);
         let own: Vec<AdmittedJob> = own_candidates(self.ledger, &back).cloned().collect();
         if own.iter().any(|job| job.id == runs.id) {
             return true;
@@ -215,5 +233,21 @@ impl Search<'_> {
         let mut jobs = goal.takers.clone();
         jobs.extend([self.taker, back]);
         self.places.will_fit_without(&jobs, &goal.cluster, &left)
+    }
+}
+
+fn waiting_again(victim: &AdmittedJob) -> WaitingJob {
+    WaitingJob {
+        id: victim.id.clone(),
+        name: victim.id.as_str().into(),
+        leaf: victim.leaf,
+        request: victim.request.clone(),
+        preemptible: true,
+        priority: victim.priority,
+        enqueued_at_ms: victim.enqueued_at_ms,
+        not_before_ms: 0,
+        run_time_ms: None,
+        shape: 0,
+        preemptions: 0,
     }
 }
