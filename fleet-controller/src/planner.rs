@@ -7,6 +7,7 @@
 //! hash order. A change costs by what changed.
 
 mod job;
+mod learnt;
 mod place;
 mod room;
 #[cfg(test)]
@@ -22,14 +23,16 @@ use std::{
 use fleet_api::mutation::{self, Mutation};
 use fleet_policies::reason::Reason;
 use fleet_quota::{
-    AdmittedJob, ClusterName, JobId, Ledger, NodeId, Outcome, PlanLimits, QueuePolicy, QuotaTree, Take,
-    TakeRule, WaitReason, WaitingJob,
+    AdmittedJob, Claim, ClusterName, JobId, Ledger, NodeId, Outcome, PlanLimits, QueuePolicy, QuotaTree,
+    Take, TakeRule, WaitReason, WaitingJob,
 };
+use fleet_resources::quantity;
 
 pub use job::{Counted, Held, Job, JobShape, Stand, Waiting};
 pub use place::unfit_text;
 pub use room::{Member, Room, Rooms};
 
+use learnt::Learnt;
 use place::{OpenClusters, Oracle, Refusals};
 use room::{Change, News};
 use verdicts::{ClassId, Verdicts};
@@ -116,6 +119,7 @@ pub struct Planner {
     direct: BTreeSet<DirectOrder>,
     rooms: Rooms,
     open: OpenClusters,
+    learnt: Learnt,
     /// Numbers of (shape, clusters that refused it, that it failed on, that it is barred from).
     classes: BTreeMap<(u64, [Vec<String>; 3]), u64>,
     class_count: u64,
@@ -290,9 +294,12 @@ impl Planner {
     }
 
     /// The job is over or gone: it waits for nothing and holds nothing.
-    pub fn remove_job(&mut self, id: &JobId) {
+    pub fn remove_job(&mut self, id: &JobId, now_ms: i64) {
         self.unqueue(id);
         let Some(entry) = self.jobs.remove(id) else { return };
+        if matches!(entry.job.stand, Stand::Holds(_)) {
+            self.learnt.ended(&entry.job, now_ms);
+        }
         self.release(id);
         if let Stand::Holds(held) = &entry.job.stand {
             self.give_back(&held.cluster, id);
@@ -443,6 +450,7 @@ impl Planner {
             enqueued_at_ms: job.enqueued_at_ms,
             not_before_ms,
             run_time_ms: job.runtime_ms,
+            preemptions: job.preemptions,
             shape,
         });
         self.verdicts.join(id, class);
@@ -513,6 +521,7 @@ impl Planner {
             rooms: &mut self.rooms,
             open: &mut self.open,
             jobs: &self.jobs,
+            learnt: &self.learnt,
             now_ms,
             no_place: BTreeMap::new(),
         }
@@ -529,15 +538,19 @@ impl Planner {
         plan.more = found.more;
         plan.wake_ms = earliest(plan.wake_ms, found.wake_at_ms.filter(|wake| *wake != i64::MAX));
         self.hold_back_refused(&no_place, now_ms, plan);
+        let mut given_up = BTreeSet::new();
         for fleet_quota::Decision { job, outcome, .. } in found.decisions {
             match outcome {
                 Outcome::Admit { cluster } => self.start(&job, cluster.as_str().to_string(), now_ms, plan),
                 Outcome::Take(take) => evict(&job, take, plan),
                 Outcome::Claim(claim) => {
-                    let start =
-                        claim.start_ms.map_or("when enough jobs there have ended".to_string(), |at| {
-                            format!("in about {} s", (at - now_ms).max(0) / 1000)
-                        });
+                    let start = match claim.start_ms {
+                        Some(at) => format!("in about {} s", (at - now_ms).max(0) / 1000),
+                        None => format!(
+                            "when enough jobs there have ended, or gives the claim up in {} s",
+                            (claim.until_ms - now_ms).max(0) / 1000
+                        ),
+                    };
                     let message = format!(
                         "holds a claim on {}: others have passed it for {} s; room in {} is kept for it and it \
                          starts {start}",
@@ -547,13 +560,28 @@ impl Planner {
                     );
                     self.verdicts.tell(&job, Waiting::new(Reason::Claimed, message));
                 }
-                Outcome::Wait(reason) => self.explain(&job, reason, &mut no_place),
+                Outcome::GiveUp(claim) => {
+                    self.verdicts
+                        .tell(&job, Waiting::new(Reason::ClaimGivenUp, given_up_text(&claim, now_ms)));
+                    given_up.insert(job);
+                }
+                // That it has lost its claim is said first.
+                Outcome::Wait(_) if given_up.contains(&job) => {}
+                Outcome::Wait(reason) => self.explain(&job, reason, now_ms, &mut no_place),
             }
         }
         // Decisions tell a reason when its kind changes; what a cluster lacks changes within one kind.
         for (id, waiting) in no_place {
             let told = self.verdicts.get(&id).map(|told| told.reason);
-            let kept = matches!(told, Some(Reason::WaitingForVictims | Reason::Claimed));
+            let kept = matches!(
+                told,
+                Some(
+                    Reason::WaitingForVictims
+                        | Reason::Claimed
+                        | Reason::ClaimGivenUp
+                        | Reason::VictimProtected
+                )
+            );
             let class = self.jobs.get(&id).filter(|entry| entry.job.stand == Stand::Waits).map(|e| e.class);
             let Some(class) = class.filter(|_| !kept) else { continue };
             if let Some(class) = class {
@@ -599,7 +627,13 @@ impl Planner {
     }
 
     /// Turns a reason into sentences, for the job and for its equals.
-    fn explain(&mut self, id: &JobId, reason: WaitReason, no_place: &mut BTreeMap<JobId, Waiting>) {
+    fn explain(
+        &mut self,
+        id: &JobId,
+        reason: WaitReason,
+        now_ms: i64,
+        no_place: &mut BTreeMap<JobId, Waiting>,
+    ) {
         let waiting = match reason {
             WaitReason::Quota(verdict) => Waiting::new(
                 Reason::from_text(verdict.reason()).unwrap_or(Reason::InsufficientQuota),
@@ -617,6 +651,14 @@ impl Planner {
                 Reason::Claimed,
                 format!("the room is kept for {holder}, which has waited longer"),
             ),
+            WaitReason::Protected { victim, until_ms } => {
+                let message = format!(
+                    "{victim} could make room for it; it is protected until it has run for {} s more",
+                    ((until_ms - now_ms).max(0) + 999) / 1000
+                );
+                self.verdicts.tell(id, Waiting::new(Reason::VictimProtected, message));
+                return;
+            }
             WaitReason::WaitingForVictims { cluster, victims } => {
                 let names: Vec<&str> = victims.iter().take(VICTIMS_NAMED).map(JobId::as_str).collect();
                 let message = format!(
@@ -635,6 +677,22 @@ impl Planner {
         }
         self.verdicts.tell(id, waiting);
     }
+}
+
+fn given_up_text(claim: &Claim, now_ms: i64) -> String {
+    let kept_s = ((now_ms - claim.since_ms) / 1000).max(1);
+    let idle: Vec<String> = claim
+        .idled
+        .iter()
+        .map(|(name, amount)| (name.as_str(), amount / kept_s))
+        .filter(|(_, mean)| *mean > 0)
+        .map(|(name, mean)| format!("{} {name}", quantity::format(name, mean)))
+        .collect();
+    let idle = match idle.is_empty() {
+        true => "nothing was kept idle".to_string(),
+        false => format!("{} were kept idle on average", idle.join(", ")),
+    };
+    format!("gave up its claim on {} after {kept_s} s: no start is in sight; {idle}", claim.cluster)
 }
 
 fn evict(taker: &JobId, take: Take, plan: &mut Plan) {
@@ -676,14 +734,10 @@ fn admit(quota: &mut fleet_quota::Planner, job: &Job, leaf: NodeId, now_ms: i64)
         priority: job.priority,
         enqueued_at_ms: job.enqueued_at_ms,
         admitted_at_ms: job.started_at_ms.unwrap_or(now_ms),
+        preemptions: job.preemptions,
     };
-    let known = quota.ledger().job(&job.id);
-    let admitted_at_ms = known.map(|known| known.admitted_at_ms);
-    let fresh = AdmittedJob { admitted_at_ms: admitted_at_ms.unwrap_or(fresh.admitted_at_ms), ..fresh };
-    if known.is_some_and(|known| *known != fresh) {
-        quota.release(&job.id);
-    }
-    quota.admit(fresh);
+    let admitted_at_ms = quota.ledger().job(&job.id).map(|known| known.admitted_at_ms);
+    quota.admit(AdmittedJob { admitted_at_ms: admitted_at_ms.unwrap_or(fresh.admitted_at_ms), ..fresh });
 }
 
 fn direct_order(job: &Job) -> DirectOrder {

@@ -114,7 +114,7 @@ impl Scheduler {
                 self.planner.set_job(job, now.as_millisecond());
             }
             None => {
-                self.planner.remove_job(&job_id(key));
+                self.planner.remove_job(&job_id(key), now.as_millisecond());
                 if !world.bindings.contains_key(key) {
                     self.plain.remove(key);
                 }

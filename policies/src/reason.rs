@@ -75,6 +75,8 @@ reasons! {
     Suspended: "The policy suspends the job.",
     BehindHead: "An earlier job of the same queue goes first and cannot start yet.",
     Claimed: "The room is kept for a job that has waited longer.",
+    ClaimGivenUp: "Room was kept for the job until no start was in sight; others may take it again.",
+    VictimProtected: "A job that could make room was preempted before and runs on for a while.",
     WaitingForVictims: "Jobs that make room are ending.",
     Preempted: "The job made room for another and waits again.",
     Backoff: "The job was refused lately and is tried again after a pause.",

@@ -114,6 +114,7 @@ fn fill(planner: &mut Planner, per_leaf: i64, kinds: i64) {
                 enqueued_at_ms: i,
                 not_before_ms: 0,
                 run_time_ms: None,
+                preemptions: 0,
                 shape: (cores * 1000 + i % kinds) as u64,
             });
         }

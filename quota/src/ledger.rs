@@ -66,6 +66,8 @@ pub struct AdmittedJob {
     pub enqueued_at_ms: i64,
     /// When it was admitted, in milliseconds of the caller's clock.
     pub admitted_at_ms: i64,
+    /// How often it was preempted before.
+    pub preemptions: u32,
 }
 
 /// A bound that a request meets.
@@ -136,6 +138,19 @@ impl Ledger {
         true
     }
 
+    /// As [`admit`](Self::admit), for a job that nobody may preempt as long as it is only supposed to run.
+    pub(crate) fn suppose(&mut self, job: AdmittedJob) -> bool {
+        let (leaf, key) = (job.leaf, (job.priority, job.id.clone()));
+        let fresh = self.admit(job);
+        if fresh && let Some(jobs) = self.preemptible.get_mut(&leaf) {
+            jobs.remove(&key);
+            if jobs.is_empty() {
+                self.preemptible.remove(&leaf);
+            }
+        }
+        fresh
+    }
+
     /// Gives back what the job holds; `None` when it holds nothing.
     pub fn release(&mut self, id: &JobId) -> Option<AdmittedJob> {
         let (job, request) = self.jobs.remove(id)?;
@@ -168,7 +183,7 @@ impl Ledger {
     }
 
     /// The first bound that the request meets, from the leaf to the root, when
-    /// `extra` is used at each cell beside what is.
+    /// `extra` is used under each bound (see [`bound`](Self::bound)) beside what is.
     pub(crate) fn first_short(
         &self,
         leaf: NodeId,
@@ -189,7 +204,8 @@ impl Ledger {
                 if held.saturating_add(need) > self.tree.max_at(node, *r) {
                     return Some(Short { rule: Rule::Max, node, r: *r, asked: *asked, need });
                 }
-                if !preemptible && *asked > self.firm_room_at(node, *r) {
+                let firm_room = || self.firm_room_at(node, *r).saturating_sub(extra(self.firm_bound(cell)));
+                if !preemptible && *asked > firm_room() {
                     return Some(Short { rule: Rule::Min, node, r: *r, asked: *asked, need: *asked });
                 }
                 if keeps {
@@ -199,6 +215,12 @@ impl Ledger {
             }
         }
         None
+    }
+
+    /// Resources of the request for which the node has too little room under its max; `known` among them.
+    pub(crate) fn short_at(&self, node: NodeId, request: &Request, known: usize) -> Vec<usize> {
+        let amounts = request.amounts.iter();
+        amounts.filter(|(r, asked)| *r == known || *asked > self.room_at(node, *r)).map(|(r, _)| *r).collect()
     }
 
     /// A bound in words and numbers.
@@ -223,7 +245,12 @@ impl Ledger {
     /// preempted.
     pub(crate) fn bound(&self, short: &Short) -> usize {
         let cell = self.tree.cell(short.node, short.r);
-        if short.rule == Rule::Max { cell } else { self.used.len() + cell }
+        if short.rule == Rule::Max { cell } else { self.firm_bound(cell) }
+    }
+
+    /// The bound that min is, at a cell, to jobs that may not be preempted.
+    pub(crate) fn firm_bound(&self, cell: usize) -> usize {
+        self.used.len() + cell
     }
 
     /// What may still be taken under a bound.
@@ -256,12 +283,28 @@ impl Ledger {
         bounds.any(|bound| here(&bound) && !(preemptible && firm(&bound)) && self.is_beyond(bound, request))
     }
 
+    /// The first bound that would refuse the job with nothing else there.
+    pub(crate) fn first_beyond(&self, leaf: NodeId, request: &Request, preemptible: bool) -> Option<Short> {
+        if !self.is_hopeless(leaf, request, preemptible) {
+            return None;
+        }
+        self.tree.path_to_root(leaf).find_map(|node| {
+            request.amounts.iter().find_map(|(r, asked)| {
+                let (asked, r) = (*asked, *r);
+                let short = |rule| Short { rule, node, r, asked, need: asked };
+                let beyond_min = !preemptible && r != JOBS && asked > self.guaranteed_at(node, r);
+                let beyond_max = asked > self.tree.max_at(node, r);
+                beyond_max.then(|| short(Rule::Max)).or_else(|| beyond_min.then(|| short(Rule::Min)))
+            })
+        })
+    }
+
     /// All bounds that a job of the leaf is under.
     pub(crate) fn bounds_of(&self, leaf: NodeId, request: &Request) -> Vec<usize> {
         let cells = self.tree.path_to_root(leaf).flat_map(|node| {
             request.amounts.iter().map(move |(r, _)| self.tree.cell(node, *r)).collect::<Vec<_>>()
         });
-        cells.flat_map(|cell| [cell, self.used.len() + cell]).collect()
+        cells.flat_map(|cell| [cell, self.firm_bound(cell)]).collect()
     }
 
     /// Jobs of a leaf that may be preempted, the lowest priority first.

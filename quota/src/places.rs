@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use fleet_resources::ResourceName;
+
 use crate::ledger::JobId;
 use crate::queues::WaitingJob;
 
@@ -64,18 +66,40 @@ pub trait Places {
         self.fits_without(jobs, cluster, gone)
     }
 
+    /// Of which resources the cluster has too little for these gangs once the places of `gone` are free; empty
+    /// where that cannot be said, as when the sum is enough and no node is.
+    fn short_in(
+        &mut self,
+        _jobs: &[&WaitingJob],
+        _cluster: &ClusterName,
+        _gone: &[JobId],
+    ) -> Vec<ResourceName> {
+        Vec::new()
+    }
+
     /// Where an admitted job holds its places.
     fn cluster_of(&self, job: &JobId) -> Option<ClusterName>;
 
     /// The jobs that hold places in a cluster, those outside the tree too.
     fn running_in(&self, cluster: &ClusterName) -> Vec<JobId>;
 
-    /// When its declared run time ends; `None` where it declared none.
+    /// When it ends, by the run time that it declared, else by those of jobs like it; `None` where nothing is
+    /// known.
     fn ends_at_ms(&self, job: &JobId) -> Option<i64>;
+
+    /// It has run for so much longer than any job like it that nobody can say when it ends.
+    fn has_outrun(&self, _job: &JobId) -> bool {
+        false
+    }
 
     /// Work that is lost when the job is taken now: since its last checkpoint,
     /// else since its start, in milliseconds.
     fn lost_work_ms(&self, job: &JobId) -> i64;
+
+    /// For how long the job has run since it last started, in milliseconds.
+    fn ran_ms(&self, job: &JobId) -> i64 {
+        self.lost_work_ms(job)
+    }
 }
 
 /// One endless cluster, for where only quota counts.
@@ -116,5 +140,10 @@ impl Places for AnyPlace {
 
     fn lost_work_ms(&self, _: &JobId) -> i64 {
         0
+    }
+
+    /// Nothing is known of any start: nobody is protected for one.
+    fn ran_ms(&self, _: &JobId) -> i64 {
+        i64::MAX
     }
 }

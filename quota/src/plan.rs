@@ -1,6 +1,8 @@
 //! What a plan says: who starts where, who makes room for whom, for whom room
 //! is kept, and why the others wait.
 
+use fleet_resources::Resources;
+
 use crate::ledger::JobId;
 use crate::places::ClusterName;
 use crate::tree::NodeId;
@@ -61,7 +63,7 @@ pub struct Take {
     pub awaited: Vec<JobId>,
 }
 
-/// Room kept for the first job of a leaf that others have passed for too long.
+/// Room kept for a job that others have passed for too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub cluster: ClusterName,
@@ -70,9 +72,13 @@ pub struct Claim {
     pub since_ms: i64,
     /// Since when others have passed the job.
     pub passed_since_ms: i64,
-    /// When the job is expected to start by the declared run times of others;
-    /// `None` where one of those declared none.
+    /// When the job is expected to start by what is known of the ends of others;
+    /// `None` where nothing is known of some.
     pub start_ms: Option<i64>,
+    /// It is given up then at the latest.
+    pub until_ms: i64,
+    /// What it kept idle so far: amounts times seconds.
+    pub idled: Resources,
 }
 
 /// Why a job waits.
@@ -86,6 +92,8 @@ pub enum WaitReason {
     BehindHead(JobId),
     /// There is room, but it is kept for `holder`.
     Claimed { holder: JobId },
+    /// It could take `victim`, which was preempted before and is protected until it has run for long enough.
+    Protected { victim: JobId, until_ms: i64 },
     /// Jobs that make room for it in `cluster` are ending.
     WaitingForVictims { cluster: ClusterName, victims: Vec<JobId> },
     /// It was refused lately.
@@ -99,8 +107,10 @@ pub enum Outcome {
         cluster: ClusterName,
     },
     Take(Take),
-    /// A claim was given or has changed.
+    /// A claim was given.
     Claim(Claim),
+    /// A claim was given up: its time is over, or no start is in sight any more.
+    GiveUp(Claim),
     Wait(WaitReason),
 }
 

@@ -18,13 +18,13 @@ mod pass;
 mod retake;
 mod taking;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::ledger::{AdmittedJob, JobId, Ledger};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Claim, Plan, PlanLimits};
-use crate::queues::{QueuePolicy, Queues, Stop, WaitingJob};
+use crate::queues::{ClassId, QueuePolicy, Queues, Stop, WaitingJob};
 use crate::tree::{NodeId, QuotaTree};
 use claims::Watches;
 use contest::Contest;
@@ -35,6 +35,10 @@ use retake::Retakes;
 pub use edit::TreeEdit;
 pub use explain::Position;
 pub(crate) use explain::ReasonKind;
+pub(crate) use pass::{StartEnd, Started};
+
+/// How often one plan starts jobs again after starts were taken back.
+const ROUNDS: usize = 16;
 
 /// Jobs, quota and what follows from both, kept between plans.
 #[derive(Clone, Debug)]
@@ -53,9 +57,14 @@ pub struct Planner {
     touched: BTreeSet<NodeId>,
     /// Leaves that may have someone with a right to take.
     takers: BTreeSet<NodeId>,
-    /// Leaves that had their turn to search since the bound on searches was hit.
-    searched: BTreeSet<NodeId>,
+    /// Classes that had their turn since the bound on searches was hit.
+    searched: BTreeSet<ClassId>,
     retakes: Retakes,
+    /// Jobs started at the moment of the last plan.
+    started: BTreeMap<JobId, Started>,
+    started_at_ms: i64,
+    /// When jobs have run for long enough to be taken by those who would.
+    protections: BTreeSet<i64>,
     /// Pauses that end, by moment.
     pauses: BTreeSet<(i64, JobId)>,
     freed: BTreeSet<ClusterName>,
@@ -81,6 +90,9 @@ impl Planner {
             takers: BTreeSet::new(),
             searched: BTreeSet::new(),
             retakes: Retakes::default(),
+            started: BTreeMap::new(),
+            started_at_ms: i64::MIN,
+            protections: BTreeSet::new(),
             pauses: BTreeSet::new(),
             freed: BTreeSet::new(),
             places_changed: false,
@@ -172,10 +184,19 @@ impl Planner {
     }
 
     /// A job holds quota, whether there is room or not: a restart tells what
-    /// runs. False, changing nothing, when it is known to hold it.
+    /// runs. False when it is known to hold it; what has changed of it is taken
+    /// in, and whoever waits for its end goes on waiting.
     pub fn admit(&mut self, job: AdmittedJob) -> bool {
         self.remove(&job.id);
         let leaf = job.leaf;
+        if self.ledger.job(&job.id).is_some_and(|known| *known != job)
+            && let Some(old) = self.ledger.release(&job.id)
+        {
+            self.ledger.admit(job);
+            self.room_grew(&old);
+            self.room_shrank(leaf);
+            return false;
+        }
         let fresh = self.ledger.admit(job);
         if fresh {
             self.room_shrank(leaf);
@@ -221,13 +242,28 @@ impl Planner {
     /// [`enqueue`](Self::enqueue).
     pub fn plan(&mut self, now_ms: i64, limits: PlanLimits, places: &mut dyn Places) -> Plan {
         let mut plan = Plan::default();
+        self.begin_starts(now_ms);
         self.end_pauses(now_ms);
         self.end_rests(now_ms);
-        self.read_freed(places);
-        self.read_kept();
-        self.start_holders(now_ms, places, &mut plan);
-        self.start_winners(now_ms, limits, places, &mut plan);
-        self.take(now_ms, limits, places, &mut plan);
+        self.end_protections(now_ms);
+        self.end_claims(now_ms, places, &mut plan);
+        let mut left = limits;
+        let mut rounds = 0;
+        loop {
+            self.read_freed(places);
+            self.read_kept();
+            self.start_holders(now_ms, places, &mut plan);
+            self.start_winners(now_ms, &mut left, places, &mut plan);
+            let undone = self.take(now_ms, &mut left, places, &mut plan);
+            rounds += 1;
+            if !undone {
+                break;
+            }
+            if rounds >= ROUNDS {
+                plan.more = true;
+                break;
+            }
+        }
         self.claim(now_ms, limits, places, &mut plan);
         self.tell(&mut plan);
         if plan.more {
@@ -236,7 +272,9 @@ impl Planner {
         }
         let pause = self.pauses.first().map(|(until_ms, _)| *until_ms);
         let rest = self.retakes.next_end_ms(|id| self.queues.get(id).is_some());
-        plan.wake_at_ms = pause.into_iter().chain(rest).chain(self.watches.next_due_ms()).min();
+        let protection = self.protections.first().copied();
+        let wakes = [pause, rest, protection, self.watches.next_due_ms(), self.next_reckoning_ms()];
+        plan.wake_at_ms = wakes.into_iter().flatten().min();
         plan
     }
 

@@ -69,6 +69,8 @@ pub struct WaitingJob {
     pub not_before_ms: i64,
     /// The longest it may run, as it declares.
     pub run_time_ms: Option<i64>,
+    /// How often it was preempted.
+    pub preemptions: u32,
     /// Equal for jobs that any cluster holds equally (same components and
     /// constraints), as a digest made by the caller.
     pub shape: u64,
@@ -139,8 +141,20 @@ pub(crate) struct Class {
     pub told: Option<ReasonKind>,
     /// Its rights to take were looked at since its leaf changed.
     pub weighed: bool,
-    /// The state of all jobs in which a search for victims failed.
-    pub failed_at: Option<u64>,
+    /// The last search for victims that led to nobody being taken.
+    pub missed: Option<Missed>,
+}
+
+/// A search for victims after which the class still waits. It holds as long as nothing changes that a search
+/// looks at: use, places, who is ending, what is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Missed {
+    /// The state of all jobs that was searched.
+    pub version: u64,
+    /// Nobody had to be taken: what others take leaves room for it, too.
+    pub fits_behind: bool,
+    /// A job that it may take once that has run for long enough, and when.
+    pub protected: Option<(i64, JobId)>,
 }
 
 impl Class {
@@ -334,7 +348,7 @@ impl Queues {
     /// Every class is as if it was never looked at.
     pub(crate) fn forget_stops(&mut self) {
         for class in self.classes.iter_mut().flatten() {
-            (class.stop, class.listed, class.weighed, class.failed_at) = (Stop::None, None, false, None);
+            (class.stop, class.listed, class.weighed, class.missed) = (Stop::None, None, false, None);
         }
     }
 
@@ -365,11 +379,16 @@ impl Queues {
         self.lines.iter().map(|(leaf, line)| (*leaf, line))
     }
 
-    /// The first job of a leaf, in the running or not.
-    pub(crate) fn head(&self, leaf: NodeId) -> Option<&OrderKey> {
-        let line = self.lines.get(&leaf)?;
-        let running = line.fronts.first_key_value().map(|(key, _)| key);
-        running.into_iter().chain(line.aside.first()).min()
+    /// The first job of each class of a leaf and those that are not in the running, in the order of the leaf.
+    pub(crate) fn in_line(&self, leaf: NodeId) -> impl Iterator<Item = &OrderKey> {
+        let line = self.lines.get(&leaf);
+        let mut running = line.into_iter().flat_map(|line| line.fronts.keys()).peekable();
+        let mut aside = line.into_iter().flat_map(|line| &line.aside).peekable();
+        std::iter::from_fn(move || match (running.peek(), aside.peek()) {
+            (Some(first), Some(other)) if other < first => aside.next(),
+            (Some(_), _) => running.next(),
+            (None, _) => aside.next(),
+        })
     }
 
     /// The classes of a leaf that have a job in the running or not.
@@ -408,7 +427,7 @@ impl Queues {
             listed: None,
             told: None,
             weighed: false,
-            failed_at: None,
+            missed: None,
         };
         let id = self.unused.pop().unwrap_or_else(|| {
             self.classes.push(None);
@@ -431,7 +450,7 @@ impl Queues {
         let front = class.find_front().cloned();
         let old = std::mem::replace(&mut class.front, front.clone());
         // Another job, other rights.
-        (class.weighed, class.failed_at) = (false, None);
+        (class.weighed, class.missed) = (false, None);
         let leaf = class.key.leaf;
         let line = self.line(leaf);
         if let Some(old) = old {

@@ -4,10 +4,12 @@ mod claim;
 mod clusters;
 mod edit;
 mod fuzz;
+mod histories;
 mod laws;
 mod ledger;
 mod order;
 mod take;
+mod thrash;
 mod tree;
 
 use std::sync::Arc;
@@ -78,6 +80,7 @@ fn run(ledger: &mut Ledger, id: &str, path: &str, cores: i64) {
         priority: 0,
         enqueued_at_ms: 0,
         admitted_at_ms: 0,
+        preemptions: 0,
     });
 }
 
@@ -86,6 +89,7 @@ fn waiting(tree: &QuotaTree, id: &str, path: &str, cores: i64, priority: i64, ag
         id: JobId::new(id),
         name: id.into(),
         run_time_ms: None,
+        preemptions: 0,
         leaf: leaf(tree, path),
         request: cpu(cores),
         preemptible: true,
@@ -106,6 +110,7 @@ fn admitted(tree: &QuotaTree, id: &str, path: &str, cores: i64, priority: i64, a
         priority,
         enqueued_at_ms: at_ms,
         admitted_at_ms: at_ms,
+        preemptions: 0,
     }
 }
 
@@ -170,6 +175,7 @@ fn said(decision: &Decision) -> String {
             Some(start_ms) => format!("{job} claims {} from {start_ms}", claim.cluster),
             None => format!("{job} claims {}", claim.cluster),
         },
+        Outcome::GiveUp(claim) => format!("{job} gives up its claim on {}", claim.cluster),
         Outcome::Wait(reason) => format!("{job} waits: {}", reason_text(reason)),
     }
 }
@@ -184,6 +190,7 @@ fn reason_text(reason: &WaitReason) -> String {
             let ids: Vec<&str> = victims.iter().map(JobId::as_str).collect();
             format!("WaitingForVictims {} in {cluster}", ids.join(", "))
         }
+        WaitReason::Protected { victim, until_ms } => format!("Protected {victim} until {until_ms}"),
         WaitReason::Backoff { until_ms } => format!("Backoff until {until_ms}"),
     }
 }

@@ -62,6 +62,12 @@ pub struct TreeNode {
     /// Attribute `fleet.dev/max-bypass`: how long others may pass the first job
     /// of this leaf before room is kept for it.
     pub max_bypass_ms: i64,
+    /// Attribute `fleet.dev/max-claim`: how long room is kept for a job of this leaf whose start cannot be
+    /// foreseen.
+    pub max_claim_ms: i64,
+    /// Attribute `fleet.dev/min-runtime`: how long a job of this leaf runs before it is preempted by priority or
+    /// by share.
+    pub min_runtime_ms: i64,
     /// The leaf was deleted and stays until its jobs have ended: nothing is
     /// admitted here.
     pub draining: bool,
@@ -101,6 +107,8 @@ pub struct QuotaTree {
     kept: Vec<i64>,
     /// Some part of some min is never lent.
     keeps: bool,
+    /// The root's `fleet.dev/max-gpu-loss` in thousandths.
+    max_loss_milli: Option<i64>,
     by_namespace: BTreeMap<String, NodeId>,
     by_name: BTreeMap<String, NodeId>,
     by_path: BTreeMap<String, NodeId>,
@@ -296,6 +304,11 @@ impl QuotaTree {
     /// depends on what else is below it.
     pub(crate) fn keeps_back(&self) -> bool {
         self.keeps
+    }
+
+    /// GPU time that may be lost for each that a taker gains, in thousandths; none where the root does not say.
+    pub(crate) fn max_loss_milli(&self) -> Option<i64> {
+        self.max_loss_milli
     }
 
     /// What the node can lend its children: no child can ever use more.

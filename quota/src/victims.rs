@@ -9,17 +9,23 @@
 //! it answers.
 
 mod honest;
+mod worth;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fleet_resources::Resources;
+
 use crate::ledger::{AdmittedJob, JobId, Ledger};
 use crate::places::{ClusterName, Places};
 use crate::plan::{TakeRule, Victim};
+use crate::planner::Started;
 use crate::queues::WaitingJob;
 use crate::share::Share;
 use crate::tree::{JOBS, NodeId, QuotaTree, Request};
+use crate::verdict::Rule;
+use worth::Protected;
 
 /// On a leaf: from whom its jobs may reclaim: Any (default), LowerPriority, Never.
 pub(crate) const RECLAIM: &str = "fleet.dev/reclaim";
@@ -32,6 +38,8 @@ pub(crate) const WITHIN: &str = "fleet.dev/preempt-within";
 
 /// Clusters whose victims are compared, best first; the others are not looked at.
 const CLUSTERS_COMPARED: usize = 128;
+/// Sets of victims looked at in one cluster, at most.
+const SETS_TRIED: usize = 16;
 /// Jobs taken for one, at most.
 const MAX_VICTIMS: usize = 1024;
 
@@ -44,6 +52,14 @@ pub(crate) struct Found {
     pub awaited: Vec<JobId>,
 }
 
+/// What a search came to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Searched {
+    pub found: Option<Found>,
+    /// A job that was not looked at because it is protected, and until when: the one to be looked at first.
+    pub protected: Option<(i64, JobId)>,
+}
+
 /// One cluster to start in.
 #[derive(Clone, Debug)]
 pub(crate) struct Goal<'g> {
@@ -51,6 +67,18 @@ pub(crate) struct Goal<'g> {
     /// Takers that count on places there already, and their victims.
     pub takers: Vec<&'g WaitingJob>,
     pub gone: Vec<JobId>,
+}
+
+/// What a search is told beside ledger and places.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'k> {
+    /// Jobs on their way out that nobody counts on yet: they come first.
+    pub ending: &'k BTreeSet<JobId>,
+    /// Jobs that the present plan has started: the oracle may not know where.
+    pub started: &'k BTreeMap<JobId, Started>,
+    pub now_ms: i64,
+    /// Whether the taker fits its path beside what is kept from it.
+    pub leaves_room: &'k dyn Fn(&Ledger) -> bool,
 }
 
 /// By which rights a job may take, whether or not that leads anywhere.
@@ -79,17 +107,16 @@ impl Rights {
 }
 
 /// The cheapest set of victims after which `taker` fits its path and one of
-/// `goals`; `None` where no right leads there. Victims of other takers have left
+/// `goals`; none where no right leads there. Victims of other takers have left
 /// the ledger and those takers are in it. `ending` are jobs on their way out:
 /// they come first. The ledger is the same after the call.
 pub(crate) fn search(
     ledger: &mut Ledger,
     places: &mut dyn Places,
     taker: &WaitingJob,
-    ending: &BTreeSet<JobId>,
+    known: Known,
     goals: &[Goal],
-    leaves_room: &dyn Fn(&Ledger) -> bool,
-) -> Option<Found> {
+) -> Searched {
     let request = ledger.tree().request(&taker.request);
     let tree = Arc::clone(ledger.tree());
     let mut search = Search {
@@ -98,17 +125,18 @@ pub(crate) fn search(
         places,
         taker,
         request,
-        ending,
-        leaves_room,
+        known,
         by_leaf: BTreeMap::new(),
         guaranteed: Vec::new(),
         shares: Vec::new(),
+        spared: Vec::new(),
+        protected: Protected::default(),
     };
-    let (goal, found) = search.best(goals)?;
+    let found = search.best(goals);
     // Places of jobs that have ended may count twice until a report has shown them: who is evicted has to help
     // without them, else it is asked again once they show.
-    let helps = found.victims.is_empty() || search.helps_for_sure(goal, &found);
-    helps.then_some(found)
+    let found = found.filter(|(goal, found)| found.victims.is_empty() || search.helps_for_sure(goal, found));
+    Searched { found: found.map(|(_, found)| found), protected: search.protected.first() }
 }
 
 /// What a set of victims costs: the highest priority among them, the work lost,
@@ -124,30 +152,45 @@ struct Search<'s> {
     places: &'s mut dyn Places,
     taker: &'s WaitingJob,
     request: Request,
-    ending: &'s BTreeSet<JobId>,
-    leaves_room: &'s dyn Fn(&Ledger) -> bool,
+    known: Known<'s>,
     /// Jobs of the leaves that were visited, those to be taken first in front.
     by_leaf: BTreeMap<NodeId, Vec<AdmittedJob>>,
-    /// Where the min of the taker's side reaches: see [`Search::guaranteed_levels`].
+    /// Where the min of the taker's side reaches: see [`Search::reckon_rights`].
     guaranteed: Vec<NodeId>,
     /// Per node of the path, the share that the taker would lead to.
     shares: Vec<(NodeId, Share)>,
+    /// Jobs that led to a swap, and those equal to them: not looked at again.
+    spared: Vec<(NodeId, i64, Resources)>,
+    protected: Protected,
 }
 
 /// What still keeps the taker from starting.
-#[derive(Clone, Copy)]
+#[derive(Clone, Debug, Default)]
 struct Lack {
     /// The lowest node of its path without room.
     quota_at: Option<NodeId>,
     places: bool,
+    /// Resources that are short there, of those that the taker asks for.
+    short: Vec<usize>,
+    /// It may not be preempted, and jobs like it hold the min: nobody's leaving helps.
+    hopeless: bool,
 }
 
-impl Search<'_> {
+impl Lack {
+    fn is_nothing(&self) -> bool {
+        self.quota_at.is_none() && !self.places
+    }
+}
+
+/// Whether a job may be taken; the node is the sibling of the taker's path that it is below.
+type MayTake<'f, 's> = &'f dyn Fn(&Search<'s>, NodeId, &AdmittedJob) -> bool;
+
+impl<'s> Search<'s> {
     fn best<'g>(&mut self, goals: &'g [Goal<'g>]) -> Option<(&'g Goal<'g>, Found)> {
         let goals = &goals[..goals.len().min(CLUSTERS_COMPARED)];
         // Where it fits now, only quota has to be taken.
         for goal in goals {
-            let going: Vec<JobId> = self.ending.iter().chain(&goal.gone).cloned().collect();
+            let going: Vec<JobId> = self.known.ending.iter().chain(&goal.gone).cloned().collect();
             if self.fits_in(goal, &going) {
                 let found = [false, true].into_iter().find_map(|own| self.without_swap(goal, own));
                 return found.map(|(_, found)| (goal, found));
@@ -171,10 +214,28 @@ impl Search<'_> {
         self.places.fits_without(&jobs, &goal.cluster, &gone)
     }
 
-    /// One set, unless one of its victims could take its room back.
+    /// One set of which nobody could take its room back. A victim that could is spared, and another set is
+    /// looked for; so it is where a victim would only hand its fate on, unless there is no other set.
     fn without_swap(&mut self, goal: &Goal, own: bool) -> Option<(Cost, Found)> {
-        let found = self.with_own(goal, own)?;
-        (!self.is_swap(&found.1)).then_some(found)
+        self.spared.clear();
+        let mut handing_on = None;
+        for _ in 0..SETS_TRIED {
+            let Some((cost, found)) = self.with_own(goal, own) else { break };
+            let worth = !self.costs_too_much(&found);
+            let spared = match self.takes_back(goal, &found) {
+                Some(job) => job,
+                None => match self.hands_on(goal, &found) {
+                    None if worth => return Some((cost, found)),
+                    None => break,
+                    Some(job) => {
+                        handing_on = handing_on.or(worth.then_some((cost, found)));
+                        job
+                    }
+                },
+            };
+            self.spared.push((spared.leaf, spared.priority, spared.request));
+        }
+        handing_on
     }
 
     /// One set, without or with victims in the taker's own leaf. Own victims
@@ -182,7 +243,7 @@ impl Search<'_> {
     fn with_own(&mut self, goal: &Goal, own: bool) -> Option<(Cost, Found)> {
         let own: Vec<AdmittedJob> = if own { self.own_in_order() } else { Vec::new() };
         let mut released: Vec<Released> = Vec::new();
-        for id in self.ending {
+        for id in self.known.ending {
             released.extend(self.ledger.release(id).map(|job| (job, None)));
         }
         for job in &own {
@@ -192,17 +253,21 @@ impl Search<'_> {
         let mut fits = false;
         while released.len() <= MAX_VICTIMS {
             let lack = self.lack(goal, released.iter().map(|(job, _)| job).chain(&own));
-            fits = lack.quota_at.is_none() && !lack.places;
+            fits = lack.is_nothing();
             if fits {
                 break;
             }
-            let Some((job, rule)) = self.next(goal, lack) else { break };
+            let Some((job, rule)) = self.next(goal, &lack) else { break };
             self.ledger.release(&job.id);
             released.push((job, Some(rule)));
         }
         released.extend(own.into_iter().map(|job| (job, Some(TakeRule::InQueuePriority))));
         let kept = self.put_back(goal, released, fits);
-        fits.then(|| self.found(goal, kept))
+        if !fits {
+            return None;
+        }
+        let kept = self.spare_those_of_no_use(goal, kept)?;
+        Some(self.found(goal, kept))
     }
 
     /// Restores the ledger; whom the taker does not need is not kept, last
@@ -217,7 +282,7 @@ impl Search<'_> {
             let gone = released.iter().chain(&kept).map(|(job, _)| job);
             let lack = self.lack(goal, gone);
             let own = rule == Some(TakeRule::InQueuePriority);
-            if lack.places || lack.quota_at.is_some() || (own && !self.stay_rightful(&released)) {
+            if !lack.is_nothing() || (own && !self.stay_rightful(&released)) {
                 self.ledger.release(&job.id);
                 kept.push((job, rule));
             }
@@ -227,6 +292,36 @@ impl Search<'_> {
             self.ledger.admit(job.clone());
         }
         kept
+    }
+
+    /// Jobs of the taker's own leaf that gave it a right to others and no room are not evicted: they would start
+    /// again at once. Its leaf's min is the taker's before theirs all the same; what it takes by its share it
+    /// would hold beside them, so that such a set does not count.
+    fn spare_those_of_no_use(&mut self, goal: &Goal, kept: Vec<Released>) -> Option<Vec<Released>> {
+        if kept.iter().all(|(_, rule)| *rule != Some(TakeRule::InQueuePriority)) {
+            return Some(kept);
+        }
+        for (job, _) in &kept {
+            self.ledger.release(&job.id);
+        }
+        let (mut needed, mut spared) = (kept.clone(), false);
+        for (job, rule) in kept.iter().rev().filter(|(_, rule)| *rule == Some(TakeRule::InQueuePriority)) {
+            self.ledger.admit(job.clone());
+            let gone = needed.iter().map(|(job, _)| job).filter(|other| other.id != job.id);
+            let gone: Vec<AdmittedJob> = gone.cloned().collect();
+            if self.lack(goal, gone.iter()).is_nothing() {
+                needed.retain(|(other, _)| other.id != job.id);
+                spared = true;
+            } else {
+                self.ledger.release(&job.id);
+            }
+            debug_assert_eq!(*rule, Some(TakeRule::InQueuePriority));
+        }
+        for (job, _) in &needed {
+            self.ledger.admit(job.clone());
+        }
+        let by_share = needed.iter().any(|(_, rule)| *rule == Some(TakeRule::FairShare));
+        (!spared || !by_share).then_some(needed)
     }
 
     fn found(&self, goal: &Goal, kept: Vec<Released>) -> (Cost, Found) {
@@ -246,13 +341,31 @@ impl Search<'_> {
 
     /// The cluster is asked only once the tree has room: that costs more.
     fn lack<'j>(&mut self, goal: &Goal, gone: impl Iterator<Item = &'j AdmittedJob>) -> Lack {
-        let short = self.ledger.first_short(self.taker.leaf, &self.request, self.taker.preemptible, |_| 0);
-        let mut quota_at = short.map(|short| short.node);
-        if quota_at.is_none() && !(self.leaves_room)(self.ledger) {
-            quota_at = Some(NodeId::ROOT);
+        let (leaf, firm) = (self.taker.leaf, !self.taker.preemptible);
+        if let Some(short) = self.ledger.first_short(leaf, &self.request, !firm, |_| 0) {
+            return Lack {
+                quota_at: Some(short.node),
+                short: self.ledger.short_at(short.node, &self.request, short.r),
+                hopeless: short.rule == Rule::Min,
+                places: false,
+            };
+        }
+        if !(self.known.leaves_room)(self.ledger) {
+            return Lack { quota_at: Some(NodeId::ROOT), short: self.asked(), ..Lack::default() };
         }
         let gone: Vec<JobId> = gone.map(|job| job.id.clone()).chain(goal.gone.iter().cloned()).collect();
-        Lack { quota_at, places: quota_at.is_none() && !self.fits_in(goal, &gone) }
+        if self.fits_in(goal, &gone) {
+            return Lack::default();
+        }
+        let mut jobs = goal.takers.clone();
+        jobs.push(self.taker);
+        let named = self.places.short_in(&jobs, &goal.cluster, &gone);
+        let named = named.iter().filter_map(|name| self.tree.resource_index(name.as_str()));
+        let mut short: Vec<usize> = named.filter(|r| self.request.amount(*r) > 0).collect();
+        if short.is_empty() {
+            short = self.asked();
+        }
+        Lack { places: true, short, ..Lack::default() }
     }
 
     fn fits_in(&mut self, goal: &Goal, gone: &[JobId]) -> bool {
@@ -266,10 +379,16 @@ impl Search<'_> {
             own_candidates(self.ledger, self.taker).map(|job| job.id.clone()).collect();
         self.visit(self.taker.leaf);
         let jobs = self.by_leaf.get(&self.taker.leaf).into_iter().flatten();
-        jobs.filter(|job| ids.contains(&job.id) && !self.ending.contains(&job.id)).cloned().collect()
+        jobs.filter(|job| ids.contains(&job.id) && !self.known.ending.contains(&job.id))
+            .filter(|job| !self.is_protected(job) && !self.just_started(job))
+            .cloned()
+            .collect()
     }
 
-    fn next(&mut self, goal: &Goal, lack: Lack) -> Option<(AdmittedJob, TakeRule)> {
+    fn next(&mut self, goal: &Goal, lack: &Lack) -> Option<(AdmittedJob, TakeRule)> {
+        if lack.hopeless {
+            return None;
+        }
         if let Some(job) = self.next_reclaimed(goal, lack) {
             return Some((job, TakeRule::Reclaim));
         }
@@ -279,7 +398,7 @@ impl Search<'_> {
 
     /// The nodes of the path whose siblings' jobs can help: below the node
     /// without room.
-    fn levels(&self, lack: Lack) -> Vec<NodeId> {
+    fn levels(&self, lack: &Lack) -> Vec<NodeId> {
         let path = self.tree.path_to_root(self.taker.leaf);
         path.take_while(|node| Some(*node) != lack.quota_at && *node != NodeId::ROOT).collect()
     }
@@ -301,29 +420,21 @@ impl Search<'_> {
         }
     }
 
-    fn next_reclaimed(&mut self, goal: &Goal, lack: Lack) -> Option<AdmittedJob> {
+    fn next_reclaimed(&mut self, goal: &Goal, lack: &Lack) -> Option<AdmittedJob> {
         let right = attribute(&self.tree, self.taker.leaf, RECLAIM).to_owned();
         if right == "Never" {
             return None;
         }
         let priority = self.taker.priority;
-        let may_take = |_: &Self, job: &AdmittedJob| right != "LowerPriority" || job.priority < priority;
-        for node in self.levels(lack) {
-            if !self.guaranteed.contains(&node) {
-                continue;
-            }
-            for sibling in self.siblings(node) {
-                if let Some(job) = self.first_below(sibling, goal, lack, &may_take) {
-                    return Some(job);
-                }
-            }
-        }
-        None
+        let may_take: MayTake<'_, 's> = &move |_, _, job| right != "LowerPriority" || job.priority < priority;
+        let levels = self.levels(lack);
+        let mut levels = levels.into_iter().filter(|node| self.guaranteed.contains(node)).collect::<Vec<_>>();
+        levels.drain(..).find_map(|node| self.first_of(self.siblings(node), None, goal, lack, may_take))
     }
 
     /// Those whose share stays at least the taker's after the victim left; only
     /// when there is none, those whose share is larger before.
-    fn next_by_share(&mut self, goal: &Goal, lack: Lack) -> Option<AdmittedJob> {
+    fn next_by_share(&mut self, goal: &Goal, lack: &Lack) -> Option<AdmittedJob> {
         if self.ledger.node_inside_min(self.taker.leaf, &self.request) {
             return None;
         }
@@ -332,106 +443,148 @@ impl Search<'_> {
             self.shares.iter().filter(|(node, _)| levels.contains(node)).copied().collect()
         };
         for (node, own) in &levels {
-            for sibling in self.siblings(*node) {
-                let stays_larger = |search: &Self, job: &AdmittedJob| {
-                    let leaving = search.tree.request(&job.request);
-                    Share::after(search.ledger, sibling, &leaving, -1) >= *own
-                };
-                if let Some(job) = self.first_below(sibling, goal, lack, &stays_larger) {
-                    return Some(job);
-                }
+            let stays_larger: MayTake<'_, 's> = &|search, sibling, job| {
+                let leaving = search.tree.request(&job.request);
+                Share::after(search.ledger, sibling, &leaving, -1) >= *own && !search.is_protected(job)
+            };
+            let found = self.first_of(self.siblings(*node), None, goal, lack, stays_larger);
+            if found.is_some() {
+                return found;
             }
         }
         let none = Request::default();
         for (node, own) in &levels {
-            for sibling in self.siblings(*node) {
-                if Share::after(self.ledger, sibling, &none, 0) > *own
-                    && let Some(job) = self.first_below(sibling, goal, lack, &|_, _| true)
-                {
-                    return Some(job);
-                }
+            let mut larger = self.siblings(*node);
+            larger.retain(|sibling| Share::after(self.ledger, *sibling, &none, 0) > *own);
+            let anyone: MayTake<'_, 's> = &|search, _, job| !search.is_protected(job);
+            let found = self.first_of(larger, None, goal, lack, anyone);
+            if found.is_some() {
+                return found;
             }
         }
         None
     }
 
-    /// The node's siblings above their min, the largest share first.
     fn siblings(&self, node: NodeId) -> Vec<NodeId> {
-        let Some(parent) = self.tree.node(node).parent else {
-            return Vec::new();
-        };
-        let children = self.tree.node(parent).children.iter().copied();
-        self.largest_first(children.filter(|child| *child != node))
-    }
-
-    fn largest_first(&self, nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
-        let mut found: Vec<NodeId> =
-            nodes.filter(|node| self.needed().any(|r| self.is_above_min(*node, r))).collect();
-        let none = Request::default();
-        found.sort_by_cached_key(|node| {
-            (Reverse(Share::after(self.ledger, *node, &none, 0)), self.tree.node(*node).path.as_str())
-        });
-        found
+        let Some(parent) = self.tree.node(node).parent else { return Vec::new() };
+        self.tree.node(parent).children.iter().copied().filter(|child| *child != node).collect()
     }
 
     /// Resources that the taker asks for.
-    fn needed(&self) -> impl Iterator<Item = usize> + '_ {
-        self.request.amounts.iter().map(|(r, _)| *r).filter(|r| *r != JOBS)
+    fn asked(&self) -> Vec<usize> {
+        self.request.amounts.iter().map(|(r, _)| *r).filter(|r| *r != JOBS).collect()
+    }
+
+    /// The node uses more than its min of something that is short. Min says nothing of the number of jobs: where
+    /// that is short, of anything that the taker asks for.
+    fn lends(&self, node: NodeId, lack: &Lack) -> bool {
+        self.lent(lack).any(|r| self.is_above_min(node, r))
+    }
+
+    fn lent<'l>(&'l self, lack: &'l Lack) -> impl Iterator<Item = usize> + 'l {
+        let jobs_only = lack.short.iter().all(|r| *r == JOBS);
+        let asked = self.request.amounts.iter().map(|(r, _)| *r);
+        asked.filter(move |r| *r != JOBS && (jobs_only || lack.short.contains(r)))
     }
 
     fn is_above_min(&self, node: NodeId, r: usize) -> bool {
         self.ledger.used_at(node, r) > self.tree.min_at(node, r)
     }
 
-    /// The first job below `node` that helps and may be taken, in children above
-    /// their min only. The stack holds nodes, next on top.
-    fn first_below(
+    /// The first job below these nodes that helps and may be taken: the largest share first; of equal shares the
+    /// one whose job comes first, so that names decide last.
+    fn first_of(
         &mut self,
-        node: NodeId,
+        nodes: Vec<NodeId>,
+        sibling: Option<NodeId>,
         goal: &Goal,
-        lack: Lack,
-        may_take: &dyn Fn(&Self, &AdmittedJob) -> bool,
+        lack: &Lack,
+        may_take: MayTake<'_, 's>,
     ) -> Option<AdmittedJob> {
-        let mut open = vec![node];
-        while let Some(node) = open.pop() {
-            if self.tree.node(node).is_leaf() {
-                self.visit(node);
+        let none = Request::default();
+        let lenders = nodes.into_iter().filter(|node| self.lends(*node, lack));
+        let mut ranked: Vec<(Share, NodeId)> =
+            lenders.map(|node| (Share::after(self.ledger, node, &none, 0), node)).collect();
+        ranked.sort_by(|a, b| b.cmp(a));
+        for equals in ranked.chunk_by(|a, b| a.0 == b.0) {
+            let mut first: Option<(VictimOrder, AdmittedJob)> = None;
+            for (_, node) in equals {
+                let top = sibling.unwrap_or(*node);
+                let Some(job) = self.first_below(*node, top, goal, lack, may_take) else { continue };
+                let order = self.order_of(&job);
+                if first.as_ref().is_none_or(|(known, _)| order < *known) {
+                    first = Some((order, job));
+                }
             }
-            let jobs = self.by_leaf.get(&node).into_iter().flatten();
-            let mut left = jobs.filter(|job| {
-                self.ledger.job(&job.id).is_some() && self.helps(node, job, goal, lack) && may_take(self, job)
-            });
-            if let Some(job) = left.next() {
-                return Some(job.clone());
+            if let Some((_, job)) = first {
+                return Some(job);
             }
-            let children = self.largest_first(self.tree.node(node).children.iter().copied());
-            open.extend(children.into_iter().rev());
         }
         None
     }
 
-    /// It holds something that the taker needs and that its leaf only borrows;
-    /// where only places are short, places of the cluster.
-    fn helps(&self, leaf: NodeId, job: &AdmittedJob, goal: &Goal, lack: Lack) -> bool {
-        let names = self.tree.resources();
-        let borrowed =
-            self.needed().any(|r| self.is_above_min(leaf, r) && job.request.get(names[r].as_str()) > 0);
-        borrowed && (!lack.places || self.places.cluster_of(&job.id).as_ref() == Some(&goal.cluster))
+    /// In children above their min only.
+    fn first_below(
+        &mut self,
+        node: NodeId,
+        sibling: NodeId,
+        goal: &Goal,
+        lack: &Lack,
+        may_take: MayTake<'_, 's>,
+    ) -> Option<AdmittedJob> {
+        if !self.tree.node(node).is_leaf() {
+            let children = self.tree.node(node).children.clone();
+            return self.first_of(children, Some(sibling), goal, lack, may_take);
+        }
+        self.visit(node);
+        let jobs = self.by_leaf.get(&node).into_iter().flatten();
+        let mut left = jobs.filter(|job| {
+            self.ledger.job(&job.id).is_some()
+                && self.helps(node, job, goal, lack)
+                && !self.is_spared(job)
+                && may_take(self, sibling, job)
+                && !self.just_started(job)
+        });
+        left.next().cloned()
     }
 
-    /// Reads a leaf's jobs once: lower priority first, least work lost, newest,
-    /// name.
+    /// It holds something that is short and that its leaf only borrows; where only places are short, in the
+    /// cluster.
+    fn helps(&self, leaf: NodeId, job: &AdmittedJob, goal: &Goal, lack: &Lack) -> bool {
+        let names = self.tree.resources();
+        let borrowed =
+            self.lent(lack).any(|r| self.is_above_min(leaf, r) && job.request.get(names[r].as_str()) > 0);
+        borrowed && (!lack.places || self.cluster_of(&job.id).as_ref() == Some(&goal.cluster))
+    }
+
+    fn is_spared(&self, job: &AdmittedJob) -> bool {
+        self.spared.iter().any(|(leaf, priority, request)| {
+            *leaf == job.leaf && *priority == job.priority && *request == job.request
+        })
+    }
+
+    fn cluster_of(&self, job: &JobId) -> Option<ClusterName> {
+        let started = self.known.started.get(job).map(|started| started.cluster.clone());
+        started.or_else(|| self.places.cluster_of(job))
+    }
+
+    /// Reads a leaf's jobs once, in the order in which they are taken.
     fn visit(&mut self, leaf: NodeId) {
         if self.by_leaf.contains_key(&leaf) {
             return;
         }
         let mut jobs: Vec<AdmittedJob> = self.ledger.preemptible_in(leaf).cloned().collect();
-        jobs.sort_by_cached_key(|job| {
-            (job.priority, self.places.lost_work_ms(&job.id), Reverse(job.admitted_at_ms), job.id.clone())
-        });
+        jobs.sort_by_cached_key(|job| self.order_of(job));
         self.by_leaf.insert(leaf, jobs);
     }
+
+    /// Lower priority first, least work lost, newest, name.
+    fn order_of(&self, job: &AdmittedJob) -> VictimOrder {
+        (job.priority, self.places.lost_work_ms(&job.id), Reverse(job.admitted_at_ms), job.id.clone())
+    }
 }
+
+type VictimOrder = (i64, i64, Reverse<i64>, JobId);
 
 /// Jobs of the taker's leaf that it may take.
 fn own_candidates<'l>(

@@ -46,6 +46,8 @@ pub struct Job {
     pub queued: bool,
     pub priority: i64,
     pub preemptible: bool,
+    /// How often it made room for another job.
+    pub preemptions: u32,
     pub enqueued_at_ms: i64,
     /// Clusters where runs of it ended before the job did; tried last.
     pub avoided: BTreeSet<String>,
@@ -98,9 +100,9 @@ impl Job {
         since.map_or(0, |since| (now_ms - since).max(0))
     }
 
-    /// When the run is over by its declared run time; one that has not started yet counts as starting now.
-    pub fn ends_at_ms(&self, now_ms: i64) -> Option<i64> {
-        Some(self.started_at_ms.unwrap_or(now_ms).saturating_add(self.runtime_ms?))
+    /// For how long the present run has been going on.
+    pub fn ran_ms(&self, now_ms: i64) -> i64 {
+        self.started_at_ms.map_or(0, |since| (now_ms - since).max(0))
     }
 }
 

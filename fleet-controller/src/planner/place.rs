@@ -11,10 +11,12 @@ use fleet_policies::{
     reason::Reason,
 };
 use fleet_quota::{ClusterName, JobId, Places, WaitingJob};
+use fleet_resources::ResourceName;
 
 use super::{
     Entry, Settings,
     job::{Job, JobShape, Stand, Waiting},
+    learnt::Learnt,
     room::Rooms,
 };
 
@@ -89,6 +91,7 @@ pub(super) struct Oracle<'a> {
     pub rooms: &'a mut Rooms,
     pub open: &'a mut OpenClusters,
     pub jobs: &'a BTreeMap<JobId, Entry>,
+    pub learnt: &'a Learnt,
     pub now_ms: i64,
     pub no_place: BTreeMap<JobId, Waiting>,
 }
@@ -160,12 +163,25 @@ impl Places for Oracle<'_> {
         self.rooms.running_in(cluster.as_str())
     }
 
+    fn short_in(&mut self, jobs: &[&WaitingJob], cluster: &ClusterName, gone: &[JobId]) -> Vec<ResourceName> {
+        let asked = jobs.iter().filter_map(|job| Some(&self.jobs.get(&job.id)?.job.shape.total));
+        self.rooms.get(cluster.as_str()).map_or(Vec::new(), |room| room.short_of(asked, gone))
+    }
+
     fn ends_at_ms(&self, job: &JobId) -> Option<i64> {
-        self.jobs.get(job)?.job.ends_at_ms(self.now_ms)
+        self.learnt.ends_at_ms(&self.jobs.get(job)?.job, self.now_ms)
+    }
+
+    fn has_outrun(&self, job: &JobId) -> bool {
+        self.jobs.get(job).is_some_and(|entry| self.learnt.has_outrun(&entry.job, self.now_ms))
     }
 
     fn lost_work_ms(&self, job: &JobId) -> i64 {
         self.jobs.get(job).map_or(0, |entry| entry.job.lost_work_ms(self.now_ms))
+    }
+
+    fn ran_ms(&self, job: &JobId) -> i64 {
+        self.jobs.get(job).map_or(0, |entry| entry.job.ran_ms(self.now_ms))
     }
 }
 

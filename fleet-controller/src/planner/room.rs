@@ -15,7 +15,7 @@ use std::{
 use fleet_placement::{GroupedNodes, NodeShape, Places, PodShape, fits_sum};
 use fleet_policies::affinity::ClusterFacts;
 use fleet_quota::{JobId, WaitingJob};
-use fleet_resources::Resources;
+use fleet_resources::{ResourceName, Resources};
 
 use super::job::{Counted, Held, JobShape};
 use supposed::Supposed;
@@ -273,6 +273,25 @@ impl Room {
         self.supposed[usize::from(settled)] = Some(supposed);
         fits || (vague
             && jobs.iter().all(|job| shape_of(&job.id).is_some_and(|shape| self.holds_when_empty(&shape))))
+    }
+
+    /// Of what the sum here is too small for all that is asked for once `gone` are gone.
+    pub fn short_of<'r>(
+        &self,
+        asked: impl Iterator<Item = &'r Resources>,
+        gone: &[JobId],
+    ) -> Vec<ResourceName> {
+        let mut free = self.free.clone();
+        let gone: BTreeSet<&JobId> = gone.iter().chain(self.leaving.keys()).collect();
+        for hold in gone.into_iter().filter_map(|id| self.leaves(id, true)) {
+            free.add(&hold.shape.total);
+        }
+        let mut sum = Resources::new();
+        asked.for_each(|asked| sum.add(asked));
+        sum.iter()
+            .filter(|(name, amount)| free.get(name.as_str()) < *amount)
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// What the job holds here; with `settled` also what one held that has ended, where no report shows it free.

@@ -42,6 +42,7 @@ fn job(name: &str, replicas: i64, cores: i64) -> Job {
         queued: true,
         priority: 0,
         preemptible: true,
+        preemptions: 0,
         enqueued_at_ms: 0,
         avoided: BTreeSet::new(),
         blocked: None,
@@ -122,7 +123,7 @@ fn a_job_takes_quota_only_with_a_cluster_and_gives_both_back() {
     fleet.submit(job("b", 2, 4));
     assert_eq!(fleet.plan(), ["a -> east"]);
     assert_eq!((fleet.reason("b"), fleet.used()), (Some(Reason::NoClusterFits), 8));
-    fleet.planner.remove_job(&JobId::new("team/a"));
+    fleet.planner.remove_job(&JobId::new("team/a"), fleet.now_ms);
     assert_eq!(fleet.plan(), ["b -> east"]);
     assert_eq!(fleet.used(), 8);
 }
@@ -141,7 +142,7 @@ fn refused_by_one_it_asks_the_next_and_then_pauses_with_its_place_kept() {
     fleet.refuse("a", "west");
     assert_eq!(fleet.plan(), ["b -> east"], "a pauses, b goes on");
     assert_eq!(fleet.reason("a"), Some(Reason::ReservationRefused));
-    fleet.planner.remove_job(&JobId::new("team/b"));
+    fleet.planner.remove_job(&JobId::new("team/b"), fleet.now_ms);
     assert!(fleet.plan().is_empty(), "not before its pause is over");
     fleet.now_ms = 1000;
     assert_eq!(fleet.plan(), ["a -> east"]);
@@ -165,8 +166,8 @@ fn places_count_until_a_report_counts_them() {
     fleet.submit(job("narrow", 1, 4));
     assert_eq!(fleet.plan(), ["narrow -> east"]);
     // The end of a job frees its place only when a report says so.
-    fleet.planner.remove_job(&JobId::new("team/a"));
-    fleet.planner.remove_job(&JobId::new("team/narrow"));
+    fleet.planner.remove_job(&JobId::new("team/a"), fleet.now_ms);
+    fleet.planner.remove_job(&JobId::new("team/narrow"), fleet.now_ms);
     assert!(fleet.plan().is_empty());
     fleet.planner.set_cluster("east", member("east", 2, 4, 3, 4));
     assert_eq!(fleet.plan(), ["wide -> east"]);
@@ -208,7 +209,7 @@ fn every_job_of_a_class_is_told_and_told_again_when_the_reason_changes() {
         assert_eq!(fleet.reason(name), Some(Reason::InsufficientQuota));
     }
     fleet.planner.set_cluster("east", member("east", 1, 8, 2, 0));
-    fleet.planner.remove_job(&JobId::new("team/a"));
+    fleet.planner.remove_job(&JobId::new("team/a"), fleet.now_ms);
     assert_eq!(fleet.planner.plan(10).told.len(), 2);
     for name in ["b", "c"] {
         assert_eq!(fleet.reason(name), Some(Reason::NoClusterFits));
@@ -283,7 +284,7 @@ fn a_refusal_of_one_member_does_not_end_a_taking_in_another() {
     assert_eq!(fleet.plan(), ["a x one (Reclaim)"]);
     fleet.submit(of_another_team("one", "west", true));
     assert!(fleet.plan().is_empty());
-    fleet.planner.remove_job(&JobId::new("other/one"));
+    fleet.planner.remove_job(&JobId::new("other/one"), fleet.now_ms);
     assert!(fleet.plan().is_empty(), "no report shows the place yet");
     fleet.planner.set_cluster("west", member("west", 1, 4, 2, 4));
     assert_eq!(fleet.plan(), ["a -> west"]);
@@ -302,7 +303,7 @@ fn places_that_no_report_shows_free_are_not_waited_for_without_end() {
         fleet.submit(other(name));
     }
     // Somebody who is no job of the fleet has taken the place of the first.
-    fleet.planner.remove_job(&JobId::new("other/one"));
+    fleet.planner.remove_job(&JobId::new("other/one"), fleet.now_ms);
     fleet.submit(Job { id: JobId::new("other/three"), ..other("three") });
     fleet.submit(job("taker", 1, 4));
     assert!(fleet.plan().is_empty());
@@ -326,7 +327,7 @@ fn a_deleted_leaf_stays_until_its_jobs_have_ended_and_takes_no_more() {
     let path = |fleet: &Fleet, id: &str| fleet.planner.leaf_path(&JobId::new(id)).map(str::to_owned);
     assert_eq!((fleet.used(), path(&fleet, "other/runs").as_deref()), (4, Some("root/other")));
     assert_eq!(fleet.planner.waiting(&next).map(|waiting| waiting.reason), Some(Reason::NotInQuotaTree));
-    fleet.planner.remove_job(&JobId::new("other/runs"));
+    fleet.planner.remove_job(&JobId::new("other/runs"), fleet.now_ms);
     assert!(fleet.plan().is_empty());
     let tree = fleet.planner.quota().expect("a tree is set").tree();
     assert_eq!((fleet.used(), tree.find("root/other")), (0, None));
@@ -353,7 +354,7 @@ fn a_controller_that_starts_anew_counts_the_jobs_of_a_deleted_leaf() {
     assert_eq!((fleet.used(), path(&fleet, "other/two").as_deref()), (8, Some("root/other")));
     assert_eq!(path(&fleet, "team/waits").as_deref(), Some("root/team"));
     for name in ["one", "two"] {
-        fleet.planner.remove_job(&JobId::new(&format!("other/{name}")));
+        fleet.planner.remove_job(&JobId::new(&format!("other/{name}")), fleet.now_ms);
     }
     assert!(fleet.plan().is_empty());
     let tree = fleet.planner.quota().expect("a tree is set").tree();

@@ -66,6 +66,7 @@ impl Scheduler {
             queued: entry.is_suspended(),
             priority: i64::from(entry.object.spec.priority),
             preemptible: object.is_none_or(preemptible),
+            preemptions: preemptions(entry),
             enqueued_at_ms: entry.created_s() * 1000,
             avoided: ask.avoided,
             barred: ask.barred,
@@ -258,6 +259,13 @@ fn declared_run_time_ms(object: &Object) -> Option<i64> {
     let seconds =
         spec["activeDeadlineSeconds"].as_i64().or(spec["runPolicy"]["activeDeadlineSeconds"].as_i64());
     seconds.filter(|seconds| *seconds > 0).map(|seconds| seconds.saturating_mul(1000))
+}
+
+/// How often the job made room for another.
+fn preemptions(entry: &BindingEntry) -> u32 {
+    let attempts = entry.object.status.iter().flat_map(|status| &status.attempts);
+    let count = attempts.filter(|attempt| attempt.reason == Reason::Preempted.as_str()).count();
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// The label says so; jobs may be preempted unless it does.

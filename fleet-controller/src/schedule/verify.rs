@@ -127,6 +127,7 @@ mod tests {
                 priority: 0,
                 enqueued_at_ms: 0,
                 admitted_at_ms: 0,
+                preemptions: 0,
             });
         }
         ledger

@@ -6,38 +6,40 @@ use std::{
     sync::Arc,
 };
 
-use fleet_quota::{MAX_JOBS, NodeId, QuotaTree};
+use fleet_quota::{MAX_JOBS, QuotaTree};
 use fleet_resources::{Resources, quantity};
 
 use crate::scenario::log::Violation;
 
-/// What each node of the quota tree uses, counted from the jobs that hold quota.
+/// What each node of the quota tree uses, counted from the jobs that hold quota. Nodes are known by their paths:
+/// a leaf that drains is in the planner's tree and not in the object's, and the numbers of nodes change with either.
 #[derive(Default)]
 pub(super) struct Checker {
     tree: Option<Arc<QuotaTree>>,
-    used: BTreeMap<NodeId, Resources>,
-    /// By job number: leaf and request.
-    holding: BTreeMap<usize, (NodeId, Resources)>,
+    /// By path.
+    used: BTreeMap<String, Resources>,
+    /// By job number: path of the leaf, and request.
+    holding: BTreeMap<usize, (String, Resources)>,
     seen: BTreeSet<(u8, String)>,
     found: Vec<Violation>,
 }
 
 impl Checker {
     /// A new tree: jobs are counted again where it puts them.
-    pub fn set_tree(&mut self, tree: Option<Arc<QuotaTree>>, leaf_of: impl Fn(usize) -> Option<NodeId>) {
+    pub fn set_tree(&mut self, tree: Option<Arc<QuotaTree>>, leaf_of: impl Fn(usize) -> Option<String>) {
         self.tree = tree;
         self.used.clear();
         let holding = std::mem::take(&mut self.holding);
         for (job, (_, request)) in holding {
             if let Some(leaf) = leaf_of(job) {
-                self.count(leaf, &request, 1);
+                self.count(&leaf, &request, 1);
                 self.holding.insert(job, (leaf, request));
             }
         }
     }
 
     /// A job takes quota: on no node of its path more than max may be used then.
-    pub fn take(&mut self, job: usize, name: &str, leaf: NodeId, request: &Resources, at_ms: i64) {
+    pub fn take(&mut self, job: usize, name: &str, leaf: &str, request: &Resources, at_ms: i64) {
         let Some(tree) = self.tree.clone() else { return };
         let mut request = request.clone();
         request.set(MAX_JOBS, 1);
@@ -46,24 +48,24 @@ impl Checker {
             return;
         }
         self.count(leaf, &request, 1);
-        for node in tree.path_to_root(leaf) {
-            let used = self.used.get(&node).cloned().unwrap_or_default();
+        for path in to_root(leaf) {
+            let Some(node) = tree.find(path) else { continue };
+            let used = self.used.get(path).cloned().unwrap_or_default();
             for (resource, _) in request.iter() {
                 let amount = used.get(resource.as_str());
                 if let Some(max) = tree.max(node, resource.as_str()).filter(|max| amount > *max) {
                     let text = |amount| quantity::format(resource.as_str(), amount);
-                    let path = tree.node(node).path.clone();
                     let what = format!("{path} uses {} {resource}, max {}", text(amount), text(max));
-                    self.broken(3, at_ms, vec![path, name.to_string()], what);
+                    self.broken(3, at_ms, vec![path.to_string(), name.to_string()], what);
                 }
             }
         }
-        self.holding.insert(job, (leaf, request));
+        self.holding.insert(job, (leaf.to_string(), request));
     }
 
     pub fn give_back(&mut self, job: usize) {
         if let Some((leaf, request)) = self.holding.remove(&job) {
-            self.count(leaf, &request, -1);
+            self.count(&leaf, &request, -1);
         }
     }
 
@@ -76,10 +78,14 @@ impl Checker {
         self.holding.keys().copied()
     }
 
-    fn count(&mut self, leaf: NodeId, request: &Resources, sign: i64) {
-        let Some(tree) = self.tree.clone() else { return };
-        for node in tree.path_to_root(leaf) {
-            self.used.entry(node).or_default().add(&request.scaled(sign));
+    fn count(&mut self, leaf: &str, request: &Resources, sign: i64) {
+        let change = request.scaled(sign);
+        for path in to_root(leaf) {
+            if let Some(used) = self.used.get_mut(path) {
+                used.add(&change);
+            } else {
+                self.used.insert(path.to_string(), change.clone());
+            }
         }
     }
 
@@ -93,4 +99,9 @@ impl Checker {
     pub fn take_found(&mut self) -> Vec<Violation> {
         std::mem::take(&mut self.found)
     }
+}
+
+/// The path and those of the nodes above it.
+fn to_root(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| path.rfind('/').map(|at| &path[..at]))
 }

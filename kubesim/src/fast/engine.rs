@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
+    collections::{BTreeSet, BinaryHeap, HashMap},
     io,
     sync::Arc,
 };
@@ -25,6 +25,10 @@ use crate::{
 
 /// Plans made at one moment; a planner that wants more goes round in circles.
 const PLANS_AT_ONCE: usize = 100_000;
+/// Of these the last ones, whose jobs are named.
+const LAST_PLANS: usize = 100;
+/// Jobs named of a planner without rest.
+const JOBS_NAMED: usize = 10;
 /// Times the planner may ask to be woken with nothing else to happen and nothing decided.
 const IDLE_WAKES: usize = 200;
 
@@ -37,8 +41,8 @@ pub enum RunError {
     Log(#[from] io::Error),
     #[error("cluster {cluster}: {message}")]
     Cluster { cluster: String, message: String },
-    #[error("the planner does not come to rest at {0} ms")]
-    Restless(i64),
+    #[error("the planner does not come to rest at {at_ms} ms: it goes on with {}", .jobs.join(", "))]
+    Restless { at_ms: i64, jobs: Vec<String> },
 }
 
 /// What a run cost.
@@ -103,6 +107,14 @@ pub(super) enum Phase {
     Over,
 }
 
+/// For whom a job's run is ended.
+#[derive(Clone, Debug)]
+pub(super) struct MakesRoom {
+    pub by: Arc<str>,
+    pub rule: String,
+    pub lost_ms: i64,
+}
+
 pub(super) struct SimJob {
     pub id: JobId,
     pub name: Arc<str>,
@@ -116,8 +128,8 @@ pub(super) struct SimJob {
     pub bound_ms: i64,
     pub started_ms: Option<i64>,
     pub unhealthy_since_ms: Option<i64>,
-    /// Makes room for another: by whom, by which right. Until its member can be told.
-    pub ending: Option<(Arc<str>, String)>,
+    /// Makes room for another, until its member can be told.
+    pub ending: Option<MakesRoom>,
     pub told: Option<fleet_policies::reason::Reason>,
 }
 
@@ -301,15 +313,19 @@ impl<'l> Sim<'l> {
         let due = self.wake_ms.is_some_and(|at| at <= self.now_ms);
         let mut again = due || self.planner.needs_plan();
         let mut plans = 0;
+        let mut restless = BTreeSet::new();
         while again {
             plans += 1;
             if plans > PLANS_AT_ONCE {
-                return Err(RunError::Restless(self.now_ms));
+                return Err(self.restless(restless));
             }
             self.wake_ms = None;
             let plan = self.planner.plan(self.now_ms);
             self.stats.plans += 1;
             decided |= !plan.decisions.is_empty();
+            if plans > PLANS_AT_ONCE - LAST_PLANS {
+                restless.extend(plan.decisions.iter().flat_map(jobs_of).chain(&plan.told).cloned());
+            }
             for decision in plan.decisions {
                 self.decide(decision);
             }
@@ -329,6 +345,21 @@ impl<'l> Sim<'l> {
         Ok(decided)
     }
 
+    /// The jobs that the last plans were about; where they decided nothing, those that wait.
+    fn restless(&self, about: BTreeSet<JobId>) -> RunError {
+        let waits = |job: &&SimJob| job.phase == Phase::Waits && self.alive.contains_key(&job.id);
+        let mut jobs: Vec<String> = about.iter().map(ToString::to_string).collect();
+        if jobs.is_empty() {
+            jobs = self.jobs.iter().filter(waits).map(|job| job.name.to_string()).collect();
+        }
+        let more = jobs.len().saturating_sub(JOBS_NAMED);
+        jobs.truncate(JOBS_NAMED);
+        if more > 0 {
+            jobs.push(format!("and {more} more"));
+        }
+        RunError::Restless { at_ms: self.now_ms, jobs }
+    }
+
     fn decide(&mut self, decision: Decision) {
         match decision {
             Decision::Ask { job, cluster } => {
@@ -342,14 +373,11 @@ impl<'l> Sim<'l> {
                 self.admitted(job);
                 self.bind(job, member, None);
             }
-            Decision::Evict { job, taker, rule, .. } => {
+            Decision::Evict { job, taker, rule, lost_work_ms, .. } => {
                 let Some(job) = self.alive.get(&job).copied() else { return };
                 let by = self.alive.get(&taker).map(|taker| Arc::clone(&self.jobs[*taker].name));
-                self.make_room(
-                    job,
-                    by.unwrap_or_else(|| Arc::from(taker.as_str())),
-                    rule.as_str().to_string(),
-                );
+                let by = by.unwrap_or_else(|| Arc::from(taker.as_str()));
+                self.make_room(job, MakesRoom { by, rule: rule.as_str().to_string(), lost_ms: lost_work_ms });
             }
         }
     }
@@ -402,5 +430,12 @@ impl<'l> Sim<'l> {
         let summary = self.tally.finish(self.now_ms);
         self.log.end(&summary)?;
         Ok((summary, self.stats))
+    }
+}
+
+fn jobs_of(decision: &Decision) -> Vec<&JobId> {
+    match decision {
+        Decision::Ask { job, .. } | Decision::Bind { job, .. } => vec![job],
+        Decision::Evict { job, taker, .. } => vec![job, taker],
     }
 }

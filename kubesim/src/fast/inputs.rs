@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fleet_controller::planner::{self, Stand};
 use fleet_policies::reason::Reason;
-use fleet_quota::{JobId, NodeId, QuotaTree};
+use fleet_quota::{JobId, QuotaTree};
 
 use super::{
     engine::{Phase, RunError, Sim, SimJob},
@@ -107,9 +107,9 @@ impl Sim<'_> {
         for job in alive {
             self.jobs[job].queue = self.queue_of(job);
         }
-        let leaves: std::collections::BTreeMap<usize, NodeId> =
-            self.checker.holders().filter_map(|job| Some((job, self.leaf_of(job)?))).collect();
-        self.checker.set_tree(tree, |job| leaves.get(&job).copied());
+        let leaves: std::collections::BTreeMap<usize, String> =
+            self.checker.holders().filter_map(|job| Some((job, self.leaf_of(job)?.to_string()))).collect();
+        self.checker.set_tree(tree, |job| leaves.get(&job).cloned());
     }
 
     /// What the planner is to know of a member: the nodes that are ready, with nothing on them.
@@ -254,9 +254,9 @@ impl Sim<'_> {
         Arc::from(self.planner.leaf_path(&self.jobs[job].id).unwrap_or_default())
     }
 
-    pub fn leaf_of(&self, job: usize) -> Option<NodeId> {
-        let path = self.planner.leaf_path(&self.jobs[job].id)?;
-        self.planner.ledger()?.tree().find(path)
+    /// Path of the leaf that the job's use is counted in.
+    pub fn leaf_of(&self, job: usize) -> Option<&str> {
+        self.planner.leaf_path(&self.jobs[job].id)
     }
 
     pub fn over_used(&mut self, job: usize, member: usize, broken: Vec<String>) {

@@ -7,7 +7,7 @@ use fleet_placement::Places;
 use fleet_policies::reason::Reason;
 
 use super::{
-    engine::{Phase, Sim, Tick},
+    engine::{MakesRoom, Phase, Sim, Tick},
     hub::RunPlans,
     member::Run,
 };
@@ -31,6 +31,8 @@ impl Sim<'_> {
             queued: known.spec.queued,
             priority: known.spec.priority,
             preemptible: known.spec.preemptible,
+            preemptions: known.attempts.iter().filter(|(_, reason)| *reason == Reason::Preempted).count()
+                as u32,
             enqueued_at_ms: known.submitted_ms,
             avoided: known
                 .attempts
@@ -62,10 +64,10 @@ impl Sim<'_> {
     pub fn admitted(&mut self, job: usize) {
         let queued = self.jobs[job].spec.queued;
         let (queue, name) = (Arc::clone(&self.jobs[job].queue), Arc::clone(&self.jobs[job].name));
-        if let Some(leaf) = self.leaf_of(job) {
+        if let Some(leaf) = self.leaf_of(job).map(str::to_string) {
             let request = self.jobs[job].spec.shape.total.clone();
             if queued {
-                self.checker.take(job, &name, leaf, &request, self.now_ms);
+                self.checker.take(job, &name, &leaf, &request, self.now_ms);
             }
         }
         if queued {
@@ -249,8 +251,8 @@ impl Sim<'_> {
             }
             return;
         }
-        if let Some((by, rule)) = self.jobs[job].ending.take() {
-            self.preempt(job, by, rule);
+        if let Some(taking) = self.jobs[job].ending.take() {
+            self.preempt(job, taking);
             return;
         }
         let Some(run) = self.members[member].stays.get(&job).map(|stay| stay.run.clone()) else { return };
@@ -337,23 +339,25 @@ impl Sim<'_> {
     }
 
     /// The run makes room for another job.
-    pub fn preempt(&mut self, job: usize, by: Arc<str>, rule: String) {
+    pub fn preempt(&mut self, job: usize, taking: MakesRoom) {
         let Phase::Bound { member } = self.jobs[job].phase else { return };
         let (cluster, epoch) = (Arc::clone(&self.members[member].name), self.jobs[job].epoch);
-        self.record(job, What::Preempted { cluster: Arc::clone(&cluster), epoch, by, reason: rule });
+        let MakesRoom { by, rule, lost_ms } = taking;
+        let cluster_name = Arc::clone(&cluster);
+        self.record(job, What::Preempted { cluster: cluster_name, epoch, by, reason: rule, lost_ms });
         self.leave(job, member);
         self.jobs[job].attempts.push((cluster.to_string(), Reason::Preempted));
         self.wait_again(job, Reason::Preempted);
     }
 
     /// A run is to make room for another job's; at once, when its member can be told.
-    pub fn make_room(&mut self, job: usize, by: Arc<str>, rule: String) {
+    pub fn make_room(&mut self, job: usize, taking: MakesRoom) {
         let Phase::Bound { member } = self.jobs[job].phase else { return };
         if self.members[member].link.reachable() {
-            self.preempt(job, by, rule);
+            self.preempt(job, taking);
             return;
         }
-        self.jobs[job].ending = Some((by, rule));
+        self.jobs[job].ending = Some(taking);
         let held = Held { ending: true, ..Held::here(&self.members[member].name, Counted::ByPlanner) };
         let known = self.planner_job(job, Stand::Holds(held));
         self.planner.set_job(known, self.now_ms);
@@ -404,7 +408,7 @@ impl Sim<'_> {
         self.jobs[job].phase = Phase::Over;
         self.alive.remove(&id);
         self.checker.give_back(job);
-        self.planner.remove_job(&id);
+        self.planner.remove_job(&id, self.now_ms);
         self.check_over(job);
     }
 }

@@ -218,14 +218,17 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// For whom an attempt made room (`namespace/name` of the binding), and by which rule.
-fn taker(attempt: &Value) -> Option<(&str, &str)> {
+/// For whom an attempt made room (`namespace/name` of the binding), by which rule, and how many seconds of work
+/// that cost.
+fn taker(attempt: &Value) -> Option<(&str, &str, i64)> {
     if attempt["reason"] != "Preempted" {
         return None;
     }
     let (taker, rest) = text(&attempt["message"]).strip_prefix("makes room for ")?.split_once(" in ")?;
     let (_, rule) = rest.split_once(" (")?;
-    Some((taker, rule.split_once(')')?.0))
+    let (rule, rest) = rule.split_once(')')?;
+    let lost_s = rest.trim_start_matches("; ").split(' ').next().and_then(|text| text.parse().ok());
+    Some((taker, rule, lost_s.unwrap_or(0)))
 }
 
 impl Seen {
@@ -307,8 +310,9 @@ impl Seen {
             let mut fields = json!({"cluster": attempt["cluster"], "epoch": attempt["epoch"],
                 "reason": attempt["reason"], "message": attempt["message"]});
             let taker = taker(attempt);
-            if let Some((binding, rule)) = taker {
+            if let Some((binding, rule, lost_s)) = taker {
                 fields["by"] = self.job_of(binding).into();
+                fields["lost_s"] = lost_s.into();
                 fields["reason"] = rule.into();
             }
             self.tell(at_ms, if taker.is_some() { "Preempted" } else { "Evicted" }, &job, fields);

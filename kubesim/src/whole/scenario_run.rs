@@ -96,6 +96,7 @@ fn what(line: &Line, manifest: Option<&Value>) -> Option<What> {
             epoch: number("epoch"),
             by: shared("by"),
             reason: text("reason"),
+            lost_ms: number("lost_s") * 1000,
         },
         "Evicted" => {
             What::Evicted { cluster: shared("cluster"), epoch: number("epoch"), reason: text("reason") }

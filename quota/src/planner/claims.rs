@@ -1,46 +1,100 @@
-//! Claims: a leaf's first job that others have passed for too long.
+//! Claims: jobs of a leaf that others have passed for too long.
 //!
-//! It is passed when it cannot start and, after that, someone started who took
-//! of what it waits for: quota below the node that stopped it, or places.
+//! Guarded are the first job of the leaf that could run on an empty fleet, and the first behind it: what could
+//! never run, or is stuck without an end in sight, hides nobody. A job is passed when it cannot start and, after
+//! that, someone started who took of what it waits for: quota below the node that stopped it, or places; those
+//! before it in its own leaf do not pass it.
+//!
+//! A claim needs an end in sight: a start that follows from when those in its way end, as declared or learnt from
+//! jobs like them. Where nothing is known of that, it is given up after the leaf's `fleet.dev/max-claim`; where one
+//! in its way has outrun all that was learnt, there is none.
 
 use std::collections::BTreeSet;
+
+use fleet_resources::Resources;
 
 use super::Planner;
 use super::holds::{Claiming, Visitor};
 use crate::ledger::JobId;
 use crate::places::{ClusterName, Places};
 use crate::plan::{Claim, Decision, Outcome, Plan, PlanLimits};
-use crate::queues::{Stop, WaitingJob};
-use crate::tree::{NodeId, QuotaTree};
+use crate::queues::{OrderKey, Stop, WaitingJob};
+use crate::tree::{JOBS, NodeId, QuotaTree};
 
-/// The first job of a leaf that cannot start.
+/// Jobs guarded in each leaf.
+const GUARDED: usize = 2;
+/// Jobs of a leaf looked at to find those.
+const LOOKED_AT: usize = 64;
+/// From a claim that could not be made to the next try, at least.
+const RETRY_MS: i64 = 10_000;
+/// A claim's start is reckoned anew at least as often.
+const RECKON_MS: i64 = 60_000;
+
+/// A guarded job.
 #[derive(Clone, Debug)]
 struct Watch {
-    job: JobId,
+    job: OrderKey,
     /// Whose starts pass it: those below a node, or all.
     below: NodeId,
     /// How many had started there when it could not.
     seen: u64,
     passed_since_ms: Option<i64>,
+    /// Claims of it that were given up. Another one needs a start that can be foreseen, and waits twice as long
+    /// each time.
+    given_up: u32,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Watches {
     /// By node: jobs that have started below it.
     started: Vec<u64>,
-    /// By node; of leaves only.
-    heads: Vec<Option<Watch>>,
+    /// By node; of leaves only; in the order of the leaf.
+    heads: Vec<Vec<Watch>>,
     due: BTreeSet<(i64, NodeId)>,
+    /// Shapes that no cluster could hold if nothing ran there.
+    nowhere: BTreeSet<u64>,
+    somewhere: BTreeSet<u64>,
+}
+
+/// When a job can start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Start {
+    At(i64),
+    /// Nothing is known of some in its way.
+    Unknown,
+    /// Some in its way have outrun all that is known.
+    Unforeseen,
+}
+
+impl Start {
+    fn at_ms(self) -> Option<i64> {
+        match self {
+            Self::At(at_ms) => Some(at_ms),
+            Self::Unknown | Self::Unforeseen => None,
+        }
+    }
 }
 
 impl Watches {
     pub fn new(nodes: usize) -> Self {
-        Self { started: vec![0; nodes], heads: vec![None; nodes], due: BTreeSet::new() }
+        Self {
+            started: vec![0; nodes],
+            heads: vec![Vec::new(); nodes],
+            due: BTreeSet::new(),
+            nowhere: BTreeSet::new(),
+            somewhere: BTreeSet::new(),
+        }
     }
 
-    pub fn started(&mut self, tree: &QuotaTree, leaf: NodeId) {
+    /// `count` is 1 for a job of the leaf that has started, -1 for a start that was taken back. It passes nobody
+    /// who stands behind it in its own leaf.
+    pub fn started(&mut self, tree: &QuotaTree, leaf: NodeId, job: &OrderKey, count: i64) {
         for node in tree.path_to_root(leaf) {
-            self.started[node.index()] += 1;
+            let started = &mut self.started[node.index()];
+            *started = started.saturating_add_signed(count);
+        }
+        for watch in self.heads[leaf.index()].iter_mut().filter(|watch| watch.job > *job) {
+            watch.seen = watch.seen.saturating_add_signed(count);
         }
     }
 
@@ -50,52 +104,104 @@ impl Watches {
 
     /// Since when a job has been passed.
     pub fn passed_since_ms(&self, leaf: NodeId, job: &JobId) -> Option<i64> {
-        self.heads.get(leaf.index())?.as_ref().filter(|watch| watch.job == *job)?.passed_since_ms
+        let watches = self.heads.get(leaf.index())?;
+        watches.iter().find(|watch| watch.job.id == *job)?.passed_since_ms
     }
 
-    /// The leaf's head lost its claim: it is looked at in the next plan.
+    /// The leaf has no claim any more: its jobs are looked at in the next plan.
     pub fn claim_again(&mut self, leaf: NodeId) {
         self.due.insert((i64::MIN, leaf));
     }
 
     /// Who has been passed, and since when.
     pub fn passed(&self) -> impl Iterator<Item = (JobId, i64)> + '_ {
-        self.heads.iter().flatten().filter_map(|watch| Some((watch.job.clone(), watch.passed_since_ms?)))
+        let watches = self.heads.iter().flatten();
+        watches.filter_map(|watch| Some((watch.job.id.clone(), watch.passed_since_ms?)))
     }
 
     /// A job that has been passed is known to another tree.
-    pub fn carry(&mut self, tree: &QuotaTree, leaf: NodeId, job: JobId, since_ms: i64) {
-        let watch = Watch { job, below: NodeId::ROOT, seen: 0, passed_since_ms: Some(since_ms) };
-        self.heads[leaf.index()] = Some(watch);
+    pub fn carry(&mut self, tree: &QuotaTree, job: &WaitingJob, since_ms: i64) {
+        let (leaf, job) = (job.leaf, job.order_key());
+        let passed_since_ms = Some(since_ms);
+        let watch = Watch { job, below: NodeId::ROOT, seen: 0, passed_since_ms, given_up: 0 };
+        self.heads[leaf.index()].push(watch);
         self.due.insert((since_ms.saturating_add(tree.node(leaf).max_bypass_ms), leaf));
     }
 
-    /// The leaf's head is this job, stopped by what starts below a node.
-    fn watch(&mut self, leaf: NodeId, head: Option<(JobId, NodeId)>) {
-        let slot = &mut self.heads[leaf.index()];
-        let Some((job, below)) = head else {
-            *slot = None;
-            return;
+    /// What could be held by no cluster may be by one now; where clusters changed, the other way round as well.
+    pub fn places_changed(&mut self, all: bool) {
+        self.nowhere.clear();
+        if all {
+            self.somewhere.clear();
+        }
+    }
+
+    fn could_run(&mut self, job: &WaitingJob, places: &mut dyn Places) -> bool {
+        if self.somewhere.contains(&job.shape) {
+            return true;
+        }
+        if self.nowhere.contains(&job.shape) {
+            return false;
+        }
+        let holds = !places.could_hold(job).is_empty();
+        if holds {
+            self.somewhere.insert(job.shape)
+        } else {
+            self.nowhere.insert(job.shape)
         };
-        let seen = self.started[below.index()];
-        match slot {
-            Some(watch) if watch.job == job && watch.below == below => {}
-            Some(watch) if watch.job == job => (watch.below, watch.seen) = (below, seen),
-            _ => *slot = Some(Watch { job, below, seen, passed_since_ms: None }),
+        holds
+    }
+
+    /// The leaf's guarded jobs, each stopped by what starts below a node.
+    fn watch(&mut self, leaf: NodeId, heads: Vec<(OrderKey, NodeId)>) {
+        let mut known = std::mem::take(&mut self.heads[leaf.index()]);
+        for (job, below) in heads {
+            let seen = self.started[below.index()];
+            let at = known.iter().position(|watch| watch.job.id == job.id);
+            let mut watch = match at {
+                Some(at) => known.swap_remove(at),
+                None => Watch { job: job.clone(), below, seen, passed_since_ms: None, given_up: 0 },
+            };
+            if watch.below != below {
+                (watch.below, watch.seen) = (below, seen);
+            }
+            watch.job = job;
+            self.heads[leaf.index()].push(watch);
         }
     }
 
     /// Notes who has been passed since the last plan.
     fn note(&mut self, tree: &QuotaTree, now_ms: i64) {
-        for (at, slot) in self.heads.iter_mut().enumerate() {
-            let Some(watch) = slot else { continue };
-            if watch.passed_since_ms.is_none() && self.started[watch.below.index()] > watch.seen {
-                // Ids are dense.
-                let leaf = NodeId(at as u32);
-                watch.passed_since_ms = Some(now_ms);
-                self.due.insert((now_ms.saturating_add(tree.node(leaf).max_bypass_ms), leaf));
+        for (at, watches) in self.heads.iter_mut().enumerate() {
+            for watch in watches {
+                if watch.passed_since_ms.is_none() && self.started[watch.below.index()] > watch.seen {
+                    // Ids are dense.
+                    let leaf = NodeId(at as u32);
+                    watch.passed_since_ms = Some(now_ms);
+                    self.due.insert((watch.ripe_ms(tree, leaf).unwrap_or(now_ms), leaf));
+                }
             }
         }
+    }
+
+    /// The job's claim was given up: it has to be passed anew, and for longer.
+    fn give_up(&mut self, leaf: NodeId, job: &JobId) {
+        let started = &self.started;
+        for watch in self.heads[leaf.index()].iter_mut().filter(|watch| watch.job.id == *job) {
+            (watch.seen, watch.passed_since_ms) = (started[watch.below.index()], None);
+            watch.given_up += 1;
+        }
+    }
+}
+
+impl Watch {
+    fn ripe_ms(&self, tree: &QuotaTree, leaf: NodeId) -> Option<i64> {
+        let node = tree.node(leaf);
+        let wait_ms = match self.given_up.checked_sub(1) {
+            None => node.max_bypass_ms,
+            Some(before) => node.max_bypass_ms.max(node.max_claim_ms).saturating_mul(1 << before.min(20)),
+        };
+        Some(self.passed_since_ms?.saturating_add(wait_ms))
     }
 }
 
@@ -108,10 +214,11 @@ impl Planner {
         plan: &mut Plan,
     ) {
         self.watches.note(self.ledger.tree(), now_ms);
-        let leaves: Vec<NodeId> = self.touched.iter().copied().collect();
-        for leaf in leaves.into_iter().filter(|leaf| leaf.index() < self.ledger.tree().len()) {
-            let head = self.head_to_watch(leaf);
-            self.watches.watch(leaf, head);
+        let nodes = self.ledger.tree().len();
+        let leaves: Vec<NodeId> = self.touched.iter().copied().filter(|leaf| leaf.index() < nodes).collect();
+        for leaf in leaves {
+            let heads = self.heads_to_watch(leaf, places);
+            self.watches.watch(leaf, heads);
         }
         self.watches.note(self.ledger.tree(), now_ms);
         let mut looked_at = 0;
@@ -124,40 +231,66 @@ impl Planner {
             }
             looked_at += 1;
             self.watches.due.remove(&(due_ms, leaf));
-            let Some(watch) = &self.watches.heads[leaf.index()] else { continue };
-            let bypass_ms = self.ledger.tree().node(leaf).max_bypass_ms;
-            let job = watch.job.clone();
-            let Some(since_ms) = watch.passed_since_ms else { continue };
-            let ripe_ms = since_ms.saturating_add(bypass_ms);
-            if ripe_ms > now_ms {
-                self.watches.due.insert((ripe_ms, leaf));
-            } else if !self.holds.claims.contains_key(&leaf)
-                && !self.make_claim(leaf, &job, now_ms, places, plan)
-            {
-                // No cluster could hold it; asked again when one may.
-                self.watches.due.insert((now_ms.saturating_add(bypass_ms.max(1)), leaf));
-            }
+            self.claim_in(leaf, now_ms, places, plan);
         }
+        self.count_idle(now_ms);
     }
 
-    /// The first job of the leaf, if something stops it that ends.
-    fn head_to_watch(&self, leaf: NodeId) -> Option<(JobId, NodeId)> {
-        let id = &self.queues.head(leaf)?.id;
-        if self.holds.taking(id).is_some() {
-            return None;
+    /// The first guarded job of the leaf whose time has come and for which there is an end in sight.
+    fn claim_in(&mut self, leaf: NodeId, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
+        if self.holds.claims.contains_key(&leaf) {
+            return;
         }
-        let class = self.queues.class(self.queues.class_of(id)?)?;
-        if self.ledger.is_hopeless(leaf, &class.request, class.key.preemptible) {
-            return None;
+        let tree = self.ledger.tree();
+        let ripe = self.watches.heads[leaf.index()]
+            .iter()
+            .filter_map(|watch| Some((watch.ripe_ms(tree, leaf)?, watch.job.id.clone(), watch.given_up)));
+        let ripe: Vec<(i64, JobId, u32)> = ripe.collect();
+        let retry_ms = tree.node(leaf).max_bypass_ms.max(RETRY_MS);
+        let mut next_ms: Option<i64> = None;
+        for (ripe_ms, id, given_up) in ripe {
+            let again_ms = match ripe_ms > now_ms {
+                true => ripe_ms,
+                false if self.make_claim(leaf, &id, given_up, now_ms, places, plan) => return,
+                false => now_ms.saturating_add(retry_ms),
+            };
+            next_ms = Some(next_ms.map_or(again_ms, |known| known.min(again_ms)));
         }
-        match self.stop_of(class) {
-            Stop::Quota { bound, .. } => Some((id.clone(), self.ledger.node_of(bound))),
-            Stop::Place | Stop::Kept(_) => Some((id.clone(), NodeId::ROOT)),
-            Stop::None => {
-                let known = self.watches.heads[leaf.index()].as_ref().filter(|watch| watch.job == *id);
-                known.map(|watch| (id.clone(), watch.below))
+        self.watches.due.extend(next_ms.map(|next_ms| (next_ms, leaf)));
+    }
+
+    /// The first jobs of the leaf that something stops which ends.
+    fn heads_to_watch(&mut self, leaf: NodeId, places: &mut dyn Places) -> Vec<(OrderKey, NodeId)> {
+        let mut heads = Vec::new();
+        let keys: Vec<OrderKey> = self.queues.in_line(leaf).take(LOOKED_AT).cloned().collect();
+        for key in keys {
+            if heads.len() == GUARDED {
+                break;
+            }
+            if self.holds.taking(&key.id).is_some() {
+                continue;
+            }
+            let known = self.watches.heads[leaf.index()].iter().find(|watch| watch.job.id == key.id);
+            let known_below = known.map(|watch| watch.below);
+            let Some(class) = self.queues.class_of(&key.id).and_then(|id| self.queues.class(id)) else {
+                continue;
+            };
+            if self.ledger.is_hopeless(leaf, &class.request, class.key.preemptible) {
+                continue;
+            }
+            let below = match self.stop_of(class) {
+                Stop::Quota { bound, .. } => Some(self.ledger.node_of(bound)),
+                Stop::Place | Stop::Kept(_) => Some(NodeId::ROOT),
+                Stop::None => known_below,
+            };
+            let Some(below) = below else { continue };
+            let Some(job) = self.queues.get(&key.id) else { continue };
+            // One that pauses may be held nowhere only as long as it does.
+            if known_below.is_some() || self.watches.could_run(job, places) {
+                heads.push((key, below));
             }
         }
+        heads
     }
 
     /// Keeps room for the job on the cluster where it can start soonest.
@@ -165,36 +298,47 @@ impl Planner {
         &mut self,
         leaf: NodeId,
         id: &JobId,
+        given_up: u32,
         now_ms: i64,
         places: &mut dyn Places,
         plan: &mut Plan,
     ) -> bool {
-        let Some(job) = self.queues.get(id).cloned() else { return true };
+        let Some(job) = self.queues.get(id).cloned() else { return false };
         let request = self.ledger.tree().request(&job.request);
-        let by_quota = self.quota_start_ms(&job, now_ms, places);
-        let mut best: Option<((bool, i64), Claiming)> = None;
+        let by_quota = self.quota_start(&job, now_ms, places);
+        let mut best: Option<((bool, Start), Claiming)> = None;
         for cluster in places.could_hold(&job) {
             let visitor = Visitor::of(&job, &request, now_ms, &self.holds);
             let claimed = self.holds.is_claimed(&self.ledger, &visitor, &cluster);
-            let (by_places, waits_for) = places_start_ms(&job, &cluster, now_ms, places);
-            let start_ms = by_places.zip(by_quota).map(|(a, b)| a.max(b));
-            let rank = (claimed, start_ms.unwrap_or(i64::MAX));
+            let (by_places, waits_for) = places_start(&job, &cluster, now_ms, places);
+            let start = by_places.max(by_quota);
+            if start == Start::Unforeseen || (given_up > 0 && start == Start::Unknown) {
+                continue;
+            }
             // Of equals the first: clusters come best first.
-            if best.as_ref().is_none_or(|(known, _)| rank < *known) {
+            if best.as_ref().is_none_or(|(known, _)| (claimed, start) < *known) {
+                let max_ms = self.ledger.tree().node(leaf).max_claim_ms;
                 let claim = Claiming {
                     job: id.clone(),
                     leaf,
                     request: request.clone(),
+                    preemptible: job.preemptible,
                     cluster,
                     since_ms: now_ms,
-                    start_ms,
+                    start_ms: start.at_ms(),
+                    until_ms: start.at_ms().unwrap_or(now_ms).saturating_add(max_ms),
+                    reckon_ms: now_ms,
                     waits_for,
                     tried_at: None,
+                    idle: Vec::new(),
+                    idled: Vec::new(),
+                    counted_ms: now_ms,
                 };
-                best = Some((rank, claim));
+                best = Some(((claimed, start), claim));
             }
         }
-        let Some((_, claim)) = best else { return false };
+        let Some((_, mut claim)) = best else { return false };
+        claim.reckon_next(now_ms);
         let outcome = Outcome::Claim(self.claim_of(&claim));
         self.holds.claims.insert(leaf, claim);
         self.queues.set_aside(id, None);
@@ -205,12 +349,66 @@ impl Planner {
     }
 
     pub(super) fn claim_of(&self, claim: &Claiming) -> Claim {
+        let names = self.ledger.tree().resources();
         Claim {
             cluster: claim.cluster.clone(),
             path: self.ledger.tree().node(claim.leaf).path.clone(),
             since_ms: claim.since_ms,
             passed_since_ms: self.passed_since_ms(claim.leaf, &claim.job).unwrap_or(claim.since_ms),
             start_ms: claim.start_ms,
+            until_ms: claim.until_ms,
+            idled: claim
+                .idled
+                .iter()
+                .map(|(r, ms)| (names[*r].clone(), (ms / 1000) as i64))
+                .collect::<Resources>(),
+        }
+    }
+
+    /// Claims whose time is over, or whose start is no longer in sight, are given up.
+    pub(super) fn end_claims(&mut self, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
+        let due = self.holds.claims.values().filter(|claim| claim.reckon_ms <= now_ms);
+        let due: Vec<(NodeId, JobId, ClusterName)> =
+            due.map(|claim| (claim.leaf, claim.job.clone(), claim.cluster.clone())).collect();
+        for (leaf, id, cluster) in due {
+            let Some(job) = self.queues.get(&id).cloned() else { continue };
+            let by_quota = self.quota_start(&job, now_ms, places);
+            let (by_places, waits_for) = places_start(&job, &cluster, now_ms, places);
+            let start = by_places.max(by_quota);
+            let Some(claim) = self.holds.claims.get_mut(&leaf) else { continue };
+            if start != Start::Unforeseen && claim.until_ms > now_ms {
+                (claim.start_ms, claim.waits_for) = (start.at_ms(), waits_for);
+                claim.reckon_next(now_ms);
+                continue;
+            }
+            claim.count_idle(now_ms);
+            let given_up = self.holds.claims.get(&leaf).map(|claim| self.claim_of(claim));
+            self.watches.give_up(leaf, &id);
+            self.drop_holds(&id);
+            self.queues.set_running(&id);
+            self.look_at(leaf);
+            self.takers.insert(leaf);
+            let outcome = given_up.map(Outcome::GiveUp);
+            plan.decisions.extend(outcome.map(|outcome| Decision { job: id, leaf, outcome }));
+        }
+    }
+
+    pub(super) fn next_reckoning_ms(&self) -> Option<i64> {
+        self.holds.claims.values().map(|claim| claim.reckon_ms).min()
+    }
+
+    /// What claims keep idle from now on: room on their paths, as far as they ask for it.
+    fn count_idle(&mut self, now_ms: i64) {
+        let ledger = &self.ledger;
+        for claim in self.holds.claims.values_mut() {
+            claim.count_idle(now_ms);
+            let asked = claim.request.amounts.iter().filter(|(r, _)| *r != JOBS);
+            claim.idle = asked
+                .map(|(r, amount)| {
+                    let rooms = ledger.tree().path_to_root(claim.leaf).map(|node| ledger.room_at(node, *r));
+                    (*r, rooms.fold(*amount, i64::min).max(0))
+                })
+                .collect();
         }
     }
 
@@ -229,52 +427,67 @@ impl Planner {
         }
     }
 
-    /// When the job's path has room by the declared run times of those that use
-    /// it; now, where it has room.
-    fn quota_start_ms(&mut self, job: &WaitingJob, now_ms: i64, places: &dyn Places) -> Option<i64> {
+    /// When the job's path has room by what is known of those that use it; now, where it has room.
+    fn quota_start(&mut self, job: &WaitingJob, now_ms: i64, places: &dyn Places) -> Start {
         let request = self.ledger.tree().request(&job.request);
         let fits =
             |planner: &Self| planner.ledger.first_short(job.leaf, &request, job.preemptible, |_| 0).is_none();
         if fits(self) {
-            return Some(now_ms);
+            return Start::At(now_ms);
         }
-        let mut ends: Vec<(i64, JobId)> = self
+        let mut ends: Vec<(Start, JobId)> = self
             .ledger
             .jobs()
-            .filter_map(|running| Some((places.ends_at_ms(&running.id)?, running.id.clone())))
+            .map(|running| (end_of(&running.id, &self.ending, now_ms, places), running.id.clone()))
+            .filter(|(end, _)| *end != Start::Unforeseen)
             .collect();
         ends.sort_unstable();
         let mut released = Vec::new();
-        let mut start_ms = None;
-        for (end_ms, id) in ends {
+        let mut start = Start::Unforeseen;
+        for (end, id) in ends {
             released.extend(self.ledger.release(&id));
             if fits(self) {
-                start_ms = Some(end_ms.max(now_ms));
+                start = end;
                 break;
             }
         }
         for running in released {
             self.ledger.admit(running);
         }
-        start_ms
+        start
     }
 }
 
-/// When the gang fits in the cluster by the declared run times of those there,
-/// and whose places that takes; all of them where that cannot be known.
-fn places_start_ms(
+fn end_of(id: &JobId, ending: &BTreeSet<JobId>, now_ms: i64, places: &dyn Places) -> Start {
+    if ending.contains(id) {
+        return Start::At(now_ms);
+    }
+    match places.ends_at_ms(id) {
+        Some(end_ms) => Start::At(end_ms.max(now_ms)),
+        None if places.has_outrun(id) => Start::Unforeseen,
+        None => Start::Unknown,
+    }
+}
+
+/// When the gang fits in the cluster by what is known of those there, and whose places that takes; all of them
+/// where that cannot be known.
+fn places_start(
     job: &WaitingJob,
     cluster: &ClusterName,
     now_ms: i64,
     places: &mut dyn Places,
-) -> (Option<i64>, Vec<JobId>) {
+) -> (Start, Vec<JobId>) {
     let running = places.running_in(cluster);
-    let mut ends: Vec<(i64, JobId)> =
-        running.iter().filter_map(|id| Some((places.ends_at_ms(id)?, id.clone()))).collect();
+    let none = BTreeSet::new();
+    let mut ends: Vec<(Start, JobId)> = running
+        .iter()
+        .map(|id| (end_of(id, &none, now_ms, places), id.clone()))
+        .filter(|(end, _)| *end != Start::Unforeseen)
+        .collect();
     ends.sort_unstable();
     let gone: Vec<JobId> = ends.iter().map(|(_, id)| id.clone()).collect();
     if !places.fits_without(&[job], cluster, &gone) {
-        return (None, running);
+        return (Start::Unforeseen, running);
     }
     // The fewest first ends after which it fits: more never makes it worse.
     let (mut low, mut high) = (0, gone.len());
@@ -286,6 +499,30 @@ fn places_start_ms(
             low = middle + 1;
         }
     }
-    let start_ms = if low == 0 { now_ms } else { ends[low - 1].0.max(now_ms) };
-    (Some(start_ms), gone[..low].to_vec())
+    let start = if low == 0 { Start::At(now_ms) } else { ends[low - 1].0 };
+    let waits_for = if start == Start::Unknown { gone } else { gone[..low].to_vec() };
+    (start, waits_for)
+}
+
+impl Claiming {
+    /// When to look at its start again.
+    fn reckon_next(&mut self, now_ms: i64) {
+        let soon_ms = now_ms.saturating_add(RECKON_MS);
+        let start_ms = self.start_ms.filter(|start_ms| *start_ms > now_ms).unwrap_or(i64::MAX);
+        // A moment after the start: who ends then has ended.
+        self.reckon_ms =
+            soon_ms.min(self.until_ms).min(start_ms.saturating_add(1)).max(now_ms.saturating_add(1));
+    }
+
+    fn count_idle(&mut self, now_ms: i64) {
+        let passed_ms = now_ms.saturating_sub(self.counted_ms).max(0);
+        self.counted_ms = now_ms;
+        for (r, amount) in &self.idle {
+            let idle_ms = i128::from(*amount) * i128::from(passed_ms);
+            match self.idled.iter_mut().find(|(known, _)| known == r) {
+                Some((_, sum)) => *sum += idle_ms,
+                None => self.idled.push((*r, idle_ms)),
+            }
+        }
+    }
 }

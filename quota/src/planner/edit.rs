@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Planner;
 use super::claims::Watches;
+use super::holds::{Claiming, Holds};
 use crate::ledger::{AdmittedJob, JobId, Ledger};
 use crate::queues::{Queues, WaitingJob};
 use crate::tree::{NodeId, QuotaTree};
@@ -22,8 +23,9 @@ impl Planner {
     /// Puts a new tree in force at once. `leaf_of` gives a job's leaf in it, by
     /// label and namespace. An admitted job without one keeps its use where it
     /// was: a deleted leaf stays as a draining one, without min and max, below
-    /// the nearest node that is still there. Takings and claims are decided
-    /// anew; victims that are ending stay ending.
+    /// the nearest node that is still there. Who takes, and whom room is kept
+    /// for, goes on as long as the new tree could ever admit it; victims that
+    /// are ending stay ending.
     pub fn set_tree(
         &mut self,
         tree: QuotaTree,
@@ -50,6 +52,8 @@ impl Planner {
         }
         fresh.ending = std::mem::take(&mut self.ending);
         fresh.retakes = std::mem::take(&mut self.retakes);
+        fresh.protections = std::mem::take(&mut self.protections);
+        (fresh.started, fresh.started_at_ms) = (std::mem::take(&mut self.started), self.started_at_ms);
         fresh.places_changed = true;
         fresh.version = self.version + 1;
         fresh.keep_policies(&old, &queues);
@@ -59,9 +63,10 @@ impl Planner {
                 None => edit.homeless.push(job.clone()),
             }
         }
+        fresh.carry_holds(std::mem::take(&mut self.holds));
         for (id, since_ms) in passed {
-            if let Some(leaf) = fresh.queues.get(&id).map(|job| job.leaf) {
-                fresh.watches.carry(&tree, leaf, id, since_ms);
+            if let Some(job) = fresh.queues.get(&id) {
+                fresh.watches.carry(&tree, job, since_ms);
             }
         }
         *self = fresh;
@@ -88,6 +93,36 @@ impl Planner {
     pub fn has_drained(&self) -> bool {
         let tree = self.ledger.tree();
         tree.ids().any(|id| tree.node(id).draining && self.ledger.job_count(id) == 0)
+    }
+
+    fn carry_holds(&mut self, holds: Holds) {
+        for taking in holds.takings() {
+            let Some(job) = self.queues.get(&taking.job.id).filter(|job| !self.is_hopeless(job)).cloned()
+            else {
+                continue;
+            };
+            let left = taking.left.iter().filter(|id| self.ledger.job(id).is_some()).cloned().collect();
+            let victims = taking.victims.clone();
+            self.holds.begin_taking(&self.ledger, &job, taking.cluster.clone(), victims, left);
+            self.queues.set_aside(&job.id, None);
+        }
+        for claim in holds.claims.into_values() {
+            let Some(job) = self.queues.get(&claim.job).filter(|job| !self.is_hopeless(job)).cloned() else {
+                continue;
+            };
+            let request = self.ledger.tree().request(&job.request);
+            if !self.holds.claims.contains_key(&job.leaf) {
+                self.holds
+                    .claims
+                    .insert(job.leaf, Claiming { leaf: job.leaf, request, tried_at: None, ..claim });
+                self.queues.set_aside(&job.id, None);
+            }
+        }
+    }
+
+    pub(super) fn is_hopeless(&self, job: &WaitingJob) -> bool {
+        let request = self.ledger.tree().request(&job.request);
+        self.ledger.is_hopeless(job.leaf, &request, job.preemptible)
     }
 
     fn keep_policies(&mut self, old: &QuotaTree, queues: &Queues) {

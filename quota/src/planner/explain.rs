@@ -13,6 +13,7 @@ pub(crate) enum ReasonKind {
     Place,
     Kept(JobId),
     Behind(JobId),
+    Protected(JobId),
 }
 
 /// Where a waiting job stands.
@@ -41,8 +42,10 @@ impl Planner {
         let class = self.queues.class(self.queues.class_of(id)?)?;
         let line = self.queues.line_of(job.leaf)?;
         let quota = || {
-            let short = self.ledger.first_short(job.leaf, &class.request, job.preemptible, |_| 0)?;
-            Some(WaitReason::Quota(self.ledger.verdict(job.leaf, &short)))
+            // What no admission could ever change is said before what one could.
+            let beyond = self.ledger.first_beyond(job.leaf, &class.request, job.preemptible);
+            let short = || self.ledger.first_short(job.leaf, &class.request, job.preemptible, |_| 0);
+            Some(WaitReason::Quota(self.ledger.verdict(job.leaf, &beyond.or_else(short)?)))
         };
         if claims {
             return quota().or(Some(WaitReason::NoPlace));
@@ -52,6 +55,10 @@ impl Planner {
             ReasonKind::Quota { .. } => quota(),
             ReasonKind::Place => Some(WaitReason::NoPlace),
             ReasonKind::Kept(holder) => Some(WaitReason::Claimed { holder }),
+            ReasonKind::Protected(_) => {
+                let (until_ms, victim) = class.missed.as_ref()?.protected.clone()?;
+                Some(WaitReason::Protected { victim, until_ms })
+            }
         }
     }
 
@@ -83,7 +90,14 @@ impl Planner {
         {
             return Some(ReasonKind::Behind(first.id.clone()));
         }
-        match self.stop_of(class) {
+        let stop = self.stop_of(class);
+        if let Some((_, victim)) = class.missed.as_ref().and_then(|missed| missed.protected.as_ref())
+            && class.front() == Some(key)
+            && matches!(stop, Stop::Quota { .. } | Stop::Place)
+        {
+            return Some(ReasonKind::Protected(victim.clone()));
+        }
+        match stop {
             Stop::None => None,
             Stop::Quota { bound, .. } => Some(ReasonKind::Quota { bound }),
             Stop::Place => Some(ReasonKind::Place),

@@ -4,6 +4,10 @@
 //! A hold keeps its job's request free on every node of its path, and its gang's
 //! places in one cluster. Who is bound by it may go only where the holder could
 //! still start.
+//!
+//! Takings and claims share one book. A taking is a promise: what its victims leave is its taker's until that
+//! starts or gives up, and binds everybody. It is made only where it fits beside all claims; none binds the
+//! taker from then on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,10 +31,13 @@ pub(super) struct Visitor<'v> {
     pub over_ms: Option<i64>,
     /// Its own claim's age, if it has one.
     pub claim_since_ms: Option<i64>,
+    /// Where its victims leave room for it, if it takes. What it was promised fitted beside all claims of that
+    /// time, and is older than any since: no claim holds it back.
+    pub promised: Option<&'v ClusterName>,
 }
 
 impl<'v> Visitor<'v> {
-    pub fn of(job: &'v WaitingJob, request: &'v Request, now_ms: i64, holds: &Holds) -> Self {
+    pub fn of(job: &'v WaitingJob, request: &'v Request, now_ms: i64, holds: &'v Holds) -> Self {
         Self {
             job: &job.id,
             leaf: job.leaf,
@@ -38,6 +45,7 @@ impl<'v> Visitor<'v> {
             preemptible: job.preemptible,
             over_ms: job.run_time_ms.map(|run| now_ms.saturating_add(run)),
             claim_since_ms: holds.claims.get(&job.leaf).filter(|c| c.job == job.id).map(|c| c.since_ms),
+            promised: holds.takings.get(&job.id).map(|taking| &taking.cluster),
         }
     }
 }
@@ -54,7 +62,7 @@ pub(super) struct Taking {
     pub left: BTreeSet<JobId>,
     /// The state of all jobs in which it last tried to start.
     pub tried_at: Option<u64>,
-    /// What is kept on its path, by cell: the request less what the victims that are still there cover.
+    /// What is kept on its path, by bound: the request less what the victims that are still there cover.
     kept: Vec<(usize, i64)>,
 }
 
@@ -63,11 +71,20 @@ pub(super) struct Claiming {
     pub job: JobId,
     pub leaf: NodeId,
     pub request: Request,
+    pub preemptible: bool,
     pub cluster: ClusterName,
     pub since_ms: i64,
     pub start_ms: Option<i64>,
+    /// It is given up then.
+    pub until_ms: i64,
+    /// Its start is reckoned anew then.
+    pub reckon_ms: i64,
     /// Jobs whose places it waits for.
     pub waits_for: Vec<JobId>,
+    /// What it keeps idle since `counted_ms`, and what it kept idle before, times milliseconds.
+    pub idle: Vec<(usize, i64)>,
+    pub idled: Vec<(usize, i128)>,
+    pub counted_ms: i64,
     /// The state of all jobs in which it last tried to start.
     pub tried_at: Option<u64>,
 }
@@ -80,7 +97,7 @@ pub(super) struct Holds {
     takers: BTreeMap<JobId, BTreeSet<JobId>>,
     /// How many take in each cluster.
     taking_in: BTreeMap<ClusterName, usize>,
-    /// By cell, what all takings keep, and who does.
+    /// By bound, what all takings keep, and who does.
     kept: BTreeMap<usize, (i64, BTreeSet<JobId>)>,
     /// One a leaf.
     pub claims: BTreeMap<NodeId, Claiming>,
@@ -99,18 +116,23 @@ impl Holds {
         self.takings.keys().cloned().collect()
     }
 
-    /// The job counts on room in the cluster that `victims` leave.
+    /// All takings by taker.
+    pub fn takings(&self) -> impl Iterator<Item = &Taking> {
+        self.takings.values()
+    }
+
+    /// The job counts on room in the cluster that `victims` leave, of whom `left` have not ended yet.
     pub fn begin_taking(
         &mut self,
         ledger: &Ledger,
         taker: &WaitingJob,
         cluster: ClusterName,
         victims: Vec<JobId>,
+        left: BTreeSet<JobId>,
     ) {
-        for victim in &victims {
+        for victim in &left {
             self.takers.entry(victim.clone()).or_default().insert(taker.id.clone());
         }
-        let left = victims.iter().cloned().collect();
         let request = ledger.tree().request(&taker.request);
         let (job, kept) = (taker.clone(), Vec::new());
         *self.taking_in.entry(cluster.clone()).or_default() += 1;
@@ -159,8 +181,8 @@ impl Holds {
         self.unweigh(taker);
         let Some(taking) = self.takings.get_mut(taker) else { return };
         taking.kept = taking.weight(ledger);
-        for (cell, amount) in &taking.kept {
-            let (sum, keepers) = self.kept.entry(*cell).or_default();
+        for (bound, amount) in &taking.kept {
+            let (sum, keepers) = self.kept.entry(*bound).or_default();
             *sum = sum.saturating_add(*amount);
             keepers.insert(taker.clone());
         }
@@ -168,21 +190,21 @@ impl Holds {
 
     fn unweigh(&mut self, taker: &JobId) {
         let Some(taking) = self.takings.get_mut(taker) else { return };
-        for (cell, amount) in std::mem::take(&mut taking.kept) {
-            let Some((sum, keepers)) = self.kept.get_mut(&cell) else { continue };
+        for (bound, amount) in std::mem::take(&mut taking.kept) {
+            let Some((sum, keepers)) = self.kept.get_mut(&bound) else { continue };
             *sum -= amount;
             keepers.remove(taker);
             if keepers.is_empty() {
-                self.kept.remove(&cell);
+                self.kept.remove(&bound);
             }
         }
     }
 
-    /// What takings other than the visitor's own keep in a cell.
-    fn kept_from(&self, visitor: &Visitor, own: Option<&Taking>, cell: usize) -> i64 {
-        let Some((sum, keepers)) = self.kept.get(&cell) else { return 0 };
+    /// What takings other than the visitor's own keep under a bound.
+    fn kept_from(&self, visitor: &Visitor, own: Option<&Taking>, bound: usize) -> i64 {
+        let Some((sum, keepers)) = self.kept.get(&bound) else { return 0 };
         let own = own.filter(|_| keepers.contains(visitor.job));
-        let own = own.and_then(|own| own.kept.iter().find(|(known, _)| *known == cell));
+        let own = own.and_then(|own| own.kept.iter().find(|(known, _)| *known == bound));
         sum - own.map_or(0, |(_, amount)| *amount)
     }
 
@@ -216,23 +238,23 @@ impl Holds {
         let own = self.takings.get(visitor.job);
         let short = |extra: &dyn Fn(usize) -> i64| {
             let short = ledger.first_short(visitor.leaf, visitor.request, visitor.preemptible, extra)?;
-            Some(ledger.tree().cell(short.node, short.r))
+            Some(ledger.bound(&short))
         };
-        if let Some(cell) = short(&|cell| self.kept_from(visitor, own, cell)) {
-            let keepers = self.kept.get(&cell).into_iter().flat_map(|(_, keepers)| keepers);
+        if let Some(bound) = short(&|bound| self.kept_from(visitor, own, bound)) {
+            let keepers = self.kept.get(&bound).into_iter().flat_map(|(_, keepers)| keepers);
             let holder = keepers.chain(self.takings.keys()).find(|keeper| *keeper != visitor.job);
             return holder.map_or(Ok(()), |holder| Err(holder.clone()));
         }
         let mut kept: BTreeMap<usize, i64> = BTreeMap::new();
         let mut holder = None;
-        for claim in self.claims_on(ledger, visitor) {
+        for claim in self.claims_on(ledger, visitor).filter(|_| visitor.promised.is_none()) {
             holder = holder.or(Some(&claim.job));
             claim.keep(ledger, visitor, &mut kept);
         }
         let Some(holder) = holder else { return Ok(()) };
-        let extra = |cell: usize| {
-            let claimed = kept.get(&cell).copied().unwrap_or(0);
-            claimed.saturating_add(self.kept_from(visitor, own, cell))
+        let extra = |bound: usize| {
+            let claimed = kept.get(&bound).copied().unwrap_or(0);
+            claimed.saturating_add(self.kept_from(visitor, own, bound))
         };
         short(&extra).map_or(Ok(()), |_| Err(holder.clone()))
     }
@@ -275,7 +297,9 @@ impl Holds {
             return Ok(());
         }
         let (mut holders, mut gone) = self.takers_in(cluster, Some(visitor.job));
-        for claim in self.claims_on(ledger, visitor).filter(|claim| claim.cluster == *cluster) {
+        let promised = visitor.promised == Some(cluster);
+        let claims = self.claims_on(ledger, visitor).filter(|claim| !promised && claim.cluster == *cluster);
+        for claim in claims {
             holders.extend(queues.get(&claim.job));
             gone.extend(claim.waits_for.iter().cloned());
         }
@@ -305,10 +329,10 @@ impl Holds {
     /// in the ledger already.
     pub fn claims_leave_room(&self, ledger: &Ledger, visitor: &Visitor) -> bool {
         let mut kept = BTreeMap::new();
-        for claim in self.claims_on(ledger, visitor) {
+        for claim in self.claims_on(ledger, visitor).filter(|_| visitor.promised.is_none()) {
             claim.keep(ledger, visitor, &mut kept);
         }
-        let extra = |cell: usize| kept.get(&cell).copied().unwrap_or(0);
+        let extra = |bound: usize| kept.get(&bound).copied().unwrap_or(0);
         ledger.first_short(visitor.leaf, visitor.request, visitor.preemptible, extra).is_none()
     }
 }
@@ -318,15 +342,19 @@ impl Claiming {
         let tree = ledger.tree();
         for node in shared_path(ledger, self.leaf, visitor.leaf) {
             for (r, amount) in &self.request.amounts {
-                let cell = kept.entry(tree.cell(node, *r)).or_default();
-                *cell = cell.saturating_add(*amount);
+                let cell = tree.cell(node, *r);
+                for bound in bounds_used(ledger, cell, self.preemptible) {
+                    let sum = kept.entry(bound).or_default();
+                    *sum = sum.saturating_add(*amount);
+                }
             }
         }
     }
 }
 
 impl Taking {
-    /// What the victims that are still there do not cover, by cell of the path.
+    /// What the victims that are still there do not cover, by bound of the path. Victims may be preempted: of
+    /// what a job that may not be counts on they cover nothing.
     fn weight(&self, ledger: &Ledger) -> Vec<(usize, i64)> {
         let tree = ledger.tree();
         let left: Vec<(NodeId, Request)> = self
@@ -340,13 +368,21 @@ impl Taking {
             for (r, amount) in &self.request.amounts {
                 let below = left.iter().filter(|(leaf, _)| tree.is_below(*leaf, node));
                 let covered = below.map(|(_, request)| request.amount(*r)).fold(0, i64::saturating_add);
+                let cell = tree.cell(node, *r);
                 if *amount > covered {
-                    kept.push((tree.cell(node, *r), amount - covered));
+                    kept.push((cell, amount - covered));
                 }
+                let firm = bounds_used(ledger, cell, self.job.preemptible).skip(1);
+                kept.extend(firm.map(|bound| (bound, *amount)));
             }
         }
         kept
     }
+}
+
+/// The bounds at a cell that a job's use counts under.
+fn bounds_used(ledger: &Ledger, cell: usize, preemptible: bool) -> impl Iterator<Item = usize> {
+    std::iter::once(cell).chain((!preemptible).then(|| ledger.firm_bound(cell)))
 }
 
 /// Nodes on both leaves' paths to the root.

@@ -142,6 +142,10 @@ impl Planner {
     /// next plan asks these again.
     pub(super) fn holds_grew(&mut self) {
         self.version += 1;
+        self.ask_kept_again();
+    }
+
+    pub(super) fn ask_kept_again(&mut self) {
         self.dirty.extend(self.contest.leaves_below(self.ledger.tree(), NodeId::ROOT));
         self.kept_changed = true;
     }
@@ -209,6 +213,14 @@ impl Planner {
         }
     }
 
+    /// Jobs that were protected may be taken: whoever would is asked again.
+    pub(super) fn end_protections(&mut self, now_ms: i64) {
+        while self.protections.first().is_some_and(|until_ms| *until_ms <= now_ms) {
+            self.protections.pop_first();
+            self.version += 1;
+        }
+    }
+
     /// Asks those anew from whom room is kept, where takings began in the last plan.
     pub(super) fn read_kept(&mut self) {
         if std::mem::take(&mut self.kept_changed) {
@@ -224,6 +236,7 @@ impl Planner {
             return;
         }
         self.wake_kept();
+        self.watches.places_changed(all);
         if all {
             self.drop_lost_claims(places);
         }

@@ -1,10 +1,11 @@
-//! Who starts: those for whom room was kept, then the winners of the contest.
+//! Who starts: those for whom room was kept, then the winners of the contest. A start stands when the plan ends:
+//! one that another job of the same plan has a right to is taken back, so that nobody is evicted as it starts.
 
 use std::collections::BTreeSet;
 
 use super::Planner;
 use super::contest::Candidate;
-use super::holds::Visitor;
+use super::holds::{Claiming, Visitor};
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Decision, Outcome, Plan, PlanLimits};
@@ -95,11 +96,11 @@ impl Planner {
     pub(super) fn start_winners(
         &mut self,
         now_ms: i64,
-        limits: PlanLimits,
+        limits: &mut PlanLimits,
         places: &mut dyn Places,
         plan: &mut Plan,
     ) {
-        let (mut probes, mut admissions, mut misfits) = (0, 0, 0);
+        let mut misfits = 0;
         loop {
             while let Some(leaf) = self.dirty.pop_first() {
                 self.put_up(leaf, now_ms);
@@ -118,7 +119,7 @@ impl Planner {
                 }
                 continue;
             }
-            if probes >= limits.probes || admissions >= limits.admissions {
+            if limits.probes == 0 || limits.admissions == 0 {
                 plan.more = true;
                 return;
             }
@@ -127,10 +128,10 @@ impl Planner {
             self.dirty.insert(leaf);
             let Some(job) = self.queues.get(&id).cloned() else { continue };
             misfits = 0;
-            probes += 1;
+            limits.probes -= 1;
             match self.find_places(&job, &BTreeSet::new(), now_ms, places) {
                 Ok(cluster) => {
-                    admissions += 1;
+                    limits.admissions -= 1;
                     self.start(&id, cluster, now_ms, plan);
                 }
                 Err(stop) => {
@@ -274,19 +275,102 @@ impl Planner {
 
     /// The job holds places: it takes its quota and waits no longer.
     fn start(&mut self, id: &JobId, cluster: ClusterName, now_ms: i64, plan: &mut Plan) {
-        let Some(job) = self.remove(id) else { return };
-        let leaf = job.leaf;
-        self.ledger.admit(AdmittedJob {
-            id: job.id,
-            leaf,
-            request: job.request,
-            preemptible: job.preemptible,
-            priority: job.priority,
-            enqueued_at_ms: job.enqueued_at_ms,
-            admitted_at_ms: now_ms,
-        });
+        let Some(waiting) = self.queues.get(id).cloned() else { return };
+        let leaf = waiting.leaf;
+        let claim = self.holds.claims.get(&leaf).filter(|claim| claim.job == *id).cloned();
+        let took = self.holds.taking(id).is_some();
+        self.remove(id);
+        self.ledger.admit(admitted(&waiting, now_ms));
         self.room_shrank(leaf);
-        self.watches.started(self.ledger.tree(), leaf);
+        self.watches.started(self.ledger.tree(), leaf, &waiting.order_key(), 1);
+        if took {
+            self.revoke_taking(id, plan);
+        }
+        let end = if took { StartEnd::Stands } else { StartEnd::Open };
+        self.started.insert(id.clone(), Started { job: waiting, cluster: cluster.clone(), claim, end });
         plan.decisions.push(Decision { job: id.clone(), leaf, outcome: Outcome::Admit { cluster } });
+    }
+
+    /// A job that was to take in this very plan starts without: nobody is evicted for it.
+    fn revoke_taking(&mut self, id: &JobId, plan: &mut Plan) {
+        let takes = |d: &Decision| d.job == *id && matches!(d.outcome, Outcome::Take(_));
+        let Some(at) = plan.decisions.iter().rposition(takes) else { return };
+        if let Outcome::Take(take) = plan.decisions.remove(at).outcome {
+            for victim in take.victims {
+                self.ending.remove(&victim.job);
+            }
+        }
+    }
+
+    /// A new plan: what was started before at this moment stands.
+    pub(super) fn begin_starts(&mut self, now_ms: i64) {
+        if std::mem::replace(&mut self.started_at_ms, now_ms) != now_ms {
+            self.started.clear();
+        }
+        self.started.values_mut().for_each(|started| started.end = StartEnd::Stands);
+    }
+
+    /// Jobs that were taken from in the plan that started them wait again as they did before. Returns whether
+    /// there was one.
+    pub(super) fn take_starts_back(&mut self, places: &mut dyn Places, plan: &mut Plan) -> bool {
+        let taken_back = |started: &Started| started.end == StartEnd::TakenBack;
+        let taken: Vec<JobId> = self
+            .started
+            .iter()
+            .filter(|(_, started)| taken_back(started))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in &taken {
+            let Some(Started { job, cluster, claim, .. }) = self.started.remove(id) else { continue };
+            let (leaf, key) = (job.leaf, job.order_key());
+            places.put_back(&job, &cluster);
+            // It was in the running: a pause that it had is over.
+            self.enqueue(WaitingJob { not_before_ms: 0, ..job });
+            self.watches.started(self.ledger.tree(), leaf, &key, -1);
+            self.places_freed(&cluster);
+            if let Some(claim) = claim {
+                self.holds.claims.insert(leaf, claim);
+                self.queues.set_aside(id, None);
+            }
+        }
+        let undone = |d: &Decision| matches!(d.outcome, Outcome::Admit { .. }) && taken.contains(&d.job);
+        if !taken.is_empty() {
+            plan.decisions.retain(|decision| !undone(decision));
+        }
+        !taken.is_empty()
+    }
+}
+
+/// A job that was started at the present moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Started {
+    job: WaitingJob,
+    pub cluster: ClusterName,
+    /// The claim by which it started.
+    claim: Option<Claiming>,
+    pub end: StartEnd,
+}
+
+/// What may become of a start at its moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StartEnd {
+    /// The present plan has made it: a job that has a right to its room has it taken back.
+    Open,
+    TakenBack,
+    /// An earlier plan told of it, or others made room for it: nobody takes from the job before a moment has
+    /// passed.
+    Stands,
+}
+
+fn admitted(job: &WaitingJob, now_ms: i64) -> AdmittedJob {
+    AdmittedJob {
+        id: job.id.clone(),
+        leaf: job.leaf,
+        request: job.request.clone(),
+        preemptible: job.preemptible,
+        priority: job.priority,
+        enqueued_at_ms: job.enqueued_at_ms,
+        admitted_at_ms: now_ms,
+        preemptions: job.preemptions,
     }
 }

@@ -6,16 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Planner;
 use super::contest::{Candidate, Contest};
 use super::holds::Visitor;
+use super::{Planner, StartEnd};
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, WaitReason};
-use crate::queues::{Class, ClassId, OrderKey, Stop, WaitingJob};
+use crate::queues::{Class, ClassId, Missed, OrderKey, Stop, WaitingJob};
 use crate::share::Share;
 use crate::tree::{NodeId, Request};
-use crate::victims::{Found, Goal, Rights, search};
+use crate::victims::{Found, Goal, Known, Rights, Searched, search};
 
 /// What was changed in the ledger for the time of the search.
 #[derive(Default)]
@@ -24,14 +24,34 @@ struct Supposed {
     admitted: Vec<JobId>,
 }
 
+/// Who may take, by leaf.
+#[derive(Default)]
+struct Takers {
+    /// Classes in the order of their first jobs.
+    lines: BTreeMap<NodeId, Vec<ClassId>>,
+    /// Classes left out because they had their turn.
+    left_out: bool,
+}
+
 impl Planner {
-    pub(super) fn take(&mut self, now_ms: i64, limits: PlanLimits, places: &mut dyn Places, plan: &mut Plan) {
+    /// Searches victims for those that may take, one after the other. What has found nobody is not asked again
+    /// before something changes, and a bounded plan goes on where the one before it stopped, so that with nothing
+    /// new a bounded number of plans asks everybody once and the planner comes to rest.
+    ///
+    /// Returns whether starts of this plan were taken back, so that there is more to start.
+    pub(super) fn take(
+        &mut self,
+        now_ms: i64,
+        limits: &mut PlanLimits,
+        places: &mut dyn Places,
+        plan: &mut Plan,
+    ) -> bool {
         if limits.searches == 0 {
-            return;
+            return false;
         }
-        let mut lines = self.taker_lines(now_ms);
+        let Takers { mut lines, left_out } = self.takers(now_ms);
         if lines.is_empty() {
-            return;
+            return false;
         }
         let mut supposed = Supposed::default();
         for taker in self.holds.taker_ids() {
@@ -41,19 +61,24 @@ impl Planner {
         for leaf in lines.keys() {
             contest.set(&self.ledger, *leaf, self.next_taker(&lines, *leaf, now_ms));
         }
-        let mut searches = 0;
         let (mut bounded, mut begun) = (false, false);
         while let Some(leaf) = contest.winner(&self.ledger) {
             let Some((class, id)) = contest.candidate(leaf).map(|c| (c.class, c.job.id.clone())) else {
                 break;
             };
-            if searches >= limits.searches {
+            let known = self.missed(class);
+            if known.is_none() && limits.searches == 0 {
                 bounded = true;
                 break;
             }
-            searches += 1;
-            self.searched.insert(leaf);
-            let found = self.search_for(&id, now_ms, places);
+            let Searched { found, protected } = match known {
+                Some(_) => Searched::default(),
+                None => {
+                    limits.searches -= 1;
+                    self.searched.insert(class);
+                    self.search_for(&id, now_ms, places)
+                }
+            };
             let takes = found.as_ref().filter(|found| !found.victims.is_empty() || !found.awaited.is_empty());
             if let Some(found) = takes {
                 begun = true;
@@ -64,13 +89,19 @@ impl Planner {
                     contest.used_changed(&self.ledger, job.leaf);
                 }
             } else {
-                if found.is_some() {
+                let version = self.version;
+                let fits_behind = found.is_some();
+                if let Some((until_ms, _)) = &protected {
+                    self.protections.insert(*until_ms);
+                    self.touched.insert(leaf);
+                }
+                let missed = known.unwrap_or_else(|| Missed { version, fits_behind, protected });
+                if missed.fits_behind {
                     // What others take leaves room for it too: nobody after it counts on that.
                     self.suppose_started(&id, now_ms, &mut supposed);
                 }
-                let version = self.version;
                 if let Some(class) = self.queues.class_mut(class) {
-                    class.failed_at = Some(version);
+                    class.missed = Some(missed);
                 }
                 if let Some(line) = lines.get_mut(&leaf) {
                     line.retain(|other| *other != class);
@@ -81,16 +112,22 @@ impl Planner {
         }
         self.restore(supposed);
         if begun {
-            self.holds_grew();
+            self.ask_kept_again();
         }
-        plan.more |= bounded;
+        // Whoever was left out was searched for in a state that may be over.
+        plan.more |= bounded || left_out;
         if !bounded {
             self.searched.clear();
         }
+        self.take_starts_back(places, plan)
     }
 
-    /// Classes that may take, by leaf, in the order of their first jobs.
-    fn taker_lines(&mut self, now_ms: i64) -> BTreeMap<NodeId, Vec<ClassId>> {
+    /// The class's last search, where nothing has changed since.
+    fn missed(&self, class: ClassId) -> Option<Missed> {
+        self.queues.class(class)?.missed.clone().filter(|missed| missed.version == self.version)
+    }
+
+    fn takers(&mut self, now_ms: i64) -> Takers {
         let by_share = Rights::fair_share(self.ledger.tree());
         let leaves: BTreeSet<NodeId> = if by_share {
             self.queues.lines().map(|(leaf, _)| leaf).collect()
@@ -98,29 +135,29 @@ impl Planner {
             std::mem::take(&mut self.takers)
         };
         let mut shares = BTreeMap::new();
-        let mut lines = BTreeMap::new();
-        let mut fresh = false;
+        let mut lines: BTreeMap<NodeId, Vec<ClassId>> = BTreeMap::new();
         for leaf in leaves {
             let classes = self.takers_of(leaf, now_ms, by_share.then_some(&mut shares));
             if !classes.is_empty() {
                 self.takers.insert(leaf);
-                let failed = |id: &ClassId| {
-                    self.queues.class(*id).is_some_and(|class| class.failed_at == Some(self.version))
-                };
-                fresh |= !classes.iter().all(failed);
                 lines.insert(leaf, classes);
             }
         }
-        // What one takes may help another: all are searched for, or none.
-        if !fresh {
-            lines.clear();
-        }
-        // Who had its turn before the bound was hit lets the others go first.
-        if lines.keys().all(|leaf| self.searched.contains(leaf)) {
+        let open: BTreeSet<ClassId> =
+            lines.values().flatten().filter(|class| self.missed(**class).is_none()).copied().collect();
+        // Who had its turn since the bound was hit lets the others go first.
+        if open.is_subset(&self.searched) {
             self.searched.clear();
         }
-        lines.retain(|leaf, _| !self.searched.contains(leaf));
-        lines
+        if open.is_empty() {
+            return Takers::default();
+        }
+        let left_out = !open.is_disjoint(&self.searched);
+        for line in lines.values_mut() {
+            line.retain(|class| !(open.contains(class) && self.searched.contains(class)));
+        }
+        lines.retain(|_, line| !line.is_empty());
+        Takers { lines, left_out }
     }
 
     /// A blocked job takes nothing: the one before it goes first.
@@ -210,8 +247,8 @@ impl Planner {
         })
     }
 
-    fn search_for(&mut self, id: &JobId, now_ms: i64, places: &mut dyn Places) -> Option<Found> {
-        let job = self.queues.get(id)?.clone();
+    fn search_for(&mut self, id: &JobId, now_ms: i64, places: &mut dyn Places) -> Searched {
+        let Some(job) = self.queues.get(id).cloned() else { return Searched::default() };
         let request = self.ledger.tree().request(&job.request);
         let holds = std::mem::take(&mut self.holds);
         let visitor = Visitor::of(&job, &request, now_ms, &holds);
@@ -230,29 +267,42 @@ impl Planner {
             .collect();
         let ending: BTreeSet<JobId> = self.ending.iter().filter(|id| !holds.counts_on(id)).cloned().collect();
         let room = |ledger: &crate::ledger::Ledger| holds.claims_leave_room(ledger, &visitor);
-        let found = search(&mut self.ledger, places, &job, &ending, &goals, &room);
+        let known = Known { ending: &ending, started: &self.started, now_ms, leaves_room: &room };
+        let found = search(&mut self.ledger, places, &job, known, &goals);
         drop(goals);
         self.holds = holds;
         found
     }
 
+    /// Victims that started in this very plan are not evicted: their starts are taken back.
     fn begin_taking(&mut self, id: &JobId, found: &Found, now_ms: i64, plan: &mut Plan) {
         let Some(job) = self.queues.get(id) else { return };
         let leaf = job.leaf;
         let new = found.victims.iter().map(|victim| victim.job.clone());
         let victims: Vec<JobId> = found.awaited.iter().cloned().chain(new).collect();
-        self.ending.extend(victims.iter().cloned());
         self.drop_holds(id);
         let Some(job) = self.queues.get(id) else { return };
-        self.holds.begin_taking(&self.ledger, job, found.cluster.clone(), victims.clone());
+        let left = victims.iter().cloned().collect();
+        self.holds.begin_taking(&self.ledger, job, found.cluster.clone(), victims, left);
         self.queues.set_aside(id, None);
         self.touched.insert(leaf);
-        let outcome = if found.victims.is_empty() {
-            Outcome::Wait(WaitReason::WaitingForVictims { cluster: found.cluster.clone(), victims })
-        } else {
+        self.version += 1;
+        let mut evicted = Vec::new();
+        for victim in &found.victims {
+            match self.started.get_mut(&victim.job) {
+                Some(started) => started.end = StartEnd::TakenBack,
+                None => evicted.push(victim.clone()),
+            }
+        }
+        self.ending.extend(evicted.iter().map(|victim| victim.job.clone()));
+        let cluster = found.cluster.clone();
+        let outcome = if !evicted.is_empty() {
             self.retakes.took(id, now_ms);
-            let (cluster, victims) = (found.cluster.clone(), found.victims.clone());
-            Outcome::Take(Take { cluster, victims, awaited: found.awaited.clone() })
+            Outcome::Take(Take { cluster, victims: evicted, awaited: found.awaited.clone() })
+        } else if !found.awaited.is_empty() {
+            Outcome::Wait(WaitReason::WaitingForVictims { cluster, victims: found.awaited.clone() })
+        } else {
+            return;
         };
         plan.decisions.push(Decision { job: id.clone(), leaf, outcome });
     }
@@ -299,15 +349,16 @@ impl Planner {
 
     fn suppose_started(&mut self, id: &JobId, now_ms: i64, supposed: &mut Supposed) {
         let Some(job) = self.queues.get(id) else { return };
-        let admitted = self.ledger.admit(AdmittedJob {
+        // Nobody takes from who has not started.
+        let admitted = self.ledger.suppose(AdmittedJob {
             id: job.id.clone(),
             leaf: job.leaf,
             request: job.request.clone(),
-            // Nobody takes from who has not started.
-            preemptible: false,
+            preemptible: job.preemptible,
             priority: job.priority,
             enqueued_at_ms: job.enqueued_at_ms,
             admitted_at_ms: now_ms,
+            preemptions: job.preemptions,
         });
         if admitted {
             supposed.admitted.push(id.clone());

@@ -11,6 +11,9 @@ pub struct Clusters {
     held: BTreeMap<JobId, (ClusterName, i64)>,
     pub ends: BTreeMap<JobId, i64>,
     pub lost: BTreeMap<JobId, i64>,
+    pub now_ms: i64,
+    /// When jobs started, as far as a test says so.
+    pub started: BTreeMap<JobId, i64>,
     /// Questions asked, each of which costs a real oracle a search.
     pub asked: usize,
 }
@@ -88,6 +91,10 @@ impl Places for Clusters {
     }
 
     fn lost_work_ms(&self, job: &JobId) -> i64 {
-        self.lost.get(job).copied().unwrap_or(0)
+        self.lost.get(job).copied().unwrap_or_else(|| self.ran_ms(job))
+    }
+
+    fn ran_ms(&self, job: &JobId) -> i64 {
+        self.started.get(job).map_or(0, |started_ms| self.now_ms - started_ms)
     }
 }

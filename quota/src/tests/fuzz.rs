@@ -110,7 +110,7 @@ proptest! {
             if i % 3 == 0 {
                 planner.admit(AdmittedJob {
                     id: job.id, leaf: job.leaf, request: job.request, preemptible, priority,
-                    enqueued_at_ms: amount, admitted_at_ms: priority,
+                    enqueued_at_ms: amount, admitted_at_ms: priority, preemptions: 0,
                 });
             } else {
                 planner.enqueue(job);
@@ -146,6 +146,7 @@ fn waiting_in(leaf: NodeId, id: &str) -> WaitingJob {
         enqueued_at_ms: 0,
         not_before_ms: 0,
         run_time_ms: None,
+        preemptions: 0,
         shape: 0,
     }
 }

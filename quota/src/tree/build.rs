@@ -16,6 +16,13 @@ const LEND_LIMIT: &str = "alibabacloud.com/lendlimit";
 /// How long others may pass the first job of a leaf.
 const MAX_BYPASS: &str = "fleet.dev/max-bypass";
 const DEFAULT_MAX_BYPASS_MS: i64 = 5 * 60 * 1000;
+/// How long room is kept for a job of a leaf whose start cannot be foreseen.
+const MAX_CLAIM: &str = "fleet.dev/max-claim";
+const DEFAULT_MAX_CLAIM_MS: i64 = 30 * 60 * 1000;
+/// How long a job of a leaf runs before it may be preempted by priority or by share.
+const MIN_RUNTIME: &str = "fleet.dev/min-runtime";
+/// On the root: GPU-hours that may be lost for each GPU-hour that the taker runs.
+const MAX_LOSS: &str = "fleet.dev/max-gpu-loss";
 const MAX_NAME: usize = 253;
 
 type Found = (QuotaTree, Vec<TreeWarning>);
@@ -49,6 +56,7 @@ struct Builder {
     by_name: BTreeMap<String, NodeId>,
     by_path: BTreeMap<String, NodeId>,
     warnings: Vec<TreeWarning>,
+    max_loss_milli: Option<i64>,
 }
 
 impl Builder {
@@ -108,7 +116,12 @@ impl Builder {
         }
         self.index_namespaces(spec, id, &path)?;
         let weight_milli = self.weight(spec, &path);
-        let max_bypass_ms = self.max_bypass(spec, &path);
+        let max_bypass_ms = self.duration(spec, &path, MAX_BYPASS, DEFAULT_MAX_BYPASS_MS);
+        let max_claim_ms = self.duration(spec, &path, MAX_CLAIM, DEFAULT_MAX_CLAIM_MS);
+        let min_runtime_ms = self.duration(spec, &path, MIN_RUNTIME, 0);
+        if parent.is_none() {
+            self.max_loss_milli = self.max_loss(spec, &path);
+        }
         self.by_path.insert(path.clone(), id);
         let name = if parent.is_some() { spec.name.clone() } else { "root".to_owned() };
         if spec.children.is_empty()
@@ -129,6 +142,8 @@ impl Builder {
             attributes: spec.attributes.clone(),
             weight_milli,
             max_bypass_ms,
+            max_claim_ms,
+            min_runtime_ms,
             draining: false,
         });
         Ok(id)
@@ -198,15 +213,27 @@ impl Builder {
         }
     }
 
-    fn max_bypass(&mut self, spec: &NodeSpec, path: &str) -> i64 {
-        let Some(text) = spec.attributes.get(MAX_BYPASS) else {
-            return DEFAULT_MAX_BYPASS_MS;
-        };
+    fn duration(&mut self, spec: &NodeSpec, path: &str, name: &str, default_ms: i64) -> i64 {
+        let Some(text) = spec.attributes.get(name) else { return default_ms };
         duration_ms(text).unwrap_or_else(|| {
-            let field = format!("attributes[{MAX_BYPASS}]");
-            self.warn(path, &field, text, "a duration such as 90s, 5m or 1h30m; 5m is used");
-            DEFAULT_MAX_BYPASS_MS
+            let used = if default_ms == 0 { "none".to_owned() } else { format!("{}m", default_ms / 60_000) };
+            let allowed = format!("a duration such as 90s, 5m or 1h30m; {used} is used");
+            self.warn(path, &format!("attributes[{name}]"), text, &allowed);
+            default_ms
         })
+    }
+
+    fn max_loss(&mut self, spec: &NodeSpec, path: &str) -> Option<i64> {
+        let text = spec.attributes.get(MAX_LOSS)?;
+        // A plain decimal; read in thousandths, as cpu is.
+        match quantity::parse(ResourceName::CPU, text) {
+            Ok(limit) if limit >= 0 => Some(limit),
+            _ => {
+                let field = format!("attributes[{MAX_LOSS}]");
+                self.warn(path, &field, text, "a number of 0 or more; there is no limit");
+                None
+            }
+        }
     }
 
     /// Written as a flat JSON object of quantities, such as `{"cpu": 4}`.
@@ -260,6 +287,7 @@ impl Builder {
             max: self.max,
             effective_max,
             keeps: self.kept.iter().any(|kept| *kept > 0),
+            max_loss_milli: self.max_loss_milli,
             kept: self.kept,
             by_namespace: self.by_namespace,
             by_name: self.by_name,

@@ -58,6 +58,8 @@ impl QuotaTree {
             attributes: Default::default(),
             weight_milli: above.weight_milli,
             max_bypass_ms: above.max_bypass_ms,
+            max_claim_ms: above.max_claim_ms,
+            min_runtime_ms: 0,
             draining: true,
         });
         id

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::worth::Protected;
 use super::{Found, Goal, Lack, Released, Search, lends_min, own_candidates};
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{AnyPlace, ClusterName};
@@ -58,40 +59,73 @@ impl Search<'_> {
         }
     }
 
-    /// Whether a victim, waiting again once the taker runs, would have a right
-    /// to take it. Who reclaims is inside min and out of reach; who takes by
-    /// share may not be.
-    pub(super) fn is_swap(&mut self, found: &Found) -> bool {
+    /// The first victim that, waiting again once the taker runs, would have a right to take it. Who reclaims is
+    /// inside min and out of reach; who takes by share may not be.
+    pub(super) fn takes_back(&mut self, goal: &Goal, found: &Found) -> Option<AdmittedJob> {
         if !self.taker.preemptible || found.victims.iter().all(|victim| victim.rule != TakeRule::FairShare) {
-            return false;
+            return None;
         }
+        self.after(found, |search, gone, runs| {
+            let back = gone.iter().find(|victim| {
+                search.could_take(goal, victim, gone, runs)
+                    || search.could_take_after_others(goal, victim, gone, runs)
+            });
+            back.cloned()
+        })
+    }
+
+    /// The first victim of a larger share that would go on at the cost of lower priorities in its own leaf: those
+    /// might as well go in its place.
+    pub(super) fn hands_on(&mut self, goal: &Goal, found: &Found) -> Option<AdmittedJob> {
+        let by_share = |id: &JobId| {
+            found.victims.iter().any(|victim| victim.job == *id && victim.rule == TakeRule::FairShare)
+        };
+        if found.victims.iter().all(|victim| victim.rule != TakeRule::FairShare) {
+            return None;
+        }
+        self.after(found, |search, gone, _| {
+            let hands_on = |victim: &&AdmittedJob| {
+                let back = waiting_again(victim);
+                let own: Vec<AdmittedJob> = own_candidates(search.ledger, &back).cloned().collect();
+                search.own_are_enough(goal, &back, &own, gone)
+            };
+            gone.iter().filter(|job| by_share(&job.id)).find(hands_on).cloned()
+        })
+    }
+
+    /// Asks about the time when the victims have left and the taker runs.
+    fn after<T>(
+        &mut self,
+        found: &Found,
+        ask: impl FnOnce(&mut Self, &[AdmittedJob], &AdmittedJob) -> T,
+    ) -> T {
         // Those on their way out count for nobody: a victim that waits again reckons without them, too.
-        let gone = found.victims.iter().map(|victim| &victim.job).chain(self.ending);
+        let gone = found.victims.iter().map(|victim| &victim.job).chain(self.known.ending);
         let gone: Vec<AdmittedJob> = gone.filter_map(|id| self.ledger.release(id)).collect();
         let runs = AdmittedJob {
             id: self.taker.id.clone(),
             leaf: self.taker.leaf,
             request: self.taker.request.clone(),
-            preemptible: true,
+            preemptible: self.taker.preemptible,
             priority: self.taker.priority,
             enqueued_at_ms: self.taker.enqueued_at_ms,
             admitted_at_ms: self.taker.enqueued_at_ms,
+            preemptions: 0,
         };
         self.ledger.admit(runs.clone());
-        let swap = gone.iter().any(|victim| {
-            self.could_take(victim, &runs) || self.could_take_after_others(victim, &gone, &runs)
-        });
+        let answer = ask(self, &gone, &runs);
         self.ledger.release(&runs.id);
         for job in gone {
             self.ledger.admit(job);
         }
-        swap
+        answer
     }
 
     /// The same after others in `gone` have found room elsewhere, or have taken it: those that count for the
     /// taker's side where it and `victim` meet make that side's share larger.
     fn could_take_after_others(
         &mut self,
+        goal: &Goal,
         victim: &AdmittedJob,
         gone: &[AdmittedJob],
         runs: &AdmittedJob,
@@ -111,7 +145,7 @@ impl Search<'_> {
                 back.push(&other.id);
             }
         }
-        let takes = !back.is_empty() && self.could_take(victim, runs);
+        let takes = !back.is_empty() && self.could_take(goal, victim, gone, runs);
         for id in back {
             self.ledger.release(id);
         }
@@ -119,23 +153,20 @@ impl Search<'_> {
     }
 
     /// Whether `victim`, if it waited, had a right to take `runs`.
-    fn could_take(&mut self, victim: &AdmittedJob, runs: &AdmittedJob) -> bool {
-        let back = WaitingJob {
-            id: victim.id.clone(),
-            name: victim.id.as_str().into(),
-            leaf: victim.leaf,
-            request: victim.request.clone(),
-            preemptible: true,
-            priority: victim.priority,
-            enqueued_at_ms: victim.enqueued_at_ms,
-            not_before_ms: 0,
-            run_time_ms: None,
-            shape: 0,
-        };
+    fn could_take(
+        &mut self,
+        goal: &Goal,
+        victim: &AdmittedJob,
+        gone: &[AdmittedJob],
+        runs: &AdmittedJob,
+    ) -> bool {
+        let back = waiting_again(victim);
         let own: Vec<AdmittedJob> = own_candidates(self.ledger, &back).cloned().collect();
         if own.iter().any(|job| job.id == runs.id) {
             return true;
         }
+        let (enough, request) =
+            (self.own_are_enough(goal, &back, &own, gone), self.tree.request(&back.request));
         // Nobody else is there to be taken.
         let mut by_leaf: BTreeMap<NodeId, Vec<AdmittedJob>> =
             self.tree.leaves().map(|leaf| (leaf, Vec::new())).collect();
@@ -144,31 +175,79 @@ impl Search<'_> {
         let cluster = ClusterName::new(AnyPlace::NAME);
         let mut search = Search {
             tree: Arc::clone(&self.tree),
-            request: self.tree.request(&back.request),
+            request,
             ledger: self.ledger,
             places: &mut places,
             taker: &back,
-            ending: self.ending,
-            leaves_room: self.leaves_room,
+            known: self.known,
             by_leaf,
             guaranteed: Vec::new(),
             shares: Vec::new(),
+            spared: Vec::new(),
+            protected: Protected::default(),
         };
         search.reckon_rights();
         let goal = Goal { cluster, takers: Vec::new(), gone: Vec::new() };
-        let lack = Lack { quota_at: None, places: true };
-        if search.next(&goal, lack).is_some() {
+        let lack = Lack { places: true, short: search.asked(), ..Lack::default() };
+        if search.next(&goal, &lack).is_some() {
             return true;
+        }
+        if enough {
+            return false;
         }
         // As in a search, those of its own leaf may go as well.
         for job in &own {
             search.ledger.release(&job.id);
         }
         search.reckon_rights();
-        let takes = search.next(&goal, lack).is_some();
+        let takes = search.next(&goal, &lack).is_some();
         for job in own {
             search.ledger.admit(job);
         }
         takes
+    }
+
+    /// Whether jobs of its own leaf leave all the room that a victim that waits again needs: then it takes
+    /// nobody else beside them.
+    fn own_are_enough(
+        &mut self,
+        goal: &Goal,
+        back: &WaitingJob,
+        own: &[AdmittedJob],
+        gone: &[AdmittedJob],
+    ) -> bool {
+        if own.is_empty() {
+            return false;
+        }
+        let request = self.tree.request(&back.request);
+        let released: Vec<AdmittedJob> = own.iter().filter_map(|job| self.ledger.release(&job.id)).collect();
+        let short = self.ledger.first_short(back.leaf, &request, back.preemptible, |_| 0);
+        for job in released {
+            self.ledger.admit(job);
+        }
+        if short.is_some() {
+            return false;
+        }
+        let left: Vec<JobId> =
+            own.iter().chain(gone).map(|job| job.id.clone()).chain(goal.gone.iter().cloned()).collect();
+        let mut jobs = goal.takers.clone();
+        jobs.extend([self.taker, back]);
+        self.places.will_fit_without(&jobs, &goal.cluster, &left)
+    }
+}
+
+fn waiting_again(victim: &AdmittedJob) -> WaitingJob {
+    WaitingJob {
+        id: victim.id.clone(),
+        name: victim.id.as_str().into(),
+        leaf: victim.leaf,
+        request: victim.request.clone(),
+        preemptible: true,
+        priority: victim.priority,
+        enqueued_at_ms: victim.enqueued_at_ms,
+        not_before_ms: 0,
+        run_time_ms: None,
+        shape: 0,
+        preemptions: 0,
     }
 }

@@ -37,6 +37,7 @@ fn waiting(job: usize) -> WaitingJob {
         id: id(job),
         name: format!("j{job}").into(),
         run_time_ms: None,
+        preemptions: 0,
         leaf: NodeId::ROOT,
         request: shape(job).total.clone(),
         preemptible: true,

@@ -81,6 +81,9 @@ pub enum What {
         epoch: i64,
         by: Arc<str>,
         reason: String,
+        /// Work since the last checkpoint, in virtual milliseconds; whole seconds in the file.
+        #[serde(rename = "lost_s", serialize_with = "seconds")]
+        lost_ms: i64,
     },
     Evicted {
         cluster: Arc<str>,

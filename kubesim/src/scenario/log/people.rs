@@ -6,6 +6,8 @@ use super::{Ending, Log, NodesOf, Record, Summary, What, chart::Chart};
 
 /// Node names that a line shows of one component.
 const NODES_SHOWN: usize = 4;
+/// Reasons to wait that no other job's end changes.
+const NEVER: [&str; 2] = ["ExceedsQuota", "ExceedsEveryCluster"];
 /// Least width of the column of jobs.
 const JOB_WIDTH: usize = 16;
 
@@ -67,6 +69,9 @@ fn text(what: &What) -> Option<String> {
         }
         What::Rejected { reason, message } => format!("REJECTED {reason}: {message}"),
         What::Queued { queue, .. } => format!("queued in {queue}"),
+        What::Pending { reason, message, .. } if NEVER.contains(&reason.as_str()) => {
+            format!("CAN NEVER RUN as things are, {reason}: {message}")
+        }
         What::Pending { reason, message, .. } => format!("waits, {reason}: {message}"),
         What::Admitted { .. } | What::Reserved { .. } => return None,
         What::ReservationRefused { cluster, message, .. } => format!("{cluster} refused: {message}"),
@@ -74,8 +79,11 @@ fn text(what: &What) -> Option<String> {
         What::Started { cluster, epoch, nodes } => {
             format!("RUNS on {}: {}", at(cluster, epoch), places(nodes))
         }
-        What::Preempted { cluster, by, reason, .. } => {
-            format!("PREEMPTED on {cluster}: makes room for {by} ({reason})")
+        What::Preempted { cluster, by, reason, lost_ms, .. } => {
+            format!(
+                "PREEMPTED on {cluster}: makes room for {by} ({reason}), loses {} of work",
+                clock(*lost_ms)
+            )
         }
         What::Evicted { cluster, reason, .. } => format!("EVICTED from {cluster}: {reason}"),
         What::Fenced { cluster, .. } => format!("FENCED: {cluster} stopped it by itself"),

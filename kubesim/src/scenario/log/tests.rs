@@ -32,6 +32,7 @@ fn life() -> Vec<Record> {
                 epoch: 1,
                 by: Arc::from("a/k"),
                 reason: "Reclaim".to_string(),
+                lost_ms: 1000,
             },
         ),
         record(1000, "a/j", What::Requeued { queue, reason: "Preempted".to_string() }),
@@ -69,7 +70,7 @@ fn a_line_has_the_fields_of_the_contract_in_their_order() {
     );
     assert_eq!(
         lines[4],
-        r#"{"t":1,"event":"Preempted","job":"a/j","cluster":"east","epoch":1,"by":"a/k","reason":"Reclaim"}"#
+        r#"{"t":1,"event":"Preempted","job":"a/j","cluster":"east","epoch":1,"by":"a/k","reason":"Reclaim","lost_s":1}"#
     );
 }
 

@@ -1,0 +1,78 @@
+//! Jobs that are preempted again and again.
+
+use super::*;
+
+const SECOND: i64 = 1000;
+
+/// `low` runs and has been preempted so many times; `urgent` of its leaf wants its room.
+fn preempted(times: u32, tree_text: &str) -> Fleet {
+    let mut fleet = Fleet::new(tree_text, "east 2");
+    let tree = fleet.planner.tree().clone();
+    fleet.planner.admit(AdmittedJob { preemptions: times, ..admitted(&tree, "low", "a", 2, -1, 0) });
+    fleet.clusters.hold("low", "east", 2);
+    fleet.clusters.started.insert("low".into(), 0);
+    fleet.submit("urgent", "a", 2, 5);
+    fleet
+}
+
+fn plan_at(fleet: &mut Fleet, now_ms: i64) -> Vec<String> {
+    fleet.clusters.now_ms = now_ms;
+    fleet.plan_at(now_ms)
+}
+
+#[test]
+fn from_its_third_preemption_on_a_job_runs_for_a_while_first() {
+    for times in [0, 1] {
+        let mut fleet = preempted(times, "root 2-2; a 0-2");
+        assert_eq!(plan_at(&mut fleet, SECOND), ["urgent takes low (InQueuePriority) for east"]);
+    }
+    for (times, wait_s) in [(2, 10), (3, 20), (4, 40), (20, 3600)] {
+        let mut fleet = preempted(times, "root 2-2; a 0-2");
+        let until_ms = wait_s * SECOND;
+        assert_eq!(plan_at(&mut fleet, SECOND), [format!("urgent waits: Protected low until {until_ms}")]);
+        let plan = fleet.planner.plan(SECOND, PlanLimits::default(), &mut fleet.clusters);
+        assert_eq!(plan.wake_at_ms, Some(until_ms));
+        assert_eq!(plan_at(&mut fleet, until_ms - 1), [""; 0]);
+        assert_eq!(plan_at(&mut fleet, until_ms), ["urgent takes low (InQueuePriority) for east"]);
+    }
+}
+
+#[test]
+fn no_protection_holds_against_who_takes_its_min_back() {
+    let text = "root 2-2; a 0-2 @min-runtime=1h; b 2-2";
+    let mut fleet = preempted(9, text);
+    fleet.submit("owner", "b", 2, 0);
+    assert_eq!(plan_at(&mut fleet, SECOND)[0], "owner takes low (Reclaim) for east");
+}
+
+#[test]
+fn a_leaf_lets_its_jobs_run_for_a_while_after_each_start() {
+    let mut fleet = preempted(0, "root 2-2; a 0-2 @min-runtime=5m");
+    assert_eq!(plan_at(&mut fleet, SECOND), ["urgent waits: Protected low until 300000"]);
+    assert_eq!(plan_at(&mut fleet, 300 * SECOND), ["urgent takes low (InQueuePriority) for east"]);
+}
+
+#[test]
+fn the_root_bounds_the_gpu_time_that_is_lost_for_what_is_gained() {
+    let gpu = |count: i64| Resources::from_pairs([("nvidia.com/gpu", count)]);
+    let run = |limit: &str, ran_s: i64, run_s: Option<i64>| {
+        let mut spec = tree_spec(&format!("root @max-gpu-loss={limit}; a"));
+        spec.max.insert("nvidia.com/gpu".to_owned(), "4".to_owned());
+        let tree = Arc::new(QuotaTree::build(&spec).unwrap().0);
+        let (mut planner, mut clusters) = (Planner::new(tree.clone()), Clusters::endless());
+        planner.admit(AdmittedJob { request: gpu(4), ..admitted(&tree, "low", "a", 0, -1, 0) });
+        clusters.hold("low", "any", 0);
+        (clusters.now_ms, clusters.started) = (ran_s * SECOND, [("low".into(), 0)].into());
+        let run_time_ms = run_s.map(|run_s| run_s * SECOND);
+        planner.enqueue(WaitingJob {
+            request: gpu(1),
+            run_time_ms,
+            ..waiting(&tree, "urgent", "a", 0, 5, 0)
+        });
+        planner.plan(ran_s * SECOND, PlanLimits::default(), &mut clusters).takes().count()
+    };
+    // Half an hour of four GPUs for an hour of one.
+    assert_eq!(run("2", 1800, Some(3600)), 1);
+    assert_eq!(run("1.9", 1800, Some(3600)), 0);
+    assert_eq!(run("0", 1800, None), 1, "what it gains is not known");
+}
