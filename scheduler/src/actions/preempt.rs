@@ -104,10 +104,12 @@ impl Cluster {
     /// all as it was.
     fn take_places(&mut self, id: GroupId, action: Action) -> Option<BTreeMap<PodId, Status>> {
         self.begin();
-        let mut found = self.promise_all(id, action, true);
+        self.promise_to_the_peaceful(id, action);
+        let peaceful = self.mark_point();
+        let mut found = self.promise_all(id, action);
         if !found && self.policy.whole_gangs {
-            self.rollback(0);
-            found = self.take_whole_gangs(id, action);
+            self.rollback(peaceful);
+            found = self.take_whole_gangs(id, action, peaceful);
         }
         if !found {
             self.rollback(0);
@@ -121,22 +123,32 @@ impl Cluster {
         Some(stood.into_iter().filter(|(pod, _)| leaves(*pod)).collect())
     }
 
-    /// Promises a place to one pod after the other until the group has its minimum. With `evict`, pods that their
-    /// gangs can spare leave for it.
-    fn promise_all(&mut self, id: GroupId, action: Action, evict: bool) -> bool {
-        let pods: Vec<PodId> = self.group(id).pending.iter().map(|order| order.3).collect();
+    /// Pods with `preemptionPolicy: Never` take the room that is there before anybody leaves, and no other.
+    fn promise_to_the_peaceful(&mut self, id: GroupId, action: Action) {
+        let pods = self.group(id).pending.iter().map(|order| order.3);
+        let peaceful: Vec<PodId> = pods.filter(|pod| self.pod(*pod).never_preempts).collect();
+        self.promise_each(id, &peaceful, action);
+    }
+
+    /// Promises a place to one pod after the other until the group has its minimum; pods that their gangs can spare
+    /// leave for it.
+    fn promise_all(&mut self, id: GroupId, action: Action) -> bool {
+        let pods = self.group(id).pending.iter().map(|order| order.3);
+        let takers: Vec<PodId> = pods.filter(|pod| !self.pod(*pod).never_preempts).collect();
+        self.promise_each(id, &takers, action);
+        self.group(id).is_pipelined() && self.group(id).count(Status::Pipelined) > 0
+    }
+
+    fn promise_each(&mut self, id: GroupId, pods: &[PodId], action: Action) {
         let mut offers: BTreeMap<ClassId, BTreeSet<(Cost, NodeId)>> = BTreeMap::new();
         let mut failed: BTreeSet<ClassId> = BTreeSet::new();
-        for pod in pods {
+        for pod in pods.iter().copied() {
             if self.group(id).is_pipelined() && !self.policy.starving.contains(&PluginName::Priority)
                 || self.group(id).is_pipelined() && self.group(id).min() > 0
             {
-                return true;
+                return;
             }
             let class = self.pod(pod).class;
-            if self.pod(pod).never_preempts && evict && !self.fits_somewhere(pod) {
-                continue;
-            }
             if failed.contains(&class) {
                 continue;
             }
@@ -144,13 +156,13 @@ impl Cluster {
                 let all: Vec<NodeId> = self.nodes.iter().map(|(node, _)| node).collect();
                 let first: BTreeSet<(Cost, NodeId)> = all
                     .into_iter()
-                    .filter_map(|node| Some((self.offer(pod, node, action, evict)?.cost, node)))
+                    .filter_map(|node| Some((self.offer(pod, node, action)?.cost, node)))
                     .collect();
                 entry.insert(first);
             }
             let mut placed = false;
             while let Some((cost, node)) = offers.get_mut(&class).and_then(BTreeSet::pop_first) {
-                let Some(offer) = self.offer(pod, node, action, evict) else { continue };
+                let Some(offer) = self.offer(pod, node, action) else { continue };
                 // What was promised since may have made the place dearer.
                 let next = offers.get(&class).and_then(|offers| offers.first()).map(|(cost, _)| *cost);
                 if offer.cost > cost && next.is_some_and(|next| next < offer.cost) {
@@ -170,18 +182,10 @@ impl Cluster {
                 failed.insert(class);
             }
         }
-        self.group(id).is_pipelined() && self.group(id).count(Status::Pipelined) > 0
-    }
-
-    fn fits_somewhere(&self, pod: PodId) -> bool {
-        let class = self.class(self.pod(pod).class);
-        self.nodes.iter().any(|(node, state)| {
-            self.admits(class, state).is_ok() && self.fits(class, node, Fit::Future).is_ok()
-        })
     }
 
     /// Who would have to leave the node for the pod; `None` when nobody's leaving helps.
-    fn offer(&mut self, pod: PodId, node: NodeId, action: Action, evict: bool) -> Option<Offer> {
+    fn offer(&mut self, pod: PodId, node: NodeId, action: Action) -> Option<Offer> {
         let class = self.pod(pod).class;
         let group = self.pod(pod).group;
         if self.admits(self.class(class), self.nodes.get(node)).is_err() {
@@ -191,7 +195,7 @@ impl Cluster {
         if self.holds(pod, node) {
             return Some(Offer { cost: (i64::MIN, 0, score), victims: Vec::new() });
         }
-        if !evict || self.pod(pod).never_preempts {
+        if self.pod(pod).never_preempts {
             return None;
         }
         let standing = self.nodes.get(node).pods.iter().copied();
@@ -257,8 +261,10 @@ impl Cluster {
     }
 
     /// Gangs that cannot spare a pod leave as a whole, the most dispensable first, until the group has its places.
-    fn take_whole_gangs(&mut self, id: GroupId, action: Action) -> bool {
-        let Some(pod) = self.group(id).pending.first().map(|order| order.3) else { return false };
+    /// Moves before `start` stand: those of pods that take nobody's place.
+    fn take_whole_gangs(&mut self, id: GroupId, action: Action, start: usize) -> bool {
+        let mut pods = self.group(id).pending.iter().map(|order| order.3);
+        let Some(pod) = pods.find(|pod| !self.pod(*pod).never_preempts) else { return false };
         let mut gangs: BTreeMap<GroupId, Vec<PodId>> = BTreeMap::new();
         for (node, state) in self.nodes.iter() {
             let _ = node;
@@ -297,8 +303,8 @@ impl Cluster {
             self.evict_all(&gangs[&gang]);
             evicted.push(gang);
             let point = self.mark_point();
-            if self.promise_all(id, action, true) {
-                return self.keep_needed_gangs(id, action, &gangs, evicted);
+            if self.promise_all(id, action) {
+                return self.keep_needed_gangs(id, action, &gangs, evicted, start);
             }
             self.rollback(point);
         }
@@ -319,22 +325,23 @@ impl Cluster {
         action: Action,
         gangs: &BTreeMap<GroupId, Vec<PodId>>,
         evicted: Vec<GroupId>,
+        start: usize,
     ) -> bool {
         let mut needed = evicted;
         let mut at = 0;
         while at < needed.len() {
             let mut fewer = needed.clone();
             fewer.remove(at);
-            self.rollback(0);
+            self.rollback(start);
             fewer.iter().for_each(|gang| self.evict_all(&gangs[gang]));
-            if !fewer.is_empty() && self.promise_all(id, action, true) {
+            if !fewer.is_empty() && self.promise_all(id, action) {
                 needed = fewer;
             } else {
                 at += 1;
             }
         }
-        self.rollback(0);
+        self.rollback(start);
         needed.iter().for_each(|gang| self.evict_all(&gangs[gang]));
-        self.promise_all(id, action, true)
+        self.promise_all(id, action)
     }
 }
