@@ -22,7 +22,7 @@ use crate::{
     core_hyper_nodes::HyperNodes,
     core_numa::Numatopologies,
     core_resource_quotas::ResourceQuotas,
-    feed::{self, Change},
+    feed::{self, Change, News},
     jobs::{Object, controller_of, resource, writes},
     scheduler::status,
     state::{MemberState, PodGroupObject},
@@ -47,6 +47,17 @@ pub(crate) fn queues() -> kube::discovery::ApiResource {
     resource(GROUP, VERSION, "Queue", "queues")
 }
 
+pub(crate) const HYPER_NODES: &str = "hypernodes";
+pub(crate) const POD_GROUPS: &str = "podgroups";
+pub(crate) const QUEUES: &str = "queues";
+pub(crate) const PRIORITY_CLASSES: &str = "priorityclasses";
+pub(crate) const RESOURCE_QUOTAS: &str = "resourcequotas";
+pub(crate) const NUMATOPOLOGIES: &str = "numatopologies";
+
+/// What must have been listed before the first decision: all that decides who enters and where pods may go.
+pub(crate) const READ_FIRST: [&str; 6] =
+    [HYPER_NODES, POD_GROUPS, QUEUES, PRIORITY_CLASSES, RESOURCE_QUOTAS, NUMATOPOLOGIES];
+
 /// Makes a change of the core of a change of an object.
 type Wrap = fn(Change<Object>) -> CoreChange;
 
@@ -60,21 +71,37 @@ pub(crate) async fn feed(context: Arc<Context>, changes: mpsc::Sender<CoreChange
     let numa = resource("nodeinfo.volcano.sh", "v1alpha1", "Numatopology", "numatopologies");
     let kinds: [(&str, kube::discovery::ApiResource, Wrap); 7] = [
         ("commands", core_commands::commands(), CoreChange::Command),
-        ("hypernodes", hyper_nodes(), CoreChange::HyperNode),
-        ("podgroups", pod_groups(), CoreChange::PodGroup),
-        ("queues", queues(), CoreChange::Queue),
-        ("priorityclasses", classes, CoreChange::PriorityClass),
-        ("resourcequotas", quotas, CoreChange::ResourceQuota),
-        ("numatopologies", numa, CoreChange::Numatopology),
+        (HYPER_NODES, hyper_nodes(), CoreChange::HyperNode),
+        (POD_GROUPS, pod_groups(), CoreChange::PodGroup),
+        (QUEUES, queues(), CoreChange::Queue),
+        (PRIORITY_CLASSES, classes, CoreChange::PriorityClass),
+        (RESOURCE_QUOTAS, quotas, CoreChange::ResourceQuota),
+        (NUMATOPOLOGIES, numa, CoreChange::Numatopology),
     ];
     let feeds = kinds.map(|(name, kind, wrap)| {
         let changes = changes.clone();
-        feed::run(
+        let mut listed = false;
+        feed::run_with_listings(
             format!("{}/core/{name}", context.options.cluster),
             Api::<Object>::all_with(context.member.clone(), &kind),
             watcher::Config::default(),
             context.shutdown.clone(),
-            move |change| send(changes.clone(), wrap(change)),
+            move |news| {
+                let change = match news {
+                    News::Change(change) => Some(change),
+                    // A member without the definition has none, and nothing waits for a listing of them.
+                    News::NotServed if !listed => Some(Change::All(Vec::new())),
+                    News::NotServed | News::Listing => None,
+                };
+                listed |= change.is_some();
+                let changes = changes.clone();
+                async move {
+                    match change {
+                        Some(change) => send(changes, wrap(change)).await,
+                        None => true,
+                    }
+                }
+            },
         )
     });
     futures::future::join_all(feeds).await;

@@ -127,7 +127,7 @@ impl MemberState {
         if let (Some(topology), Some(name)) = (&mut input.topology, &tier_name) {
             topology.highest_tier = Some(self.tier_named(name));
         }
-        let before = self.pod_groups.get(&key);
+        let before = self.pod_groups.get(&key).filter(|known| known.uid == object.uid);
         let seen = before.map(|known| Phase::read(known.status["phase"].as_str().unwrap_or_default()));
         let phase = Phase::read(object.status["phase"].as_str().unwrap_or_default());
         // Pods of a group made for the hub's reservation are placed by name, whoever describes the group.
@@ -135,11 +135,12 @@ impl MemberState {
         input.manual =
             old.and_then(|old| self.cluster.try_group(old)).is_some_and(|group| group.input.manual);
         let group = self.cluster.put_group(input.clone());
-        // What stands wins, except that being let in is not written at once.
-        if phase != Phase::Pending || seen.is_some_and(|seen| seen != Phase::Pending) {
+        // What stands wins, except that being let in is not written at once: of an object that was Pending before, this
+        // scheduler may know better. A new object has been let in by nobody.
+        if phase != Phase::Pending || seen != Some(Phase::Pending) {
             self.cluster.set_phase(group, phase);
         }
-        let busy = before.is_some_and(|known| known.busy && known.uid == object.uid);
+        let busy = before.is_some_and(|known| known.busy);
         let known = PodGroup {
             uid: object.uid.clone(),
             job: object.job.clone(),

@@ -110,3 +110,74 @@ fn a_listing_says_what_is_gone() {
     assert_eq!(used(&state), "n1 2/1");
     assert!(state.gang(&GangKey::Single(key("a"))).is_none());
 }
+
+/// Which of the groups `pg0`, `pg1`, ... are let in, for a queue with room for `room` of them, when changes come in this
+/// order: `p3` is the pod of group 3, `g3` its PodGroup, `-` a cycle.
+fn let_in(room: usize, order: &[String]) -> usize {
+    let mut state = state(&["n1 100"]);
+    let mut queue = QueueInput::named("q");
+    queue.capability.set("nvidia.com/gpu", room as i64);
+    state.cluster.put_queue(queue);
+    for step in order {
+        let number = step.get(1..).unwrap_or_default();
+        match step.as_bytes()[0] {
+            b'p' => {
+                let mut pod = pod(&format!("pod{number}: gpu=1"));
+                let annotation = ("scheduling.k8s.io/group-name".to_owned(), format!("pg{number}"));
+                pod.metadata.annotations.get_or_insert_default().extend([annotation]);
+                state.apply_pod(&pod);
+            }
+            b'g' => state.put_pod_group(&PodGroupObject {
+                namespace: "default".into(),
+                name: format!("pg{number}"),
+                uid: format!("uid-pg{number}"),
+                spec: serde_json::json!({"queue": "q", "minMember": 1, "minResources": {"nvidia.com/gpu": "1"}}),
+                status: serde_json::json!({"phase": "Pending"}),
+                ..PodGroupObject::default()
+            }),
+            _ => drop(state.cluster.cycle(0, &fleet_scheduler::Limits::default())),
+        }
+    }
+    state.cluster.cycle(0, &fleet_scheduler::Limits::default());
+    let phase = |known: &PodGroup| state.cluster.group(known.group).phase;
+    state.pod_groups.values().filter(|known| phase(known) != fleet_scheduler::Phase::Pending).count()
+}
+
+#[test]
+fn the_gate_holds_in_whatever_order_pods_and_podgroups_are_seen() {
+    let all = |kind: char| (0..20).map(move |i| format!("{kind}{i}"));
+    let orders: [Vec<String>; 4] = [
+        all('g').chain(all('p')).collect(),
+        all('p').chain(all('g')).collect(),
+        (0..20).flat_map(|i| [format!("p{i}"), "-".into(), format!("g{i}"), "-".into()]).collect(),
+        all('p').chain(["-".to_owned()]).chain(all('g')).chain(all('p')).collect(),
+    ];
+    for order in &orders {
+        assert_eq!(let_in(5, order), 5, "{order:?}");
+    }
+}
+
+#[test]
+fn a_podgroup_made_again_is_let_in_anew() {
+    let mut state = state(&["n1 8"]);
+    let group = |uid: &str, phase: &str| PodGroupObject {
+        namespace: "default".into(),
+        name: "pg".into(),
+        uid: uid.into(),
+        spec: serde_json::json!({"minMember": 1}),
+        status: serde_json::json!({"phase": phase}),
+        ..PodGroupObject::default()
+    };
+    let phase = |state: &MemberState| {
+        state.cluster.group(state.cluster.find_group("default", "pg").unwrap()).phase.as_str()
+    };
+    state.put_pod_group(&group("a", "Pending"));
+    state.cluster.cycle(0, &fleet_scheduler::Limits::default());
+    assert_eq!(phase(&state), "Inqueue");
+    // The object as it stands does not say so yet.
+    state.put_pod_group(&group("a", "Pending"));
+    assert_eq!(phase(&state), "Inqueue");
+    // Another object of that name, whose deletion was not seen.
+    state.put_pod_group(&group("b", "Pending"));
+    assert_eq!(phase(&state), "Pending");
+}
