@@ -25,9 +25,11 @@ async fn nothing_is_decided_on_a_part_of_what_stands() {
         pod
     };
     let group = |i: usize| {
-        object(json!({"metadata": {"name": format!("pg{i}"), "namespace": "default", "uid": format!("pg{i}")},
+        object(
+            json!({"metadata": {"name": format!("pg{i}"), "namespace": "default", "uid": format!("pg{i}")},
             "spec": {"queue": "q", "minMember": 1, "minResources": {"nvidia.com/gpu": "1"}},
-            "status": {"phase": "Pending"}}))
+            "status": {"phase": "Pending"}}),
+        )
     };
     let queue = object(json!({"metadata": {"name": "q"}, "spec": {"capability": {"nvidia.com/gpu": "5"}}}));
     // The order in which an agent that was killed may hear its listings.

@@ -60,6 +60,8 @@ pub(super) struct VolcanoState {
     /// Commands by the uid of the job they are for, by name.
     pub commands: BTreeMap<String, BTreeMap<String, volcano::Command>>,
     pub priorities: BTreeMap<String, i64>,
+    /// Events whose policies' timeouts run, by uid of the job.
+    delayed: BTreeMap<String, Vec<volcano::Delayed>>,
     /// Pods that are gone and that no plan has seen being deleted, by owner.
     lost: BTreeMap<String, Vec<Arc<Pod>>>,
     /// Uids of pods being deleted that a plan has seen so, or that were deleted by one.
@@ -75,6 +77,7 @@ pub(super) struct Snapshot {
     pub pods: Pods,
     pub replica_sets: Vec<Arc<Object>>,
     pub lost: Vec<Arc<Pod>>,
+    pub delayed: Vec<volcano::Delayed>,
 }
 
 impl State {
@@ -91,7 +94,8 @@ impl State {
             .collect();
         replica_sets.sort_by(|a, b| a.name().cmp(b.name()));
         let lost = self.volcano.lost.get(uid).cloned().unwrap_or_default();
-        Some(Snapshot { job, pods: self.pods_of(uid), replica_sets, lost })
+        let delayed = self.volcano.delayed.get(uid).cloned().unwrap_or_default();
+        Some(Snapshot { job, pods: self.pods_of(uid), replica_sets, lost, delayed })
     }
 
     pub fn pods_of(&self, uid: &str) -> Pods {
@@ -158,6 +162,7 @@ impl State {
     /// Forgets a job of which nothing is left.
     pub fn forget_job(&mut self, uid: &str) {
         self.volcano.lost.remove(uid);
+        self.volcano.delayed.remove(uid);
         self.volcano.commands.remove(uid);
         if let Some(tracked) = self.jobs.remove(uid)
             && let Some(owner) = controller_of(&tracked.object.metadata)
@@ -235,6 +240,15 @@ impl State {
         }
         uids.push(owner);
         uids
+    }
+
+    /// Keeps the events whose timeouts run.
+    pub fn note_delayed(&mut self, uid: &str, delayed: &[volcano::Delayed]) {
+        if delayed.is_empty() {
+            self.volcano.delayed.remove(uid);
+        } else {
+            self.volcano.delayed.insert(uid.to_owned(), delayed.to_vec());
+        }
     }
 
     /// The job's plan has taken notice of the pods it lost, and of those it is about to lose.

@@ -181,6 +181,7 @@ impl Driver {
             job,
             pods: &snapshot.pods,
             lost: &snapshot.lost,
+            delayed: &snapshot.delayed,
             pod_group: group.as_deref(),
             command: command.as_ref(),
             gate: &gate,

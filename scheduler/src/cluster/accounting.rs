@@ -172,7 +172,8 @@ impl Cluster {
             };
             counted.elastic = each(&|minimum, allocated| allocated - minimum);
             let started = group.phase == Phase::Running && group.ready() >= group.min();
-            if group.phase == Phase::Inqueue || started {
+            // A gang that lost pods has room for those made anew.
+            if matches!(group.phase, Phase::Inqueue | Phase::Unknown) || started {
                 counted.inqueue = each(&|minimum, allocated| minimum - allocated);
             }
         }

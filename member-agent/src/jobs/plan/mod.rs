@@ -57,6 +57,8 @@ pub(crate) struct Plan {
     pub mark: Vec<String>,
     /// The status must stand before anything else but `mark` is done.
     pub status_first: bool,
+    /// Events whose timeouts run, for the next look; `None`: as before.
+    pub delayed: Option<Vec<volcano::Delayed>>,
     /// The Command has had its effect.
     pub command_done: bool,
     /// Delete the job itself: its time to live is over.

@@ -30,6 +30,7 @@ use policy::Action;
 use task::Task;
 
 pub(crate) use plugins::SSH_SECRET_LABEL;
+pub(crate) use policy::Delayed;
 
 /// Pod annotation: version of the job's run that made it; older versions are on their way out.
 const VERSION: &str = "volcano.sh/job-version";
@@ -46,6 +47,8 @@ pub(crate) struct Input<'a> {
     pub pods: &'a Pods,
     /// Pods that are gone and that no plan has seen being deleted.
     pub lost: &'a [Arc<Pod>],
+    /// Events whose timeouts ran at the last look.
+    pub delayed: &'a [Delayed],
     pub pod_group: Option<&'a Object>,
     /// The oldest Command (`bus.volcano.sh`) for the job.
     pub command: Option<&'a Command>,
@@ -148,6 +151,7 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         return plan;
     }
     let due = policy::due(&view);
+    plan.delayed = Some(due.delayed.clone());
     if let Some(wait) = due.look_again {
         plan.look_again_in(wait);
     }
