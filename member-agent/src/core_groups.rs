@@ -438,7 +438,37 @@ pub(crate) fn read_queue(queue: &Object) -> QueueInput {
         reclaimable: spec["reclaimable"].as_bool().unwrap_or(true),
         state: QueueState::read(queue.status["state"].as_str().unwrap_or_default()),
         hierarchy: hierarchy.filter(|(name, _)| !name.is_empty()).collect(),
+        unreadable: hierarchy_problem(
+            annotation("volcano.sh/hierarchy"),
+            annotation("volcano.sh/hierarchy-weights"),
+        )
+        .map(Arc::from),
     }
+}
+
+/// What is wrong with a queue's annotations about its place in the tree of plugin drf.
+fn hierarchy_problem(path: Option<&String>, weights: Option<&String>) -> Option<String> {
+    let (path, weights) = match (path, weights) {
+        (None, None) => return None,
+        (path, weights) => (path.map_or("", String::as_str), weights.map_or("", String::as_str)),
+    };
+    if path.is_empty() || path.split('/').any(str::is_empty) {
+        return Some(format!(
+            "field metadata.annotations[volcano.sh/hierarchy]: found {path:?}; allowed: a path such as root/team/project"
+        ));
+    }
+    let field = "field metadata.annotations[volcano.sh/hierarchy-weights]";
+    let (depth, given) = (path.split('/').count(), weights.split('/').count());
+    if weights.is_empty() || depth != given {
+        let given = if weights.is_empty() { 0 } else { given };
+        return Some(format!(
+            "{field}: found {weights:?}, {given} weights for the {depth} levels of {path}; allowed: one weight a level"
+        ));
+    }
+    let bad = weights
+        .split('/')
+        .find(|weight| !weight.parse::<f64>().is_ok_and(|weight| weight > 0.0 && weight.is_finite()));
+    bad.map(|weight| format!("{field}: found weight {weight:?}; allowed: numbers above 0"))
 }
 
 fn amounts(list: &Value) -> Resources {

@@ -13,6 +13,7 @@ mod core_groups;
 mod core_hyper_nodes;
 mod core_numa;
 mod core_resource_quotas;
+mod cycle;
 mod feed;
 #[cfg(test)]
 mod fixture;

@@ -61,6 +61,8 @@ pub struct QueueInput {
     pub state: QueueState,
     /// Annotations volcano.sh/hierarchy and volcano.sh/hierarchy-weights.
     pub hierarchy: Vec<(String, i64)>,
+    /// What its owner could not read of it, in one sentence.
+    pub unreadable: Option<Arc<str>>,
 }
 
 impl QueueInput {

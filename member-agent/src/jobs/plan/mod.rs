@@ -13,7 +13,7 @@ mod status;
 mod tensorflow;
 #[cfg(test)]
 mod tests;
-pub(super) mod volcano;
+pub(crate) mod volcano;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

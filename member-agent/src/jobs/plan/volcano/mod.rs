@@ -31,11 +31,14 @@ use task::Task;
 
 pub(crate) use plugins::SSH_SECRET_LABEL;
 pub(crate) use policy::Delayed;
+pub(crate) use task::problem;
 
 /// Pod annotation: version of the job's run that made it; older versions are on their way out.
 const VERSION: &str = "volcano.sh/job-version";
 /// Pod annotation: the controller itself takes the pod away, so its end is no event.
 pub(crate) const OUT_OF_SYNC: &str = "volcano.sh/controller-out-of-sync";
+/// Reason of a job that says what can never be.
+const INVALID_SPEC: &str = "InvalidSpec";
 /// Reason of a job whose queue has not let it in.
 const GROUP_PENDING: &str = "PodGroupPending";
 pub(crate) const DEFAULT_MAX_RETRY: i64 = 3;
@@ -193,6 +196,11 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
 /// A job that its queue does not let in says so, and no more once it is let in.
 fn say_why_it_waits(view: &View<'_>, status: &mut Value) {
     if view.phase != Phase::Pending {
+        return;
+    }
+    if let Some(problem) = problem(view.job) {
+        status["state"]["reason"] = INVALID_SPEC.into();
+        status["state"]["message"] = problem.into();
         return;
     }
     match view.input.gate {

@@ -512,3 +512,20 @@ fn the_group_of_the_mpi_example_ends_as_the_walkthrough_shows_it() {
     assert_eq!((&status["phase"], &status["succeeded"]), (&json!("Pending"), &json!(1)));
     assert!(status["running"].is_null());
 }
+
+#[test]
+fn tasks_that_wait_for_each_other_are_told_so() {
+    let after = |name: &str, other: &str| {
+        let mut task = task(name, 1);
+        task["dependsOn"] = json!({"name": [other]});
+        task
+    };
+    let spec = json!({"tasks": [after("a", "b"), after("b", "c"), after("c", "a")]});
+    let plan = Case::new(spec, in_phase("Pending"), &[]).admitted().plan();
+    let state = &plan.status.unwrap()["state"];
+    assert_eq!(state["reason"], "InvalidSpec");
+    assert_eq!(
+        state["message"],
+        "field spec.tasks: found the cycle a -> b -> c -> a; allowed: dependsOn without a cycle"
+    );
+}
