@@ -476,19 +476,19 @@ pub(crate) fn sentence(
     if nodes == 0 {
         return "there are no nodes".into();
     }
-    let mut parts: Vec<String> = Vec::new();
+    // Each resource that lacks counts, as Kubernetes and Volcano count.
+    let mut counts: BTreeMap<String, i64> = BTreeMap::new();
     for (misfit, count) in misfits {
-        let what = match misfit {
-            Misfit::Resources(places) => {
-                let names: Vec<&str> =
-                    places.iter().map(|place| dimensions.name(usize::from(*place)).as_str()).collect();
-                format!("lack {}", names.join(" and "))
-            }
-            Misfit::Vetoed(why) => format!("were refused by the extender ({why})"),
-            other => other.as_str().to_owned(),
-        };
-        parts.push(format!("{count} node(s) {what}"));
+        let mut add = |what: String| *counts.entry(what).or_default() += count;
+        match misfit {
+            Misfit::Resources(places) => places.iter().for_each(|place| {
+                add(format!("Insufficient {}", dimensions.name(usize::from(*place)).as_str()))
+            }),
+            Misfit::Vetoed(why) => add(format!("node(s) were refused by the extender ({why})")),
+            other => add(format!("node(s) {}", other.as_str())),
+        }
     }
+    let mut parts: Vec<String> = counts.into_iter().map(|(what, count)| format!("{count} {what}")).collect();
     parts.sort();
     format!("0/{nodes} nodes are unavailable: {}.", parts.join(", ")).into()
 }

@@ -33,10 +33,14 @@ impl Cluster {
         let mut heads: BTreeMap<QueueId, BTreeSet<Head>> = BTreeMap::new();
         let mut queues: BTreeSet<(QueueKey, QueueId)> = BTreeSet::new();
         for id in self.queue_ids() {
-            let queue = self.queue(id);
-            if queue.waiting.is_empty() || queue.closed_because().is_some() {
+            if self.queue(id).waiting.is_empty() {
                 continue;
             }
+            if let Some(why) = self.queue(id).closed_because() {
+                self.refuse_all(id, why.into());
+                continue;
+            }
+            let queue = self.queue(id);
             let open = queue.waiting.iter().filter(|(_, waiting)| !waiting.is_refused(self.room));
             let first: BTreeSet<Head> = open
                 .filter_map(|(shape, waiting)| {
@@ -55,6 +59,8 @@ impl Cluster {
                 return;
             }
             if self.is_overused(queue) {
+                let name = &self.queue(queue).input.name;
+                self.refuse_all(queue, format!("queue {name} holds all that it deserves").into());
                 continue;
             }
             let Some(waiting) = heads.get_mut(&queue) else { continue };
@@ -98,6 +104,26 @@ impl Cluster {
         let waiting =
             self.queue(queue).waiting.get(shape).filter(|waiting| !waiting.is_refused(self.room))?;
         waiting.groups.first().map(|(key, id)| (*key, *id, shape.clone()))
+    }
+
+    /// Tells all that wait for places in a queue why none of them is looked at.
+    fn refuse_all(&mut self, queue: QueueId, why: Arc<str>) {
+        let room = self.room;
+        let mut news = Vec::new();
+        for waiting in self.queue_mut(queue).waiting.values_mut() {
+            let said = waiting.refused.replace((room, why.clone()));
+            if said.is_none_or(|(_, said)| said != why) {
+                news.extend(waiting.groups.iter().map(|(_, id)| *id));
+            }
+        }
+        news.into_iter().for_each(|id| self.say_why(id, &why));
+    }
+
+    pub(crate) fn say_why(&mut self, id: GroupId, why: &Arc<str>) {
+        if self.group(id).why.as_ref() != Some(why) {
+            self.group_mut(id).why = Some(why.clone());
+            self.mark(id);
+        }
     }
 
     /// Remembers why, for the group and its equals.
