@@ -328,7 +328,7 @@ const RULES: &[(&str, &[Rule])] = &[
     ("jobflows.flow.volcano.sh", JOB_FLOW),
 ];
 
-/// Adds the rules of a definition to its schema (the schema of the whole object).
+/// Adds the rules and defaults of a definition to its schema (the schema of the whole object).
 pub fn add(definition: &str, schema: &mut Value) {
     let rules = RULES.iter().filter(|(name, _)| *name == definition).flat_map(|(_, rules)| *rules);
     let stated = rules.map(|rule| {
@@ -339,20 +339,29 @@ pub fn add(definition: &str, schema: &mut Value) {
         (rule.path, value)
     });
     for (path, rule) in stated.chain(volcano::rules(definition)) {
-        let (mut place, path) = match path {
-            ["/", path @ ..] => (&mut *schema, path),
-            path => (&mut schema["properties"]["spec"], path),
+        let place = match path {
+            ["/", path @ ..] => step(schema, path),
+            path => step(&mut schema["properties"]["spec"], path),
         };
-        for step in path {
-            place = match *step {
-                "*" => &mut place["items"],
-                name => &mut place["properties"][name],
-            };
-        }
         let Some(place) = place.as_object_mut() else { continue };
         let list = place.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
         if let Some(list) = list.as_array_mut() {
             list.push(rule);
         }
     }
+    for (path, default) in volcano::defaults(definition) {
+        if let Some(place) = step(&mut schema["properties"]["spec"], path).as_object_mut() {
+            place.insert("default".to_owned(), default);
+        }
+    }
+}
+
+fn step<'s>(mut place: &'s mut Value, path: &[&str]) -> &'s mut Value {
+    for step in path {
+        place = match *step {
+            "*" => &mut place["items"],
+            name => &mut place["properties"][name],
+        };
+    }
+    place
 }

@@ -261,3 +261,23 @@ fn flows_groups_queues_and_hypernodes_say_what_was_found() {
     let taken = json!({"flows": [flow("a", &[]), flow("c", &["b", "a"]), flow("b", &["a"])]});
     assert_eq!(said(&rules("jobflows.flow.volcano.sh"), taken), "");
 }
+
+#[test]
+fn defaults_stand_in_the_definitions() {
+    let all = crds::definitions(Side::Member);
+    let default = |definition: &str, path: &str| {
+        let found = all.iter().find(|one| crds::name(one) == definition).expect("the definition");
+        let schema = &found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        schema.pointer(&format!("{path}/default")).cloned().unwrap_or_default()
+    };
+    for (definition, path, wanted) in [
+        ("jobs.batch.volcano.sh", "/properties/queue", json!("default")),
+        ("jobs.batch.volcano.sh", "/properties/maxRetry", json!(3)),
+        ("jobs.batch.volcano.sh", "/properties/tasks/items/properties/maxRetry", json!(3)),
+        ("queues.scheduling.volcano.sh", "/properties/reclaimable", json!(true)),
+        ("queues.scheduling.volcano.sh", "/properties/weight", json!(1)),
+        ("podgroups.scheduling.volcano.sh", "/properties/queue", json!("default")),
+    ] {
+        assert_eq!(default(definition, path), wanted, "{definition} {path}");
+    }
+}

@@ -55,6 +55,9 @@ const TELL_INTERVAL: Duration = Duration::from_secs(1);
 const NODES: &str = "nodes";
 const PODS: &str = "pods";
 
+/// Pause before a PodGroup that could not be made is asked for again.
+const DESCRIBE_PAUSE: Duration = Duration::from_secs(10);
+
 /// What reaches the core from the feeds.
 #[derive(Debug)]
 pub(crate) enum CoreChange {
@@ -68,6 +71,7 @@ pub(crate) enum CoreChange {
     PriorityClass(Change<Object>),
     HyperNode(Change<Object>),
     ResourceQuota(Change<Object>),
+    Budget(Change<Object>),
     Numatopology(Change<Object>),
     Command(Change<Object>),
     /// What was measured of nodes.
@@ -89,6 +93,7 @@ impl CoreChange {
             Self::PriorityClass(Change::All(_)) => core_groups::PRIORITY_CLASSES,
             Self::HyperNode(Change::All(_)) => core_groups::HYPER_NODES,
             Self::ResourceQuota(Change::All(_)) => core_groups::RESOURCE_QUOTAS,
+            Self::Budget(Change::All(_)) => core_groups::BUDGETS,
             Self::Numatopology(Change::All(_)) => core_groups::NUMATOPOLOGIES,
             _ => return None,
         })
@@ -104,6 +109,8 @@ enum Ended {
     Evicted(Vec<PodKey>),
     Status(core_groups::Written),
     Command(core_commands::Done),
+    /// A PodGroup that could not be made.
+    Undescribed(Option<GangKey>),
 }
 
 /// A write to the gang's pods that is not urgent.
@@ -112,6 +119,7 @@ enum Lazy {
     Evict(Vec<(PodKey, String)>),
     Status(core_groups::StatusWrite),
     Command(core_commands::CommandWrite),
+    Describe(core_groups::Description),
 }
 
 pub(crate) struct Core {
@@ -383,6 +391,7 @@ impl Core {
             CoreChange::HyperNode(change) => self.statuses.hyper_nodes.change(change, state),
             CoreChange::Numatopology(change) => self.statuses.numatopologies.change(change, state),
             CoreChange::ResourceQuota(change) => self.statuses.resource_quotas.change(change, state),
+            CoreChange::Budget(change) => self.statuses.budgets.change(change, state),
             CoreChange::Loads(readings) => {
                 let now = self.context.clock.now().as_second();
                 scheduler::loads::take(&readings, &mut state.cluster, now);
@@ -452,6 +461,13 @@ impl Core {
                 }
             }
             Ok(Ended::Command(done)) => self.statuses.commands.done(done, Instant::now()),
+            Ok(Ended::Undescribed(None)) => {}
+            Ok(Ended::Undescribed(Some(key))) => {
+                if let Some(gang) = self.state.gang_mut(&key) {
+                    gang.described = false;
+                    self.rechecks.insert((Instant::now() + DESCRIBE_PAUSE, key));
+                }
+            }
             Ok(Ended::Status(written)) => self.statuses.written(written, &mut self.state),
             Err(error) => tracing::error!(%error, "a write of the scheduler ended abnormally"),
         }
@@ -543,6 +559,10 @@ impl Core {
         }
         self.cycle(now);
         for key in &dirty {
+            if let Some((object, pods)) = self.state.undescribed(key) {
+                let wanted = core_groups::Description { gang: key.clone(), object, pods };
+                self.lazy.push_back(Lazy::Describe(wanted));
+            }
             if !scheduler::is_reserved(&self.state, key) {
                 self.look_at(key, now);
             }
@@ -757,6 +777,7 @@ impl Core {
                     Lazy::Evict(pods) => Ended::Evicted(write::evict(context, pods).await),
                     Lazy::Command(write) => Ended::Command(write.perform(context, notices).await),
                     Lazy::Status(write) => Ended::Status(write.perform(context).await),
+                    Lazy::Describe(wanted) => Ended::Undescribed(wanted.perform(context).await),
                 }
             });
         }

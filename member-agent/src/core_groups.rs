@@ -9,7 +9,9 @@ use std::{
 
 use fleet_api::patch::merge_diff;
 use fleet_resources::Resources;
-use fleet_scheduler::{GroupId, Phase, QueueInput, QueueState, queue::DEFAULT_QUEUE};
+use fleet_scheduler::{
+    GroupId, Phase, QueueInput, QueueState, node_groups::NodeGroups, queue::DEFAULT_QUEUE,
+};
 use kube::{Api, runtime::watcher};
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::Instant};
@@ -18,6 +20,7 @@ use crate::{
     admissions::Admissions,
     context::{CallError, Context},
     core::{CoreChange, send},
+    core_budgets::Budgets,
     core_commands::{self, CLOSED_BY_PARENT},
     core_hyper_nodes::HyperNodes,
     core_numa::Numatopologies,
@@ -25,7 +28,7 @@ use crate::{
     feed::{self, Change, News},
     jobs::{Object, controller_of, resource, writes},
     scheduler::status,
-    state::{MemberState, PodGroupObject},
+    state::{GangKey, MemberState, PodGroupObject, PodKey},
 };
 
 const GROUP: &str = "scheduling.volcano.sh";
@@ -53,10 +56,11 @@ pub(crate) const QUEUES: &str = "queues";
 pub(crate) const PRIORITY_CLASSES: &str = "priorityclasses";
 pub(crate) const RESOURCE_QUOTAS: &str = "resourcequotas";
 pub(crate) const NUMATOPOLOGIES: &str = "numatopologies";
+pub(crate) const BUDGETS: &str = "poddisruptionbudgets";
 
 /// What must have been listed before the first decision: all that decides who enters and where pods may go.
-pub(crate) const READ_FIRST: [&str; 6] =
-    [HYPER_NODES, POD_GROUPS, QUEUES, PRIORITY_CLASSES, RESOURCE_QUOTAS, NUMATOPOLOGIES];
+pub(crate) const READ_FIRST: [&str; 7] =
+    [HYPER_NODES, POD_GROUPS, QUEUES, PRIORITY_CLASSES, RESOURCE_QUOTAS, NUMATOPOLOGIES, BUDGETS];
 
 /// Makes a change of the core of a change of an object.
 type Wrap = fn(Change<Object>) -> CoreChange;
@@ -69,7 +73,9 @@ pub(crate) async fn feed(context: Arc<Context>, changes: mpsc::Sender<CoreChange
     let classes = resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
     let quotas = resource("", "v1", "ResourceQuota", "resourcequotas");
     let numa = resource("nodeinfo.volcano.sh", "v1alpha1", "Numatopology", "numatopologies");
-    let kinds: [(&str, kube::discovery::ApiResource, Wrap); 7] = [
+    let budgets = resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
+    let kinds: [(&str, kube::discovery::ApiResource, Wrap); 8] = [
+        (BUDGETS, budgets, CoreChange::Budget),
         ("commands", core_commands::commands(), CoreChange::Command),
         (HYPER_NODES, hyper_nodes(), CoreChange::HyperNode),
         (POD_GROUPS, pod_groups(), CoreChange::PodGroup),
@@ -141,6 +147,7 @@ pub(crate) struct Statuses {
     in_flight: usize,
     pub hyper_nodes: HyperNodes,
     pub resource_quotas: ResourceQuotas,
+    pub budgets: Budgets,
     pub numatopologies: Numatopologies,
     pub commands: core_commands::Commands,
     /// Counts looks, for the ids of conditions.
@@ -199,6 +206,41 @@ impl StatusWrite {
                 Written { of: self.of, status: None, gone: error.is_not_found() }
             }
         }
+    }
+}
+
+/// A PodGroup for pods that came without one, and the pods that its name is written on.
+pub(crate) struct Description {
+    pub gang: GangKey,
+    pub object: Value,
+    pub pods: Vec<PodKey>,
+}
+
+impl Description {
+    /// Returns the gang when it is to be tried again.
+    pub async fn perform(self, context: Arc<Context>) -> Option<GangKey> {
+        match writes::create::<Object>(&context.member, &self.object).await {
+            Err(error) if error.is_conflict() => {}
+            // A member without the definition, or a namespace that goes.
+            Err(error) if error.is_not_found() => return None,
+            Err(error) => {
+                tracing::debug!(gang = ?self.gang, %error, "a PodGroup could not be made");
+                return Some(self.gang);
+            }
+            Ok(_) => {}
+        }
+        let pods = resource("", "v1", "Pod", "pods");
+        let name = &self.object["metadata"]["name"];
+        let patch = json!({"metadata": {"annotations": {"scheduling.k8s.io/group-name": name}}});
+        let mut failed = false;
+        for pod in &self.pods {
+            let mut object = Object::default();
+            object.metadata.namespace = Some(pod.namespace.clone());
+            object.metadata.name = Some(pod.name.clone());
+            let written = writes::patch(&context.member, &pods, &object, None, &patch).await;
+            failed |= written.is_err_and(|error| !error.is_not_found());
+        }
+        failed.then_some(self.gang)
     }
 }
 
@@ -436,6 +478,8 @@ pub(crate) fn read_queue(queue: &Object) -> QueueInput {
             .collect(),
         guarantee: amounts(&spec["guarantee"]["resource"]),
         reclaimable: spec["reclaimable"].as_bool().unwrap_or(true),
+        node_groups: node_groups(&spec["affinity"]),
+        fifo: spec["dequeueStrategy"] == "fifo",
         state: QueueState::read(queue.status["state"].as_str().unwrap_or_default()),
         hierarchy: hierarchy.filter(|(name, _)| !name.is_empty()).collect(),
         unreadable: hierarchy_problem(
@@ -443,6 +487,21 @@ pub(crate) fn read_queue(queue: &Object) -> QueueInput {
             annotation("volcano.sh/hierarchy-weights"),
         )
         .map(Arc::from),
+    }
+}
+
+fn node_groups(affinity: &Value) -> NodeGroups {
+    let names = |kind: &str, how: &str| -> BTreeSet<String> {
+        let list = affinity[kind][how].as_array().into_iter().flatten();
+        list.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+    NodeGroups {
+        required: names("nodeGroupAffinity", REQUIRED),
+        preferred: names("nodeGroupAffinity", PREFERRED),
+        never: names("nodeGroupAntiAffinity", REQUIRED),
+        rather_not: names("nodeGroupAntiAffinity", PREFERRED),
     }
 }
 

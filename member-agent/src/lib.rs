@@ -7,6 +7,7 @@ mod capacity;
 mod clock;
 mod context;
 mod core;
+mod core_budgets;
 mod core_commands;
 mod core_extender;
 mod core_groups;

@@ -457,6 +457,27 @@ const FOUND: &[(&str, &str)] = &[
     ),
 ];
 
+/// A field below `spec`, with its default as JSON.
+type Default = (&'static [&'static str], &'static str);
+
+/// Defaults that Volcano's admission writes into objects and that depend on nothing else.
+const DEFAULTS: &[(&str, &[Default])] = &[
+    (
+        "jobs.batch.volcano.sh",
+        &[(&["queue"], "\"default\""), (&["maxRetry"], "3"), (&["tasks", "*", "maxRetry"], "3")],
+    ),
+    ("queues.scheduling.volcano.sh", &[(&["weight"], "1"), (&["reclaimable"], "true")]),
+    ("podgroups.scheduling.volcano.sh", &[(&["queue"], "\"default\"")]),
+];
+
+/// Defaults of a definition, each with its path below `spec`.
+pub(super) fn defaults(definition: &str) -> impl Iterator<Item = (&'static [&'static str], Value)> {
+    let of_definition = move |(name, _): &&(&'static str, &'static [Default])| *name == definition;
+    let all = DEFAULTS.iter().filter(of_definition).flat_map(|(_, defaults)| *defaults);
+    // Constants of this file, which a test reads.
+    all.map(|(path, json)| (*path, serde_json::from_str(json).unwrap_or_default()))
+}
+
 /// Rules of a definition, each with its path and as the schema has it.
 pub(super) fn rules(definition: &str) -> impl Iterator<Item = (&'static [&'static str], Value)> {
     let of_definition = move |(name, _): &&(&'static str, &'static [Rule])| *name == definition;

@@ -40,6 +40,7 @@ async fn nothing_is_decided_on_a_part_of_what_stands() {
         CoreChange::PriorityClass(Change::All(Vec::new())),
         CoreChange::HyperNode(Change::All(Vec::new())),
         CoreChange::ResourceQuota(Change::All(Vec::new())),
+        CoreChange::Budget(Change::All(Vec::new())),
         CoreChange::Numatopology(Change::All(Vec::new())),
         CoreChange::Queue(Change::All(vec![queue])),
     ];

@@ -235,6 +235,7 @@ impl Driver {
             let (plan, scale) = self.plan(&snapshot);
             self.scale(&snapshot, &scale).await?;
             self.mark(&snapshot, &plan).await?;
+            self.write_defaults(&snapshot, &plan).await?;
             if plan.status_first {
                 self.write_status(&snapshot, &plan).await?;
             }
@@ -507,6 +508,20 @@ impl Driver {
         }
         state.batched.remove(job.uid());
         None
+    }
+
+    /// Fields that the job leaves open are written into it, once.
+    async fn write_defaults(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
+        let (job, resource) = (&snapshot.job.object, self.resource_of(snapshot));
+        let Some(spec) = &plan.spec else { return Ok(()) };
+        match writes::patch(&self.client, resource, job, None, &json!({"spec": spec})).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+            Ok(answer) => {
+                self.state().put_job(snapshot.job.kind, Arc::new(answer), false);
+                Ok(())
+            }
+        }
     }
 
     async fn write_status(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {

@@ -23,6 +23,8 @@ pub(super) struct Tracked {
     /// Deleted; it is kept until nothing of it is left.
     pub is_gone: bool,
     pub support: Support,
+    /// Generation in which its spec was changed, until a plan has taken notice.
+    pub updated: Option<i64>,
 }
 
 /// What is known of the services and the like of a job.
@@ -135,14 +137,22 @@ impl State {
                         // Host lists follow the number of replicas.
                         tracked.support = Support::Unknown;
                     }
+                    if from_watch && is_updated(&tracked.object, &object) {
+                        tracked.updated = object.metadata.generation;
+                    }
                     tracked.object = object.clone();
                 }
             }
             // An answer to a write never makes a job known: it may be older than the news of the end.
             None if !from_watch => return None,
             None => {
-                let tracked =
-                    Tracked { kind, object: object.clone(), is_gone: false, support: Support::Unknown };
+                let tracked = Tracked {
+                    kind,
+                    object: object.clone(),
+                    is_gone: false,
+                    support: Support::Unknown,
+                    updated: None,
+                };
                 self.jobs.insert(uid.clone(), tracked);
             }
         }
@@ -254,6 +264,9 @@ impl State {
     /// The job's plan has taken notice of the pods it lost, and of those it is about to lose.
     pub fn note_losses(&mut self, snapshot: &Snapshot) {
         let uid = snapshot.job.object.uid();
+        if let Some(tracked) = self.jobs.get_mut(uid).filter(|known| known.updated == snapshot.job.updated) {
+            tracked.updated = None;
+        }
         if let Some(lost) = self.volcano.lost.get_mut(uid) {
             lost.drain(..snapshot.lost.len().min(lost.len()));
             if lost.is_empty() {
@@ -285,6 +298,17 @@ impl State {
     pub fn block(&mut self, key: ObjectKey, uid: &str) {
         self.blocked.insert(key, uid.to_owned());
     }
+}
+
+/// The spec is another than before; a minimum that was not said and is now was written by the controller itself.
+fn is_updated(before: &Object, after: &Object) -> bool {
+    let mut spec = after.spec.clone();
+    if before.spec["minAvailable"].is_null()
+        && let Some(fields) = spec.as_object_mut()
+    {
+        fields.remove("minAvailable");
+    }
+    before.metadata.generation != after.metadata.generation && before.spec != spec
 }
 
 fn version(object: &Object) -> u64 {
@@ -358,5 +382,32 @@ mod tests {
         state.mark_deleting(&("default".to_owned(), "a-worker-0".to_owned()), "pod");
         state.end_pod(&deleting());
         assert_eq!(lost(&state), 0);
+    }
+
+    #[test]
+    fn a_change_of_the_spec_is_told_once() {
+        let mut state = with_job();
+        let job = |version: &str, generation: i64, spec: Value| -> Arc<Object> {
+            let job = json!({"metadata": {"namespace": "default", "name": "a", "uid": "job",
+                "resourceVersion": version, "generation": generation}, "spec": spec});
+            Arc::new(serde_json::from_value(job).unwrap())
+        };
+        let updated = |state: &State| state.snapshot("job").unwrap().job.updated.is_some();
+        state.put_job(0, job("2", 1, json!({"queue": "a"})), true);
+        let snapshot = state.snapshot("job").unwrap();
+        state.note_losses(&snapshot);
+        // A status, and the minimum that the controller writes.
+        state.put_job(0, job("3", 1, json!({"queue": "a"})), true);
+        state.put_job(0, job("4", 2, json!({"queue": "a", "minAvailable": 2})), true);
+        assert!(!updated(&state));
+        state.put_job(0, job("5", 3, json!({"queue": "a", "minAvailable": 3})), true);
+        assert!(updated(&state));
+        let snapshot = state.snapshot("job").unwrap();
+        state.put_job(0, job("6", 4, json!({"queue": "a", "minAvailable": 4})), true);
+        state.note_losses(&snapshot);
+        assert!(updated(&state), "of the later change no plan knows");
+        let snapshot = state.snapshot("job").unwrap();
+        state.note_losses(&snapshot);
+        assert!(!updated(&state));
     }
 }

@@ -181,3 +181,57 @@ fn a_podgroup_made_again_is_let_in_anew() {
     state.put_pod_group(&group("b", "Pending"));
     assert_eq!(phase(&state), "Pending");
 }
+
+#[test]
+fn pods_of_volcano_that_come_without_a_podgroup_get_one() {
+    let mut state = MemberState::new(["fleet".to_owned(), "volcano".to_owned()].into());
+    state.apply_node(&node("n1 8"));
+    let mut apply = |text: &str, change: &dyn Fn(&mut crate::lean::LeanPod)| {
+        let mut pod = pod(text);
+        pod.spec.scheduler_name = Some("volcano".into());
+        change(&mut pod);
+        state.apply_pod(&pod);
+    };
+    let owned = |pod: &mut crate::lean::LeanPod| {
+        pod.metadata.owner_references = Some(vec![
+            serde_json::from_value(serde_json::json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": true}))
+            .unwrap(),
+        ]);
+    };
+    apply("bare: gpu=2", &|_| {});
+    apply("web-0: gpu=1", &owned);
+    apply("web-1: gpu=1", &owned);
+    apply("j-w-0: gpu=1 gang=j size=2", &|_| {});
+    apply("j-w-1: gpu=1 gang=j size=2", &|_| {});
+    apply("other: gpu=1", &|pod| pod.spec.scheduler_name = Some("fleet".into()));
+    let annotated = ("scheduling.k8s.io/group-name".to_owned(), "made-by-a-job".to_owned());
+    apply("vc: gpu=1", &|pod| pod.metadata.annotations.get_or_insert_default().extend([annotated.clone()]));
+    let mut found = Vec::new();
+    let mut keys: Vec<GangKey> = state.gangs.keys().cloned().collect();
+    keys.sort();
+    for key in &keys {
+        let Some((object, pods)) = state.undescribed(key) else { continue };
+        let names: Vec<String> = pods.into_iter().map(|pod| pod.name).collect();
+        let (meta, spec) = (&object["metadata"], &object["spec"]);
+        let owner = &meta["ownerReferences"][0];
+        found.push(format!(
+            "{} of {} {}, min {} {}, written on {}",
+            meta["name"].as_str().unwrap(),
+            owner["kind"].as_str().unwrap(),
+            owner["name"].as_str().unwrap(),
+            spec["minMember"],
+            spec["minResources"],
+            names.join(" ")
+        ));
+        assert!(state.undescribed(key).is_none(), "it is asked for once");
+    }
+    assert_eq!(
+        found,
+        [
+            "j of Pod j-w-0, min 2 {\"nvidia.com/gpu\":\"2\"}, written on ",
+            "podgroup-rs of ReplicaSet web, min 1 {\"nvidia.com/gpu\":\"1\"}, written on web-0 web-1",
+            "podgroup-uid-bare of Pod bare, min 1 {\"nvidia.com/gpu\":\"2\"}, written on bare",
+        ]
+    );
+}

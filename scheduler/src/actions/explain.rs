@@ -74,6 +74,8 @@ impl Cluster {
             nodes += 1;
             let misfit = if state.claimed_by.is_some_and(|group| group != id) {
                 Misfit::Claimed
+            } else if !self.in_node_group(self.group(id).queue, state) && !self.group(id).input.manual {
+                Misfit::NodeGroup
             } else if let Err(misfit) = self.admits(spec, state) {
                 misfit
             } else {

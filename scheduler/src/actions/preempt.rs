@@ -52,6 +52,13 @@ impl Cluster {
                 continue;
             }
             let key = self.queue_key(id);
+            if queue.input.fifo {
+                let head = self.fifo_head(id).filter(|(_, _, shape)| {
+                    queue.waiting.get(shape).is_some_and(|known| !known.is_untakeable(action, self.stand()))
+                });
+                takers.extend(head.map(|(job, group, _)| (key, job, group)));
+                continue;
+            }
             for waiting in
                 queue.waiting.values().filter(|waiting| !waiting.is_untakeable(action, self.stand()))
             {

@@ -182,3 +182,39 @@ fn reasons_are_worded_and_counted_as_volcano_does() {
          2 Insufficient memory. 1 of 2 pod fit: 2 of 5 nodes lack 1Gi memory, 2 are not ready or not admitted"
     );
 }
+
+#[test]
+fn nobody_goes_ahead_of_the_first_of_a_fifo_queue() {
+    let run = |strategy: &str| {
+        let mut bed = Bed::new(&Config::default())
+            .nodes(&["n1 c4"])
+            .queues(&[&format!("q {strategy}")])
+            .groups(&["big q created=1", "small q created=2", "more q created=3"])
+            .pods(&["b-a-0 big c5", "s-a-0 small c1", "m-a-0 more c1"]);
+        bed.cycle_at(0);
+        bed.cycle_at(1);
+        bed
+    };
+    assert_eq!(run("").binds(), "m-a-0>n1 s-a-0>n1");
+    let mut bed = run("fifo");
+    assert_eq!(bed.binds(), "");
+    assert_eq!(
+        bed.why("small"),
+        "behind big, for which there is no room: dequeueStrategy of queue q is fifo"
+    );
+    bed.end("b-a-0");
+    bed.cycle_at(2);
+    assert_eq!(bed.binds(), "m-a-0>n1 s-a-0>n1");
+    assert_eq!(bed.why("small"), "");
+    // Nor is anybody let in ahead of it.
+    let enter = |strategy: &str| {
+        let mut bed =
+            Bed::new(&Config::default()).nodes(&["n1 c4"]).queues(&[&format!("q cap=c4 {strategy}")]).groups(
+                &["big q created=1 phase=Pending minres=c5", "small q created=2 phase=Pending minres=c1"],
+            );
+        bed.cycle_at(0);
+        (bed.phase("big"), bed.phase("small"))
+    };
+    assert_eq!(enter(""), ("Pending", "Inqueue"));
+    assert_eq!(enter("fifo"), ("Pending", "Pending"));
+}

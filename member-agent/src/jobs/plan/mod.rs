@@ -38,6 +38,8 @@ pub(crate) const RESTARTS_ANNOTATION: &str = "fleet.dev/pod-restarts";
 pub(crate) struct Plan {
     /// Annotations of the job that must stand before anything else is done.
     pub annotations: BTreeMap<String, String>,
+    /// Fields of the job's spec that it did not say.
+    pub spec: Option<Value>,
     /// Services, ConfigMaps and the like that the pods need; wanted whenever a pod is created.
     pub support: Vec<Value>,
     /// Whole pods (or ReplicaSets) to create.

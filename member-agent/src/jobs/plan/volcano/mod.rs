@@ -4,8 +4,8 @@
 //! Upstream derives events as they happen; here they are read off what stands (a failed pod of the present
 //! version, a task whose pods have all succeeded), so that a restart of the agent loses none. Only a pod that
 //! was gone before a plan saw it go leaves no such mark: the driver hands those in as `lost`. A change of phase is
-//! written before anything it entails is done.
-//! Deliberately absent: the event `JobUpdated`.
+//! written before anything it entails is done. What has changed of a job is handed in as well: a change made while no
+//! agent ran is the event `JobUpdated` for nobody.
 
 mod count;
 mod group;
@@ -50,6 +50,8 @@ pub(crate) struct Input<'a> {
     pub pods: &'a Pods,
     /// Pods that are gone and that no plan has seen being deleted.
     pub lost: &'a [Arc<Pod>],
+    /// Its spec has changed since the last look.
+    pub updated: bool,
     /// Events whose timeouts ran at the last look.
     pub delayed: &'a [Delayed],
     pub pod_group: Option<&'a Object>,
@@ -147,6 +149,10 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         status = json!({});
     }
     if !status["state"]["phase"].is_string() {
+        // As Volcano's admission writes it. What does not depend on other fields stands in the definition.
+        if view.job.spec["minAvailable"].is_null() {
+            plan.spec = Some(json!({"minAvailable": view.min_available}));
+        }
         phase::enter(&mut status, Phase::Pending, None, view.job, input.now);
         plan.status_first = true;
         count::write(&mut status, &view);

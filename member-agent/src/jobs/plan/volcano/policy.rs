@@ -151,10 +151,10 @@ fn stands_since(view: &View<'_>, event: &Event<'_>) -> Timestamp {
 fn remembered<'a>(view: &'a View<'a>, standing: &[Event<'a>]) -> Vec<Event<'a>> {
     let runs = |pod: &str| view.pods.get(pod).is_some_and(|pod| pod.is_running() || pod.is_succeeded());
     let goes_on = |known: &&Delayed| {
-        matches!(known.name, "PodFailed" | "PodEvicted")
+        let waits = known.pod.as_deref().is_some_and(|pod| !runs(pod) && view.task_of(pod).is_some());
+        (known.name == "JobUpdated" || (matches!(known.name, "PodFailed" | "PodEvicted") && waits))
             && known.version == view.version
             && !standing.iter().any(|event| known.is_of(event))
-            && known.pod.as_deref().is_some_and(|pod| !runs(pod) && view.task_of(pod).is_some())
     };
     let event = |known: &Delayed| Event {
         name: known.name,
@@ -195,7 +195,7 @@ pub(super) fn timeout(text: &str) -> Option<Duration> {
     Duration::try_from(span).ok()
 }
 
-/// Events in a fixed order: ends of pods, pods lost, tasks over, the group, pods that wait.
+/// Events in a fixed order: ends of pods, pods lost, tasks over, the group, the job, pods that wait.
 fn events<'a>(view: &'a View<'a>) -> Vec<Event<'a>> {
     let mut events = Vec::new();
     let current = || view.pods.values().filter(|pod| view.is_current(pod));
@@ -236,6 +236,9 @@ fn events<'a>(view: &'a View<'a>) -> Vec<Event<'a>> {
     }
     if view.input.pod_group.is_some_and(|group| group.status["phase"] == "Unknown") {
         events.push(Event { name: "Unknown", exit_code: None, task: None, pod: None, since: None });
+    }
+    if view.input.updated {
+        events.push(Event { name: "JobUpdated", exit_code: None, task: None, pod: None, since: None });
     }
     for pod in current().filter(|pod| pod.status.phase == "Pending" && !pod.is_deleting()) {
         let since = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);

@@ -56,6 +56,7 @@ struct Case {
     group: Option<Object>,
     command: Option<Command>,
     delayed: Vec<Delayed>,
+    updated: bool,
     now: Timestamp,
 }
 
@@ -68,6 +69,7 @@ impl Case {
             group: None,
             command: None,
             delayed: Vec::new(),
+            updated: false,
             now: NOW.parse().unwrap(),
         }
     }
@@ -94,6 +96,7 @@ impl Case {
             pods: &self.pods,
             lost: &self.lost,
             delayed: &self.delayed,
+            updated: self.updated,
             pod_group: self.group.as_ref(),
             command: self.command.as_ref(),
             gate: &Ok(()),
@@ -109,6 +112,7 @@ impl Case {
         let phase = self.phase();
         self.delayed = self.plan().delayed.unwrap_or_default();
         self.lost.clear();
+        self.updated = false;
         phase
     }
 
@@ -528,4 +532,35 @@ fn tasks_that_wait_for_each_other_are_told_so() {
         state["message"],
         "field spec.tasks: found the cycle a -> b -> c -> a; allowed: dependsOn without a cycle"
     );
+}
+
+#[test]
+fn a_job_that_says_no_minimum_is_told_the_one_it_has() {
+    let first = |spec: Value| Case::new(spec, json!({}), &[]).plan().spec;
+    let mut some = task("b", 3);
+    some["minAvailable"] = 1.into();
+    assert_eq!(first(json!({"tasks": [task("a", 2), some]})), Some(json!({"minAvailable": 3})));
+    assert_eq!(first(json!({"minAvailable": 0, "tasks": [task("a", 2)]})), None);
+    assert_eq!(Case::new(json!({"tasks": [task("a", 2)]}), in_phase("Pending"), &[]).plan().spec, None);
+}
+
+#[test]
+fn a_changed_job_restarts_where_its_policies_say_so() {
+    let mut spec = json!({"minAvailable": 1, "tasks": [task("t", 2)]});
+    let running = ["j-t-0 Running", "j-t-1 Running"];
+    let mut case = Case::new(spec.clone(), in_phase("Running"), &running);
+    case.updated = true;
+    assert_eq!(case.phase(), "Running");
+    spec["policies"] = json!([{"event": "JobUpdated", "action": "RestartJob"}]);
+    let mut case = Case::new(spec.clone(), in_phase("Running"), &running);
+    assert_eq!(case.look_after(0), "Running");
+    case.updated = true;
+    assert_eq!(case.look_after(0), "Restarting");
+    // With a timeout the change is remembered.
+    spec["policies"][0]["timeout"] = "1m".into();
+    let mut case = Case::new(spec, in_phase("Running"), &running);
+    case.updated = true;
+    assert_eq!(case.look_after(0), "Running");
+    assert_eq!(case.look_after(59), "Running");
+    assert_eq!(case.look_after(1), "Restarting");
 }
