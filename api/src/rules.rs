@@ -4,6 +4,8 @@
 //! Each message names the field, what was found and what is allowed. The controller judges policies by
 //! `fleet-policies` all the same: an API server may be older than a rule.
 
+mod volcano;
+
 use serde_json::{Value, json};
 
 /// One rule: where it stands below `spec`, what must hold, and what is said when it does not.
@@ -143,15 +145,6 @@ const VOLCANO_JOB: &[Rule] = &[
         rule: "self.all(task, !has(task.dependsOn) || !has(task.dependsOn.name) || task.dependsOn.name.all(name, \
                self.exists(other, has(other.name) && other.name == name)))",
         message: "found dependsOn naming no task; allowed: names of tasks of this job",
-    },
-    // A task names earlier tasks only, so there is no cycle; the order in the list is the order of starting.
-    Rule {
-        path: &["tasks"],
-        rule: "self.all(task, !has(task.dependsOn) || !has(task.dependsOn.name) || !has(task.name) || \
-               (task.dependsOn.name.all(name, name != task.name) && !self.exists(other, has(other.name) && \
-               other.name in task.dependsOn.name && has(other.dependsOn) && has(other.dependsOn.name) && \
-               task.name in other.dependsOn.name)))",
-        message: "found tasks that depend on each other; allowed: dependsOn without a cycle",
     },
     Rule {
         path: &["networkTopology"],
@@ -335,24 +328,40 @@ const RULES: &[(&str, &[Rule])] = &[
     ("jobflows.flow.volcano.sh", JOB_FLOW),
 ];
 
-/// Adds the rules of a definition to its schema (the schema of the whole object).
+/// Adds the rules and defaults of a definition to its schema (the schema of the whole object).
 pub fn add(definition: &str, schema: &mut Value) {
     let rules = RULES.iter().filter(|(name, _)| *name == definition).flat_map(|(_, rules)| *rules);
-    for rule in rules {
-        let (mut place, path) = match rule.path {
-            ["/", path @ ..] => (&mut *schema, path),
-            path => (&mut schema["properties"]["spec"], path),
-        };
-        for step in path {
-            place = match *step {
-                "*" => &mut place["items"],
-                name => &mut place["properties"][name],
-            };
+    let stated = rules.map(|rule| {
+        let mut value = json!({"rule": rule.rule, "message": rule.message});
+        if let Some(found) = volcano::found(definition, rule.message) {
+            value["messageExpression"] = found.into();
         }
+        (rule.path, value)
+    });
+    for (path, rule) in stated.chain(volcano::rules(definition)) {
+        let place = match path {
+            ["/", path @ ..] => step(schema, path),
+            path => step(&mut schema["properties"]["spec"], path),
+        };
         let Some(place) = place.as_object_mut() else { continue };
         let list = place.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
         if let Some(list) = list.as_array_mut() {
-            list.push(json!({"rule": rule.rule, "message": rule.message}));
+            list.push(rule);
         }
     }
+    for (path, default) in volcano::defaults(definition) {
+        if let Some(place) = step(&mut schema["properties"]["spec"], path).as_object_mut() {
+            place.insert("default".to_owned(), default);
+        }
+    }
+}
+
+fn step<'s>(mut place: &'s mut Value, path: &[&str]) -> &'s mut Value {
+    for step in path {
+        place = match *step {
+            "*" => &mut place["items"],
+            name => &mut place["properties"][name],
+        };
+    }
+    place
 }

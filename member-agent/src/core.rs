@@ -51,6 +51,13 @@ const TELLS_AT_ONCE: usize = 4;
 /// A gang is told a new sentence at most this often.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Names of feeds, as logs have them.
+const NODES: &str = "nodes";
+const PODS: &str = "pods";
+
+/// Pause before a PodGroup that could not be made is asked for again.
+const DESCRIBE_PAUSE: Duration = Duration::from_secs(10);
+
 /// What reaches the core from the feeds.
 #[derive(Debug)]
 pub(crate) enum CoreChange {
@@ -64,6 +71,7 @@ pub(crate) enum CoreChange {
     PriorityClass(Change<Object>),
     HyperNode(Change<Object>),
     ResourceQuota(Change<Object>),
+    Budget(Change<Object>),
     Numatopology(Change<Object>),
     Command(Change<Object>),
     /// What was measured of nodes.
@@ -72,6 +80,24 @@ pub(crate) enum CoreChange {
     Config(Box<fleet_scheduler::Config>),
     /// Number of the last report that the hub has.
     LastReport(i64),
+}
+
+impl CoreChange {
+    /// The kind that this is a whole listing of.
+    fn lists(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Node(Change::All(_)) => NODES,
+            Self::Pod(Change::All(_)) => PODS,
+            Self::PodGroup(Change::All(_)) => core_groups::POD_GROUPS,
+            Self::Queue(Change::All(_)) => core_groups::QUEUES,
+            Self::PriorityClass(Change::All(_)) => core_groups::PRIORITY_CLASSES,
+            Self::HyperNode(Change::All(_)) => core_groups::HYPER_NODES,
+            Self::ResourceQuota(Change::All(_)) => core_groups::RESOURCE_QUOTAS,
+            Self::Budget(Change::All(_)) => core_groups::BUDGETS,
+            Self::Numatopology(Change::All(_)) => core_groups::NUMATOPOLOGIES,
+            _ => return None,
+        })
+    }
 }
 
 /// A write that has ended.
@@ -83,6 +109,8 @@ enum Ended {
     Evicted(Vec<PodKey>),
     Status(core_groups::Written),
     Command(core_commands::Done),
+    /// A PodGroup that could not be made.
+    Undescribed(Option<GangKey>),
 }
 
 /// A write to the gang's pods that is not urgent.
@@ -91,6 +119,7 @@ enum Lazy {
     Evict(Vec<(PodKey, String)>),
     Status(core_groups::StatusWrite),
     Command(core_commands::CommandWrite),
+    Describe(core_groups::Description),
 }
 
 pub(crate) struct Core {
@@ -101,9 +130,9 @@ pub(crate) struct Core {
     changes: mpsc::Receiver<CoreChange>,
     requests: mpsc::Receiver<HoldRequest>,
     reports: watch::Sender<Option<Report>>,
-    /// Nodes and pods have been listed.
-    nodes_listed: bool,
-    pods_listed: bool,
+    /// Kinds that have not been listed yet: nothing is decided before all have been. A decision on a part of what stands
+    /// would let groups in whose pods were seen before their PodGroups, and count room that others have been promised.
+    unlisted: BTreeSet<&'static str>,
     /// Gangs to look at.
     dirty: BTreeSet<GangKey>,
     /// Gangs that did not fit.
@@ -210,6 +239,10 @@ pub(crate) async fn send(changes: mpsc::Sender<CoreChange>, change: CoreChange) 
 impl Core {
     pub fn new(context: Arc<Context>, channels: Channels) -> Self {
         let statuses = Statuses::new(&context.options.scheduler_names);
+        let mut unlisted: BTreeSet<&'static str> = [NODES, PODS].into();
+        if !context.options.scheduler_names.is_empty() {
+            unlisted.extend(core_groups::READ_FIRST);
+        }
         Self {
             state: MemberState::new(context.options.scheduler_names.clone()),
             sequence: context.clock.now().as_millisecond(),
@@ -219,8 +252,7 @@ impl Core {
             changes: channels.changes,
             requests: channels.requests,
             reports: channels.reports,
-            nodes_listed: false,
-            pods_listed: false,
+            unlisted,
             dirty: BTreeSet::new(),
             waiting: BTreeSet::new(),
             rechecks: BTreeSet::new(),
@@ -322,6 +354,9 @@ impl Core {
     }
 
     fn apply(&mut self, change: CoreChange) {
+        if let Some(kind) = change.lists() {
+            self.unlisted.remove(kind);
+        }
         let state = &mut self.state;
         match change {
             CoreChange::Node(Change::Apply(node)) => state.apply_node(&node),
@@ -330,13 +365,11 @@ impl Core {
             }
             CoreChange::Node(Change::All(nodes)) => {
                 state.replace_nodes(&nodes);
-                self.nodes_listed = true;
             }
             CoreChange::Pod(Change::Apply(pod)) => state.apply_pod(&pod),
             CoreChange::Pod(Change::Delete(pod)) => state.remove_pod(&PodKey::of(&pod)),
             CoreChange::Pod(Change::All(pods)) => {
                 state.replace_pods(&pods);
-                self.pods_listed = true;
             }
             CoreChange::LastReport(sequence) => {
                 self.sequence = self.sequence.max(sequence);
@@ -358,6 +391,7 @@ impl Core {
             CoreChange::HyperNode(change) => self.statuses.hyper_nodes.change(change, state),
             CoreChange::Numatopology(change) => self.statuses.numatopologies.change(change, state),
             CoreChange::ResourceQuota(change) => self.statuses.resource_quotas.change(change, state),
+            CoreChange::Budget(change) => self.statuses.budgets.change(change, state),
             CoreChange::Loads(readings) => {
                 let now = self.context.clock.now().as_second();
                 scheduler::loads::take(&readings, &mut state.cluster, now);
@@ -427,6 +461,13 @@ impl Core {
                 }
             }
             Ok(Ended::Command(done)) => self.statuses.commands.done(done, Instant::now()),
+            Ok(Ended::Undescribed(None)) => {}
+            Ok(Ended::Undescribed(Some(key))) => {
+                if let Some(gang) = self.state.gang_mut(&key) {
+                    gang.described = false;
+                    self.rechecks.insert((Instant::now() + DESCRIBE_PAUSE, key));
+                }
+            }
             Ok(Ended::Status(written)) => self.statuses.written(written, &mut self.state),
             Err(error) => tracing::error!(%error, "a write of the scheduler ended abnormally"),
         }
@@ -462,7 +503,7 @@ impl Core {
 
     /// Plans with what is known now.
     fn decide(&mut self) {
-        if !self.nodes_listed || !self.pods_listed {
+        if !self.unlisted.is_empty() {
             return;
         }
         let now = self.context.clock.now();
@@ -518,6 +559,10 @@ impl Core {
         }
         self.cycle(now);
         for key in &dirty {
+            if let Some((object, pods)) = self.state.undescribed(key) {
+                let wanted = core_groups::Description { gang: key.clone(), object, pods };
+                self.lazy.push_back(Lazy::Describe(wanted));
+            }
             if !scheduler::is_reserved(&self.state, key) {
                 self.look_at(key, now);
             }
@@ -732,13 +777,14 @@ impl Core {
                     Lazy::Evict(pods) => Ended::Evicted(write::evict(context, pods).await),
                     Lazy::Command(write) => Ended::Command(write.perform(context, notices).await),
                     Lazy::Status(write) => Ended::Status(write.perform(context).await),
+                    Lazy::Describe(wanted) => Ended::Undescribed(wanted.perform(context).await),
                 }
             });
         }
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        if !self.nodes_listed || !self.pods_listed {
+        if !self.unlisted.is_empty() {
             return None;
         }
         let lapse = self.book.next_deadline().map(|deadline| self.context.clock.instant_of(deadline));
@@ -755,3 +801,6 @@ async fn sleep_until(wake: Option<Instant>) {
         tokio::time::sleep_until(wake).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

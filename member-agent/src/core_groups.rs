@@ -9,7 +9,9 @@ use std::{
 
 use fleet_api::patch::merge_diff;
 use fleet_resources::Resources;
-use fleet_scheduler::{GroupId, Phase, QueueInput, QueueState, queue::DEFAULT_QUEUE};
+use fleet_scheduler::{
+    GroupId, Phase, QueueInput, QueueState, node_groups::NodeGroups, queue::DEFAULT_QUEUE,
+};
 use kube::{Api, runtime::watcher};
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::Instant};
@@ -18,14 +20,15 @@ use crate::{
     admissions::Admissions,
     context::{CallError, Context},
     core::{CoreChange, send},
+    core_budgets::Budgets,
     core_commands::{self, CLOSED_BY_PARENT},
     core_hyper_nodes::HyperNodes,
     core_numa::Numatopologies,
     core_resource_quotas::ResourceQuotas,
-    feed::{self, Change},
+    feed::{self, Change, News},
     jobs::{Object, controller_of, resource, writes},
     scheduler::status,
-    state::{MemberState, PodGroupObject},
+    state::{GangKey, MemberState, PodGroupObject, PodKey},
 };
 
 const GROUP: &str = "scheduling.volcano.sh";
@@ -47,6 +50,18 @@ pub(crate) fn queues() -> kube::discovery::ApiResource {
     resource(GROUP, VERSION, "Queue", "queues")
 }
 
+pub(crate) const HYPER_NODES: &str = "hypernodes";
+pub(crate) const POD_GROUPS: &str = "podgroups";
+pub(crate) const QUEUES: &str = "queues";
+pub(crate) const PRIORITY_CLASSES: &str = "priorityclasses";
+pub(crate) const RESOURCE_QUOTAS: &str = "resourcequotas";
+pub(crate) const NUMATOPOLOGIES: &str = "numatopologies";
+pub(crate) const BUDGETS: &str = "poddisruptionbudgets";
+
+/// What must have been listed before the first decision: all that decides who enters and where pods may go.
+pub(crate) const READ_FIRST: [&str; 7] =
+    [HYPER_NODES, POD_GROUPS, QUEUES, PRIORITY_CLASSES, RESOURCE_QUOTAS, NUMATOPOLOGIES, BUDGETS];
+
 /// Makes a change of the core of a change of an object.
 type Wrap = fn(Change<Object>) -> CoreChange;
 
@@ -58,23 +73,41 @@ pub(crate) async fn feed(context: Arc<Context>, changes: mpsc::Sender<CoreChange
     let classes = resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
     let quotas = resource("", "v1", "ResourceQuota", "resourcequotas");
     let numa = resource("nodeinfo.volcano.sh", "v1alpha1", "Numatopology", "numatopologies");
-    let kinds: [(&str, kube::discovery::ApiResource, Wrap); 7] = [
+    let budgets = resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
+    let kinds: [(&str, kube::discovery::ApiResource, Wrap); 8] = [
+        (BUDGETS, budgets, CoreChange::Budget),
         ("commands", core_commands::commands(), CoreChange::Command),
-        ("hypernodes", hyper_nodes(), CoreChange::HyperNode),
-        ("podgroups", pod_groups(), CoreChange::PodGroup),
-        ("queues", queues(), CoreChange::Queue),
-        ("priorityclasses", classes, CoreChange::PriorityClass),
-        ("resourcequotas", quotas, CoreChange::ResourceQuota),
-        ("numatopologies", numa, CoreChange::Numatopology),
+        (HYPER_NODES, hyper_nodes(), CoreChange::HyperNode),
+        (POD_GROUPS, pod_groups(), CoreChange::PodGroup),
+        (QUEUES, queues(), CoreChange::Queue),
+        (PRIORITY_CLASSES, classes, CoreChange::PriorityClass),
+        (RESOURCE_QUOTAS, quotas, CoreChange::ResourceQuota),
+        (NUMATOPOLOGIES, numa, CoreChange::Numatopology),
     ];
     let feeds = kinds.map(|(name, kind, wrap)| {
         let changes = changes.clone();
-        feed::run(
+        let mut listed = false;
+        feed::run_with_listings(
             format!("{}/core/{name}", context.options.cluster),
             Api::<Object>::all_with(context.member.clone(), &kind),
             watcher::Config::default(),
             context.shutdown.clone(),
-            move |change| send(changes.clone(), wrap(change)),
+            move |news| {
+                let change = match news {
+                    News::Change(change) => Some(change),
+                    // A member without the definition has none, and nothing waits for a listing of them.
+                    News::NotServed if !listed => Some(Change::All(Vec::new())),
+                    News::NotServed | News::Listing => None,
+                };
+                listed |= change.is_some();
+                let changes = changes.clone();
+                async move {
+                    match change {
+                        Some(change) => send(changes, wrap(change)).await,
+                        None => true,
+                    }
+                }
+            },
         )
     });
     futures::future::join_all(feeds).await;
@@ -114,6 +147,7 @@ pub(crate) struct Statuses {
     in_flight: usize,
     pub hyper_nodes: HyperNodes,
     pub resource_quotas: ResourceQuotas,
+    pub budgets: Budgets,
     pub numatopologies: Numatopologies,
     pub commands: core_commands::Commands,
     /// Counts looks, for the ids of conditions.
@@ -172,6 +206,41 @@ impl StatusWrite {
                 Written { of: self.of, status: None, gone: error.is_not_found() }
             }
         }
+    }
+}
+
+/// A PodGroup for pods that came without one, and the pods that its name is written on.
+pub(crate) struct Description {
+    pub gang: GangKey,
+    pub object: Value,
+    pub pods: Vec<PodKey>,
+}
+
+impl Description {
+    /// Returns the gang when it is to be tried again.
+    pub async fn perform(self, context: Arc<Context>) -> Option<GangKey> {
+        match writes::create::<Object>(&context.member, &self.object).await {
+            Err(error) if error.is_conflict() => {}
+            // A member without the definition, or a namespace that goes.
+            Err(error) if error.is_not_found() => return None,
+            Err(error) => {
+                tracing::debug!(gang = ?self.gang, %error, "a PodGroup could not be made");
+                return Some(self.gang);
+            }
+            Ok(_) => {}
+        }
+        let pods = resource("", "v1", "Pod", "pods");
+        let name = &self.object["metadata"]["name"];
+        let patch = json!({"metadata": {"annotations": {"scheduling.k8s.io/group-name": name}}});
+        let mut failed = false;
+        for pod in &self.pods {
+            let mut object = Object::default();
+            object.metadata.namespace = Some(pod.namespace.clone());
+            object.metadata.name = Some(pod.name.clone());
+            let written = writes::patch(&context.member, &pods, &object, None, &patch).await;
+            failed |= written.is_err_and(|error| !error.is_not_found());
+        }
+        failed.then_some(self.gang)
     }
 }
 
@@ -409,9 +478,56 @@ pub(crate) fn read_queue(queue: &Object) -> QueueInput {
             .collect(),
         guarantee: amounts(&spec["guarantee"]["resource"]),
         reclaimable: spec["reclaimable"].as_bool().unwrap_or(true),
+        node_groups: node_groups(&spec["affinity"]),
+        fifo: spec["dequeueStrategy"] == "fifo",
         state: QueueState::read(queue.status["state"].as_str().unwrap_or_default()),
         hierarchy: hierarchy.filter(|(name, _)| !name.is_empty()).collect(),
+        unreadable: hierarchy_problem(
+            annotation("volcano.sh/hierarchy"),
+            annotation("volcano.sh/hierarchy-weights"),
+        )
+        .map(Arc::from),
     }
+}
+
+fn node_groups(affinity: &Value) -> NodeGroups {
+    let names = |kind: &str, how: &str| -> BTreeSet<String> {
+        let list = affinity[kind][how].as_array().into_iter().flatten();
+        list.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+    NodeGroups {
+        required: names("nodeGroupAffinity", REQUIRED),
+        preferred: names("nodeGroupAffinity", PREFERRED),
+        never: names("nodeGroupAntiAffinity", REQUIRED),
+        rather_not: names("nodeGroupAntiAffinity", PREFERRED),
+    }
+}
+
+/// What is wrong with a queue's annotations about its place in the tree of plugin drf.
+fn hierarchy_problem(path: Option<&String>, weights: Option<&String>) -> Option<String> {
+    let (path, weights) = match (path, weights) {
+        (None, None) => return None,
+        (path, weights) => (path.map_or("", String::as_str), weights.map_or("", String::as_str)),
+    };
+    if path.is_empty() || path.split('/').any(str::is_empty) {
+        return Some(format!(
+            "field metadata.annotations[volcano.sh/hierarchy]: found {path:?}; allowed: a path such as root/team/project"
+        ));
+    }
+    let field = "field metadata.annotations[volcano.sh/hierarchy-weights]";
+    let (depth, given) = (path.split('/').count(), weights.split('/').count());
+    if weights.is_empty() || depth != given {
+        let given = if weights.is_empty() { 0 } else { given };
+        return Some(format!(
+            "{field}: found {weights:?}, {given} weights for the {depth} levels of {path}; allowed: one weight a level"
+        ));
+    }
+    let bad = weights
+        .split('/')
+        .find(|weight| !weight.parse::<f64>().is_ok_and(|weight| weight > 0.0 && weight.is_finite()));
+    bad.map(|weight| format!("{field}: found weight {weight:?}; allowed: numbers above 0"))
 }
 
 fn amounts(list: &Value) -> Resources {

@@ -33,6 +33,8 @@ pub(crate) enum Change<K> {
 #[derive(Clone, Debug)]
 pub(crate) enum News<K> {
     Listing,
+    /// The API server does not serve the kind, so far: there are none.
+    NotServed,
     Change(Change<K>),
 }
 
@@ -50,7 +52,7 @@ pub(crate) async fn run<K, F, S>(
     S: Future<Output = bool>,
 {
     let sink = |news| match news {
-        News::Listing => Either::Left(std::future::ready(true)),
+        News::Listing | News::NotServed => Either::Left(std::future::ready(true)),
         News::Change(change) => Either::Right(sink(change)),
     };
     run_with_listings(name, api, config, shutdown, sink).await;
@@ -74,6 +76,17 @@ pub(crate) async fn run_with_listings<K, F, S>(
         if ended == Some(Ended::NobodyListens) {
             return;
         }
+    }
+}
+
+const NOT_FOUND: u16 = 404;
+const FORBIDDEN: u16 = 403;
+
+/// The status code with which the API server has refused to list.
+fn refused_listing(error: &watcher::Error) -> Option<u16> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) => Some(status.code),
+        _ => None,
     }
 }
 
@@ -108,7 +121,11 @@ where
         let change = match next {
             None => return Ended::Stalled,
             Some(Err(error)) => {
-                tracing::debug!(feed = name, %error, "the watch failed");
+                match refused_listing(&error) {
+                    Some(NOT_FOUND) if !sink(News::NotServed).await => return Ended::NobodyListens,
+                    Some(FORBIDDEN) => tracing::warn!(feed = name, %error, "the listing is not allowed"),
+                    _ => tracing::debug!(feed = name, %error, "the watch failed"),
+                }
                 backoff.wait().await;
                 continue;
             }

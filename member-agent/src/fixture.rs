@@ -61,6 +61,11 @@ impl Fixture {
             match controller {
                 JobController::TFJob => kinds.push("tfjobs.kubeflow.org"),
                 JobController::MPIJob => kinds.push("mpijobs.kubeflow.org"),
+                JobController::VolcanoJob => kinds.extend([
+                    "jobs.batch.volcano.sh",
+                    "podgroups.scheduling.volcano.sh",
+                    "queues.scheduling.volcano.sh",
+                ]),
                 _ => {}
             }
         }
@@ -153,6 +158,7 @@ impl Fixture {
             "tfjobs" => ("kubeflow.org", "v1", "TFJob"),
             "mpijobs" => ("kubeflow.org", "v2beta1", "MPIJob"),
             "jobs" => ("batch", "v1", "Job"),
+            "vcjobs" => return self.api(&self.member, "batch.volcano.sh", "v1alpha1", "jobs", "Job"),
             "deployments" => ("apps", "v1", "Deployment"),
             "replicasets" => ("apps", "v1", "ReplicaSet"),
             other => panic!("unknown plural {other}"),

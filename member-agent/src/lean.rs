@@ -10,7 +10,7 @@ use fleet_placement::{Node, NodeSelectorTerm, PodShape, Taint, Toleration};
 use fleet_resources::{QuantityError, ResourceName, Resources, quantity};
 use k8s_openapi::{
     ClusterResourceScope, NamespaceResourceScope,
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
 use serde::{
     Deserialize, Deserializer,
@@ -283,7 +283,7 @@ fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Option<T> {
     T::deserialize(value).ok()
 }
 
-/// Metadata without managed fields, owners and the like.
+/// Metadata without managed fields and the like; of its owners the one that controls it.
 fn lean_meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -296,9 +296,14 @@ fn lean_meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D
         deletion_timestamp: Option<Time>,
         labels: Option<BTreeMap<String, String>>,
         annotations: Option<BTreeMap<String, String>>,
+        #[serde(default)]
+        owner_references: Vec<OwnerReference>,
     }
     let meta = LeanMeta::deserialize(deserializer)?;
+    let mut owners = meta.owner_references;
+    owners.retain(|owner| owner.controller == Some(true));
     Ok(ObjectMeta {
+        owner_references: Some(owners).filter(|owners| !owners.is_empty()),
         name: meta.name,
         namespace: meta.namespace,
         uid: meta.uid,

@@ -7,12 +7,14 @@ mod capacity;
 mod clock;
 mod context;
 mod core;
+mod core_budgets;
 mod core_commands;
 mod core_extender;
 mod core_groups;
 mod core_hyper_nodes;
 mod core_numa;
 mod core_resource_quotas;
+mod cycle;
 mod feed;
 #[cfg(test)]
 mod fixture;

@@ -213,7 +213,8 @@ async fn a_gang_that_does_not_fit_waits_whole_and_says_why() {
     };
     until(&bed.pods(), "gang-worker-0", "told", waiting("waiting for the gang: 1 of 2 pods exist")).await;
     bed.pod("gang", 2, "worker", 1, 6, None).await;
-    let sentence = "1 of 2 worker fit: 1 of 1 nodes lack 4 nvidia.com/gpu";
+    let sentence = "0/1 nodes are unavailable: 1 Insufficient nvidia.com/gpu. 1 of 2 worker fit: 1 of 1 nodes lack 4 \
+                    nvidia.com/gpu";
     until(&bed.pods(), "gang-worker-0", "told", waiting(sentence)).await;
     until(&bed.pods(), "gang-worker-1", "told", waiting(sentence)).await;
     let events: Api<Event> = Api::namespaced(bed.member.clone(), "default");

@@ -62,6 +62,12 @@ pub struct Cluster {
     pub(crate) promised: BTreeSet<GroupId>,
     /// Groups with pods that wait and ask for nothing.
     pub(crate) best_effort: BTreeSet<GroupId>,
+    /// Those of them for which nobody could be taken from, and the state of things in which that was so.
+    pub(crate) best_effort_refused: (u64, BTreeSet<GroupId>),
+    /// Pods on their way out.
+    pub(crate) leaving: BTreeSet<PodId>,
+    /// PodDisruptionBudgets.
+    pub(crate) budgets: crate::budgets::Budgets,
     /// Counts pods that were given places.
     pub(crate) bound_pods: u64,
     /// Counts pods that came to hold places.
@@ -106,6 +112,9 @@ impl Cluster {
             recording: false,
             promised: BTreeSet::new(),
             best_effort: BTreeSet::new(),
+            best_effort_refused: (0, BTreeSet::new()),
+            leaving: BTreeSet::new(),
+            budgets: Default::default(),
             bound_pods: 0,
             placed: 0,
             claims: BTreeMap::new(),

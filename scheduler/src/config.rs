@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::devices::{Choice, DevicePolicy};
 use crate::extender::ExtenderPolicy;
+use crate::node_groups::NodeGroupPolicy;
 use crate::numa::NumaAware;
 use crate::score::Scoring;
 use crate::usage::UsagePolicy;
@@ -107,9 +108,9 @@ plugins! {
         "extender.onSessionCloseVerb", "extender.predicateVerb", "extender.prioritizeVerb", "extender.preemptableVerb",
         "extender.reclaimableVerb", "extender.queueOverusedVerb", "extender.jobEnqueueableVerb",
         "extender.jobReadyVerb", "extender.ignorable"];
-    NodeGroup "nodegroup" false ["strict"];
-    ResourceStrategyFit "resource-strategy-fit" false ["resourceStrategyFitWeight", "resources"];
-    Pdb "pdb" false [];
+    NodeGroup "nodegroup" true ["strict"];
+    ResourceStrategyFit "resource-strategy-fit" true ["resourceStrategyFitWeight", "resources."];
+    Pdb "pdb" true [];
     Cdp "cdp" false [];
     Rescheduling "rescheduling" false ["interval", "metricsPeriod", "strategies", "queueSelector", "labelSelector"];
 }
@@ -373,6 +374,8 @@ pub struct Policy {
     pub numa: Option<NumaAware>,
     /// Nodes are judged by how busy they were measured to be.
     pub usage: Option<UsagePolicy>,
+    /// Queues have their groups of nodes.
+    pub node_groups: Option<NodeGroupPolicy>,
     /// A server that has a say.
     pub extender: Option<ExtenderPolicy>,
     /// Zone to minutes of the day (from, to) in which its nodes may be used.
@@ -461,10 +464,10 @@ impl Policy {
                 None => None,
             },
             sla,
-            preemptable: tiers_of(Hook::Preemptable, &[Gang, Priority, Conformance, Drf]),
+            preemptable: tiers_of(Hook::Preemptable, &[Gang, Priority, Conformance, Drf, PluginName::Pdb]),
             reclaimable: tiers_of(
                 Hook::Reclaimable,
-                &[Gang, Priority, Conformance, Drf, Proportion, Capacity],
+                &[Gang, Priority, Conformance, Drf, Proportion, Capacity, PluginName::Pdb],
             ),
             starving,
             pipelined: on(Gang, Hook::JobPipelined) || on(Priority, Hook::JobPipelined),
@@ -492,6 +495,7 @@ impl Policy {
             extender: find(PluginName::Extender).map(ExtenderPolicy::compile).transpose()?,
             numa: find(PluginName::NumaAware).map(NumaAware::compile).transpose()?,
             usage: find(PluginName::Usage).map(UsagePolicy::compile).transpose()?,
+            node_groups: find(PluginName::NodeGroup).map(NodeGroupPolicy::compile).transpose()?,
             revocable_zones: find(PluginName::Tdm).map(read_zones).transpose()?,
             whole_gangs: whole,
         })

@@ -296,7 +296,8 @@ impl Group {
             self.over = true;
         }
         let left = self.count(Status::Releasing) == 0;
-        if self.over && left && self.phase == Phase::Inqueue && !self.input.no_gate {
+        let inside = matches!(self.phase, Phase::Inqueue | Phase::Unknown);
+        if self.over && left && inside && !self.input.no_gate {
             self.phase = Phase::Pending;
         }
     }

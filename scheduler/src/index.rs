@@ -42,6 +42,8 @@ pub enum Misfit {
     /// By the extender, with why.
     Vetoed(Arc<str>),
     Revoked,
+    /// The pod's queue does not go to the node's group.
+    NodeGroup,
     BusyCpu,
     BusyMemory,
 }
@@ -79,6 +81,7 @@ impl Misfit {
             Self::Spread => "didn't match pod topology spread constraints",
             Self::Claimed => "were kept for a gang that waited longer",
             Self::Vetoed(_) => "were refused by the extender",
+            Self::NodeGroup => "were not of the node groups of the pod's queue",
             Self::Revoked => "were revocable and not offered now",
             Self::BusyCpu => "were over the threshold of measured cpu load",
             Self::BusyMemory => "were over the threshold of measured memory load",
@@ -190,6 +193,11 @@ impl Cluster {
         }
         if let Some(why) = self.vetoed(id, node) {
             return Err(Misfit::Vetoed(why.clone()));
+        }
+        let group = self.group(pod.group);
+        // Places that the hub asks for have no queue here.
+        if !group.input.manual && !self.in_node_group(group.queue, state) {
+            return Err(Misfit::NodeGroup);
         }
         let filters = &self.policy.filters;
         if let Some(zones) = &self.policy.revocable_zones
@@ -319,7 +327,8 @@ impl Cluster {
         let soft = self.class(class).has_pod_terms() && !self.class(class).preferred_pods.is_empty()
             || self.class(class).spread.iter().any(|(rule, _)| !rule.hard)
             || buckets.is_some()
-            || given.is_some();
+            || given.is_some()
+            || self.policy.node_groups.is_some();
         let mut nodes =
             index.order.iter().map(|(score, node)| (score.0, *node)).filter(|(_, node)| usable(node));
         let found = if soft {
@@ -362,7 +371,8 @@ impl Cluster {
         let crowd: i64 =
             class.spread.iter().filter(|(rule, _)| !rule.hard).map(|(_, term)| count(*term)).sum();
         let scoring = &self.policy.scoring;
-        scoring.pod_affinity.max(1) * near * POINT - scoring.spread.max(1) * crowd * POINT
+        let group = self.node_group_score(self.group(pod.group).queue, self.nodes.get(node)).unwrap_or(0);
+        scoring.pod_affinity.max(1) * near * POINT - scoring.spread.max(1) * crowd * POINT + group
     }
 
     /// What the buckets of the pod's job say of a node.
@@ -476,19 +486,19 @@ pub(crate) fn sentence(
     if nodes == 0 {
         return "there are no nodes".into();
     }
-    let mut parts: Vec<String> = Vec::new();
+    // Each resource that lacks counts, as Kubernetes and Volcano count.
+    let mut counts: BTreeMap<String, i64> = BTreeMap::new();
     for (misfit, count) in misfits {
-        let what = match misfit {
-            Misfit::Resources(places) => {
-                let names: Vec<&str> =
-                    places.iter().map(|place| dimensions.name(usize::from(*place)).as_str()).collect();
-                format!("lack {}", names.join(" and "))
-            }
-            Misfit::Vetoed(why) => format!("were refused by the extender ({why})"),
-            other => other.as_str().to_owned(),
-        };
-        parts.push(format!("{count} node(s) {what}"));
+        let mut add = |what: String| *counts.entry(what).or_default() += count;
+        match misfit {
+            Misfit::Resources(places) => places.iter().for_each(|place| {
+                add(format!("Insufficient {}", dimensions.name(usize::from(*place)).as_str()))
+            }),
+            Misfit::Vetoed(why) => add(format!("node(s) were refused by the extender ({why})")),
+            other => add(format!("node(s) {}", other.as_str())),
+        }
     }
+    let mut parts: Vec<String> = counts.into_iter().map(|(what, count)| format!("{count} {what}")).collect();
     parts.sort();
     format!("0/{nodes} nodes are unavailable: {}.", parts.join(", ")).into()
 }

@@ -8,6 +8,7 @@
 
 mod actions;
 pub mod amounts;
+pub mod budgets;
 mod cluster;
 pub mod config;
 mod cycle;
@@ -17,6 +18,7 @@ mod fair;
 pub mod group;
 mod index;
 pub mod node;
+pub mod node_groups;
 pub mod numa;
 mod order;
 pub mod pod;

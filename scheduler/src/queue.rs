@@ -7,6 +7,7 @@ use fleet_resources::Resources;
 
 use crate::config::Action;
 use crate::group::{GroupId, Phase, Shape};
+use crate::node_groups::NodeGroups;
 use crate::order::JobKey;
 
 pub type QueueId = u32;
@@ -58,9 +59,15 @@ pub struct QueueInput {
     pub deserved_names: BTreeSet<String>,
     pub guarantee: Resources,
     pub reclaimable: bool,
+    /// `dequeueStrategy` fifo: nobody goes ahead of the first that waits. Else who fits goes.
+    pub fifo: bool,
+    /// `affinity` to groups of nodes (plugin nodegroup).
+    pub node_groups: NodeGroups,
     pub state: QueueState,
     /// Annotations volcano.sh/hierarchy and volcano.sh/hierarchy-weights.
     pub hierarchy: Vec<(String, i64)>,
+    /// What its owner could not read of it, in one sentence.
+    pub unreadable: Option<Arc<str>>,
 }
 
 impl QueueInput {

@@ -100,7 +100,7 @@ impl Cluster {
 /// The part of the group's minimum for which no pod exists, rounded up.
 fn without_pods(group: &Group) -> Resources {
     let missing = group.min() - group.pods.len() as i64;
-    let waits = group.phase == Phase::Inqueue && !group.input.no_gate && missing > 0;
+    let waits = matches!(group.phase, Phase::Inqueue | Phase::Unknown) && !group.input.no_gate && missing > 0;
     let Some(minimum) = group.input.min_resources.as_ref().filter(|_| waits) else { return Resources::new() };
     let min = i128::from(group.min());
     let part = |amount: i64| {

@@ -29,8 +29,40 @@ pub struct Scoring {
     pub binpack: i64,
     /// Weight of each resource by name; `*` all that are not named.
     pub binpack_resources: BTreeMap<String, i64>,
+    /// Weight of plugin resource-strategy-fit, and of each resource whether nodes that are full of it are better, and
+    /// its weight.
+    pub strategy: i64,
+    pub strategy_resources: BTreeMap<String, (bool, i64)>,
     /// Against nodes with free devices that the pod does not ask for.
     pub spare: i64,
+}
+
+/// Weight of plugin resource-strategy-fit where none is said.
+const DEFAULT_STRATEGY_WEIGHT: i64 = 10;
+
+/// `resources.NAME.type` and `resources.NAME.weight`; cpu and memory spread out where nothing is said.
+fn read_strategies(plugin: &Plugin) -> Result<BTreeMap<String, (bool, i64)>, ArgumentError> {
+    let mut found: BTreeMap<String, (bool, i64)> = BTreeMap::new();
+    for (argument, text) in &plugin.arguments {
+        let Some((name, field)) = argument.strip_prefix("resources.").and_then(|rest| rest.rsplit_once('.'))
+        else {
+            continue;
+        };
+        let entry = found.entry(name.to_owned()).or_insert((false, 1));
+        match (field, text.as_str()) {
+            ("type", "MostAllocated") => entry.0 = true,
+            ("type", "LeastAllocated") => entry.0 = false,
+            ("type", _) => {
+                return Err(crate::config::error(plugin, argument, text, "LeastAllocated, MostAllocated"));
+            }
+            ("weight", _) => entry.1 = read_int(plugin, argument, WHOLE_NUMBER)?.unwrap_or(1).max(1),
+            _ => return Err(crate::config::error(plugin, argument, field, "type, weight")),
+        }
+    }
+    if found.is_empty() {
+        found = ["cpu", "memory"].map(|name| (name.to_owned(), (false, 1))).into();
+    }
+    Ok(found)
 }
 
 const WHOLE_NUMBER: &str = "a whole number";
@@ -64,6 +96,11 @@ impl Scoring {
                         resources.insert(name.to_owned(), at_least_one(own));
                     }
                 }
+                PluginName::ResourceStrategyFit => {
+                    let own = weight("resourceStrategyFitWeight", DEFAULT_STRATEGY_WEIGHT)?;
+                    scoring.strategy = if own <= 0 { DEFAULT_STRATEGY_WEIGHT } else { own };
+                    scoring.strategy_resources = read_strategies(plugin)?;
+                }
                 PluginName::Spare => scoring.spare = weight("spare.weight", 100)?,
                 _ => {}
             }
@@ -90,6 +127,9 @@ impl Scoring {
         }
         if self.binpack != 0 {
             score += self.binpack * self.packed(dimensions, class, cells);
+        }
+        if self.strategy != 0 {
+            score += self.strategy * self.by_strategy(dimensions, class, cells);
         }
         if self.spare != 0 {
             let lonely = cells.iter().enumerate().skip(PODS + 1).any(|(place, cell)| {
@@ -118,6 +158,25 @@ impl Scoring {
                 return 0;
             }
             sum += weight * parts(used, cell.allocatable);
+            weights += weight;
+        }
+        if weights == 0 { 0 } else { sum / weights }
+    }
+
+    /// Weighted mean of what would be used, or left, of each resource that is asked for and has a strategy.
+    fn by_strategy(&self, dimensions: &Dimensions, class: &Class, cells: &[Cell]) -> i64 {
+        let (mut sum, mut weights) = (0_i64, 0_i64);
+        for (place, amount) in class.request.iter() {
+            let place = usize::from(*place);
+            let named = self.strategy_resources.get(dimensions.name(place).as_str());
+            let Some((most, weight)) = named else { continue };
+            let cell = cells[place];
+            let used = cell.used.saturating_add(*amount);
+            if used > cell.allocatable {
+                return 0;
+            }
+            let part = parts(used, cell.allocatable);
+            sum += weight * if *most { part } else { FULL - part };
             weights += weight;
         }
         if weights == 0 { 0 } else { sum / weights }

@@ -403,10 +403,10 @@ async fn a_queue_that_cannot_be_is_refused_or_says_what_is_wrong() -> anyhow::Re
     let fleet = FleetSpec::of("east 1x0").start().await?;
     let member = fleet.member("east")?;
     for (spec, wanted) in [
-        (json!({"weight": 0}), "found weight out of range; allowed: 1 to 65535"),
+        (json!({"weight": 0}), "found weight 0; allowed: 1 to 65535"),
         (json!({"parent": "bad"}), "field spec.parent: found the queue itself"),
         (json!({"priority": -1}), "found negative priority"),
-        (json!({"dequeueStrategy": "lifo"}), "found an unknown dequeueStrategy; allowed: traverse, fifo"),
+        (json!({"dequeueStrategy": "lifo"}), "found dequeueStrategy lifo; allowed: traverse, fifo"),
         (json!({"capability": {"cpu": "many"}}), "found an amount that is no quantity"),
         (
             json!({"guarantee": {"resource": {"cpu": "5"}}, "capability": {"cpu": 4}}),

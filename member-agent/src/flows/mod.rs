@@ -6,6 +6,8 @@
 mod cron;
 mod plan;
 
+pub(crate) use plan::problem_of;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},

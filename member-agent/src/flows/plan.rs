@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::jobs::Object;
+use crate::{cycle, jobs::Object};
 
 /// Labels of a flow's jobs, as Volcano has them: `namespace.name` of the flow and of the template.
 pub(crate) const BY_FLOW: &str = "volcano.sh/createdByJobFlow";
@@ -64,18 +64,13 @@ fn problem(steps: &[Step<'_>]) -> Option<String> {
             ));
         }
     }
-    // Whoever waits for nobody that is left goes; what cannot go is on a cycle or behind one.
-    let mut left: BTreeMap<&str, &[&str]> = steps.iter().map(|step| (step.name, &*step.needs)).collect();
-    while let Some(free) = left
-        .iter()
-        .find(|(_, needs)| !needs.iter().any(|need| left.contains_key(need)))
-        .map(|(name, _)| *name)
-    {
-        left.remove(free);
-    }
-    left.keys().next().map(|name| {
-        format!("field spec.flows: found {name}, which waits for itself; allowed: dependsOn without a cycle")
-    })
+    let needs = steps.iter().map(|step| (step.name, step.needs.clone())).collect();
+    cycle::find(&needs).map(|cycle| format!("field spec.flows: {}", cycle::sentence(&cycle)))
+}
+
+/// Why a JobFlow can never end, if so.
+pub(crate) fn problem_of(flow: &Object) -> Option<String> {
+    problem(&steps(flow))
 }
 
 /// `templates`: JobTemplates of the flow's namespace by name; `jobs`: its own jobs by name.
@@ -338,7 +333,7 @@ mod tests {
         };
         let (phase, message) = said(json!([step("a", &["b"]), step("b", &["a"])]));
         assert_eq!(phase, "Failed");
-        assert!(message.contains("which waits for itself"), "{message}");
+        assert!(message.contains("found the cycle"), "{message}");
         assert!(said(json!([step("a", &["x"])])).1.contains("spec.flows[0].dependsOn.targets: found x"));
         let (phase, message) = said(json!([step("a", &[])]));
         assert_eq!(phase, "Pending");

@@ -15,7 +15,7 @@ use std::{
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use kube::{Api, runtime::watcher};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     Kind, Role,
@@ -235,11 +235,15 @@ impl Driver {
             let (plan, scale) = self.plan(&snapshot);
             self.scale(&snapshot, &scale).await?;
             self.mark(&snapshot, &plan).await?;
+            self.write_defaults(&snapshot, &plan).await?;
             if plan.status_first {
                 self.write_status(&snapshot, &plan).await?;
             }
             self.end_command(&snapshot, &plan).await?;
             self.state().note_losses(&snapshot);
+            if let Some(delayed) = &plan.delayed {
+                self.state().note_delayed(uid, delayed);
+            }
             if plan.status_first || self.write_pod_group(&snapshot, &plan).await? {
                 continue;
             }
@@ -304,8 +308,13 @@ impl Driver {
         if plan.delete_pod_group {
             self.delete_pod_group(job).await?;
         }
-        let support: &[Value] =
-            if plan.create.is_empty() || snapshot.job.support == Support::Made { &[] } else { &plan.support };
+        let makes = !plan.create.is_empty() && snapshot.job.support != Support::Made;
+        let support: &[Value] = if makes { &plan.support } else { &[] };
+        let follows = !makes && snapshot.job.support == Support::Unknown && !plan.delete_support;
+        if follows && snapshot.pods.values().any(|pod| !pod.is_deleting() && !pod.is_ended()) {
+            self.follow_size(job, &plan.support).await?;
+            self.state().set_support(job.uid(), Support::Made);
+        }
         let mut creations = Vec::new();
         for manifest in support.iter().chain(&plan.create) {
             creations.push(self.create(snapshot, manifest).boxed());
@@ -319,6 +328,27 @@ impl Driver {
             self.delete_support(snapshot, plan).await?;
         }
         Ok(!plan.create.is_empty() || !plan.delete.is_empty() || !plan.annotations.is_empty())
+    }
+
+    /// Lists of hosts follow the number of replicas, whether pods are made for it or go.
+    async fn follow_size(&self, job: &Object, support: &[Value]) -> Result<(), CallError> {
+        for manifest in support.iter().filter(|one| one["kind"] == "ConfigMap" || one["kind"] == "Secret") {
+            let resource = writes::resource_of(manifest);
+            let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+            let found: Option<Object> = writes::get(&self.client, &resource, job.namespace(), name).await?;
+            let ours =
+                |found: &Object| controller_of(&found.metadata).is_some_and(|owner| owner.uid == job.uid());
+            if let Some(found) = found.filter(ours)
+                && let Some(change) = news(manifest, &found)
+            {
+                match writes::patch(&self.client, &resource, &found, None, &change).await {
+                    // Deleted meanwhile: by the job's end, or to be made with the next pod.
+                    Err(error) if error.is_not_found() => {}
+                    answer => drop(answer?),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Creates an object of a job; one that the job has already is fine.
@@ -349,6 +379,8 @@ impl Driver {
             return Ok(());
         }
         let with_keys;
+        // Keys are drawn for a Secret that is made; one that stands keeps its own.
+        let planned = manifest;
         let manifest = if manifest["metadata"]["labels"][volcano::SSH_SECRET_LABEL].is_string() {
             let mut secret = manifest.clone();
             ssh_keys::fill(&mut secret).map_err(|error| CallError::Local(error.to_string()))?;
@@ -364,12 +396,10 @@ impl Driver {
                     writes::get(&self.client, &resource, job.namespace(), name).await?;
                 let Some(found) = found else { return Err(error) };
                 match controller_of(&found.metadata) {
-                    // Lists of hosts follow the number of replicas.
-                    Some(owner) if owner.uid == job.uid() && manifest["kind"] == "ConfigMap" => {
-                        let change = json!({"data": manifest["data"]});
-                        writes::patch(&self.client, &resource, &found, None, &change).await?
-                    }
-                    Some(owner) if owner.uid == job.uid() => found,
+                    Some(owner) if owner.uid == job.uid() => match news(planned, &found) {
+                        Some(change) => writes::patch(&self.client, &resource, &found, None, &change).await?,
+                        None => found,
+                    },
                     // Left by an older run of that name.
                     Some(owner)
                         if owner.name == job.name() && self.kind_of(owner) == Some(snapshot.job.kind) =>
@@ -480,6 +510,20 @@ impl Driver {
         None
     }
 
+    /// Fields that the job leaves open are written into it, once.
+    async fn write_defaults(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
+        let (job, resource) = (&snapshot.job.object, self.resource_of(snapshot));
+        let Some(spec) = &plan.spec else { return Ok(()) };
+        match writes::patch(&self.client, resource, job, None, &json!({"spec": spec})).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+            Ok(answer) => {
+                self.state().put_job(snapshot.job.kind, Arc::new(answer), false);
+                Ok(())
+            }
+        }
+    }
+
     async fn write_status(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
         let job = &snapshot.job.object;
         let Some(status) = &plan.status else { return Ok(()) };
@@ -542,6 +586,34 @@ impl Driver {
         }
         Ok(Next::Wait)
     }
+}
+
+/// What a manifest says in its data that the object as it stands does not: keys that were drawn for it stay.
+fn news(manifest: &Value, found: &Object) -> Option<Value> {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let stands = |key: &String| found.rest.get("data").and_then(|data| data.get(key)).and_then(Value::as_str);
+    let changed = |field: &str, encode: &dyn Fn(&str) -> String| -> Map<String, Value> {
+        let wanted = manifest[field].as_object().into_iter().flatten();
+        let differs =
+            |(key, text): &(&String, &Value)| stands(key).map(str::to_owned) != text.as_str().map(encode);
+        wanted.filter(differs).map(|(key, text)| (key.clone(), text.clone())).collect()
+    };
+    let data = match manifest["kind"].as_str() {
+        Some("ConfigMap") => {
+            let mut data = changed("data", &str::to_owned);
+            // Tasks that are no more.
+            let known = found.rest.get("data").and_then(Value::as_object).into_iter().flatten();
+            let gone = known.filter(|(key, _)| manifest["data"].get(key.as_str()).is_none());
+            data.extend(gone.map(|(key, _)| (key.clone(), Value::Null)));
+            json!({"data": data})
+        }
+        Some("Secret") => json!({"stringData": changed("stringData", &|text| STANDARD.encode(text))}),
+        _ => return None,
+    };
+    data.as_object()?
+        .values()
+        .any(|keys| keys.as_object().is_some_and(|keys| !keys.is_empty()))
+        .then_some(data)
 }
 
 /// Runs all requests, a bounded number at a time; says the first failure after all have ended.

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use kube::discovery::ApiResource;
 
 pub(crate) use objects::{Object, Pod, controller_of, resource};
+pub(crate) use plan::volcano;
 
 use crate::{Context, JobController, clock::Clock, flows};
 use driver::Driver;

@@ -23,6 +23,8 @@ pub(super) struct Tracked {
     /// Deleted; it is kept until nothing of it is left.
     pub is_gone: bool,
     pub support: Support,
+    /// Generation in which its spec was changed, until a plan has taken notice.
+    pub updated: Option<i64>,
 }
 
 /// What is known of the services and the like of a job.
@@ -60,6 +62,8 @@ pub(super) struct VolcanoState {
     /// Commands by the uid of the job they are for, by name.
     pub commands: BTreeMap<String, BTreeMap<String, volcano::Command>>,
     pub priorities: BTreeMap<String, i64>,
+    /// Events whose policies' timeouts run, by uid of the job.
+    delayed: BTreeMap<String, Vec<volcano::Delayed>>,
     /// Pods that are gone and that no plan has seen being deleted, by owner.
     lost: BTreeMap<String, Vec<Arc<Pod>>>,
     /// Uids of pods being deleted that a plan has seen so, or that were deleted by one.
@@ -75,6 +79,7 @@ pub(super) struct Snapshot {
     pub pods: Pods,
     pub replica_sets: Vec<Arc<Object>>,
     pub lost: Vec<Arc<Pod>>,
+    pub delayed: Vec<volcano::Delayed>,
 }
 
 impl State {
@@ -91,7 +96,8 @@ impl State {
             .collect();
         replica_sets.sort_by(|a, b| a.name().cmp(b.name()));
         let lost = self.volcano.lost.get(uid).cloned().unwrap_or_default();
-        Some(Snapshot { job, pods: self.pods_of(uid), replica_sets, lost })
+        let delayed = self.volcano.delayed.get(uid).cloned().unwrap_or_default();
+        Some(Snapshot { job, pods: self.pods_of(uid), replica_sets, lost, delayed })
     }
 
     pub fn pods_of(&self, uid: &str) -> Pods {
@@ -131,14 +137,22 @@ impl State {
                         // Host lists follow the number of replicas.
                         tracked.support = Support::Unknown;
                     }
+                    if from_watch && is_updated(&tracked.object, &object) {
+                        tracked.updated = object.metadata.generation;
+                    }
                     tracked.object = object.clone();
                 }
             }
             // An answer to a write never makes a job known: it may be older than the news of the end.
             None if !from_watch => return None,
             None => {
-                let tracked =
-                    Tracked { kind, object: object.clone(), is_gone: false, support: Support::Unknown };
+                let tracked = Tracked {
+                    kind,
+                    object: object.clone(),
+                    is_gone: false,
+                    support: Support::Unknown,
+                    updated: None,
+                };
                 self.jobs.insert(uid.clone(), tracked);
             }
         }
@@ -158,6 +172,7 @@ impl State {
     /// Forgets a job of which nothing is left.
     pub fn forget_job(&mut self, uid: &str) {
         self.volcano.lost.remove(uid);
+        self.volcano.delayed.remove(uid);
         self.volcano.commands.remove(uid);
         if let Some(tracked) = self.jobs.remove(uid)
             && let Some(owner) = controller_of(&tracked.object.metadata)
@@ -237,9 +252,21 @@ impl State {
         uids
     }
 
+    /// Keeps the events whose timeouts run.
+    pub fn note_delayed(&mut self, uid: &str, delayed: &[volcano::Delayed]) {
+        if delayed.is_empty() {
+            self.volcano.delayed.remove(uid);
+        } else {
+            self.volcano.delayed.insert(uid.to_owned(), delayed.to_vec());
+        }
+    }
+
     /// The job's plan has taken notice of the pods it lost, and of those it is about to lose.
     pub fn note_losses(&mut self, snapshot: &Snapshot) {
         let uid = snapshot.job.object.uid();
+        if let Some(tracked) = self.jobs.get_mut(uid).filter(|known| known.updated == snapshot.job.updated) {
+            tracked.updated = None;
+        }
         if let Some(lost) = self.volcano.lost.get_mut(uid) {
             lost.drain(..snapshot.lost.len().min(lost.len()));
             if lost.is_empty() {
@@ -271,6 +298,17 @@ impl State {
     pub fn block(&mut self, key: ObjectKey, uid: &str) {
         self.blocked.insert(key, uid.to_owned());
     }
+}
+
+/// The spec is another than before; a minimum that was not said and is now was written by the controller itself.
+fn is_updated(before: &Object, after: &Object) -> bool {
+    let mut spec = after.spec.clone();
+    if before.spec["minAvailable"].is_null()
+        && let Some(fields) = spec.as_object_mut()
+    {
+        fields.remove("minAvailable");
+    }
+    before.metadata.generation != after.metadata.generation && before.spec != spec
 }
 
 fn version(object: &Object) -> u64 {
@@ -344,5 +382,32 @@ mod tests {
         state.mark_deleting(&("default".to_owned(), "a-worker-0".to_owned()), "pod");
         state.end_pod(&deleting());
         assert_eq!(lost(&state), 0);
+    }
+
+    #[test]
+    fn a_change_of_the_spec_is_told_once() {
+        let mut state = with_job();
+        let job = |version: &str, generation: i64, spec: Value| -> Arc<Object> {
+            let job = json!({"metadata": {"namespace": "default", "name": "a", "uid": "job",
+                "resourceVersion": version, "generation": generation}, "spec": spec});
+            Arc::new(serde_json::from_value(job).unwrap())
+        };
+        let updated = |state: &State| state.snapshot("job").unwrap().job.updated.is_some();
+        state.put_job(0, job("2", 1, json!({"queue": "a"})), true);
+        let snapshot = state.snapshot("job").unwrap();
+        state.note_losses(&snapshot);
+        // A status, and the minimum that the controller writes.
+        state.put_job(0, job("3", 1, json!({"queue": "a"})), true);
+        state.put_job(0, job("4", 2, json!({"queue": "a", "minAvailable": 2})), true);
+        assert!(!updated(&state));
+        state.put_job(0, job("5", 3, json!({"queue": "a", "minAvailable": 3})), true);
+        assert!(updated(&state));
+        let snapshot = state.snapshot("job").unwrap();
+        state.put_job(0, job("6", 4, json!({"queue": "a", "minAvailable": 4})), true);
+        state.note_losses(&snapshot);
+        assert!(updated(&state), "of the later change no plan knows");
+        let snapshot = state.snapshot("job").unwrap();
+        state.note_losses(&snapshot);
+        assert!(!updated(&state));
     }
 }

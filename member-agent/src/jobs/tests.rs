@@ -1,5 +1,6 @@
 //! The controllers against an embedded API server; the test plays the kubelet.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
@@ -232,4 +233,49 @@ async fn few_writes_bring_a_job_to_run() {
     // once per pod that began to run.
     let writes = revision().await - before;
     assert!((8..=12).contains(&writes), "{writes} writes");
+}
+
+#[tokio::test]
+async fn hosts_of_a_volcano_job_follow_its_size() {
+    let fixture = start(&[JobController::VolcanoJob]).await;
+    let job = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+        "metadata": {"name": "a", "namespace": "default"},
+        "spec": {"minAvailable": 1, "plugins": {"svc": [], "ssh": []},
+            "tasks": [{"name": "w", "replicas": 3, "template": template()}]}});
+    let job = fixture.create(&fixture.member, "batch.volcano.sh", "v1alpha1", "jobs", job).await;
+    fixture.context.admissions.set(&job.metadata.uid.unwrap(), Some(Ok(())));
+    fixture.wait_for("pods", "a-w-2").await;
+    let secret = fixture.wait_for("secrets", "a-ssh").await;
+    let hosts = |count: usize| (0..count).map(|i| format!("a-w-{i}.a")).collect::<Vec<_>>().join("\n");
+    let is = async |count: usize| {
+        let maps = fixture.of_member("configmaps");
+        fixture
+            .wait(&maps, "a-svc", "of the new size", |map| {
+                map.is_some_and(|map| {
+                    map.data["data"]["w.host"] == hosts(count)
+                        && map.data["data"]["VC_W_NUM"] == count.to_string()
+                })
+            })
+            .await;
+    };
+    is(3).await;
+    for count in [2, 1, 3] {
+        let patch = kube::api::Patch::Merge(json!({"spec": {"tasks": [
+            {"name": "w", "replicas": count, "template": template()}]}}));
+        fixture.of_member("vcjobs").patch("a", &Default::default(), &patch).await.unwrap();
+        is(count).await;
+        let secrets = fixture.of_member("secrets");
+        let found = fixture.wait(&secrets, "a-ssh", "of the new size", |now| {
+            now.is_some_and(|now| {
+                let config = now.data["data"]["config"].as_str().unwrap_or_default();
+                let config = String::from_utf8(STANDARD.decode(config).unwrap()).unwrap();
+                config.matches("HostName").count() == count
+            })
+        });
+        assert_eq!(
+            found.await.unwrap().data["data"]["id_rsa"],
+            secret.data["data"]["id_rsa"],
+            "the keys stay"
+        );
+    }
 }

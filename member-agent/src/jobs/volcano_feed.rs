@@ -23,6 +23,7 @@ use crate::{
 
 const GROUP: &str = "scheduling.volcano.sh";
 const VERSION: &str = "v1beta1";
+const ROOT_QUEUE: &str = fleet_scheduler::queue::ROOT_QUEUE;
 /// Queues that stand in every member with Volcano's jobs.
 const BUILT_IN_QUEUES: [&str; 2] = ["root", "default"];
 
@@ -119,7 +120,13 @@ impl Driver {
     fn queue_changed(&self, change: Change<Object>) {
         let mut state = self.state();
         match change {
-            Change::Applied(queue) => drop(state.volcano.queues.insert(queue.name().to_owned())),
+            Change::Applied(queue) => {
+                state.volcano.queues.insert(queue.name().to_owned());
+                let parent = queue.spec["parent"].as_str().unwrap_or_default();
+                if parent.is_empty() && queue.name() != ROOT_QUEUE && !queue.is_deleting() {
+                    tokio::spawn(write_parent(self.client.clone(), queue));
+                }
+            }
             Change::Deleted(queue) => drop(state.volcano.queues.remove(queue.name())),
             Change::Listing => {}
             Change::Synced(_) => {
@@ -181,6 +188,8 @@ impl Driver {
             job,
             pods: &snapshot.pods,
             lost: &snapshot.lost,
+            delayed: &snapshot.delayed,
+            updated: snapshot.job.updated.is_some(),
             pod_group: group.as_deref(),
             command: command.as_ref(),
             gate: &gate,
@@ -289,6 +298,17 @@ impl VolcanoState {
             Some(known) if known.uid() == group.uid() && version(known) > version(&group) => {}
             _ => drop(self.groups.insert(owner.to_owned(), group)),
         }
+    }
+}
+
+/// A queue that names no parent stands below the root, as Volcano's controller writes it.
+async fn write_parent(client: kube::Client, queue: Arc<Object>) {
+    let patch = json!({"spec": {"parent": ROOT_QUEUE}});
+    match writes::patch(&client, &queues(), &queue, None, &patch).await {
+        Err(error) if !error.is_not_found() => {
+            tracing::warn!(queue = queue.name(), %error, "spec.parent of a queue could not be written");
+        }
+        _ => {}
     }
 }
 

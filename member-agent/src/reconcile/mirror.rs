@@ -159,6 +159,7 @@ pub(crate) async fn follow<K, F>(
         match news {
             feed::News::Listing => (seen.on_change)(Change::Listing),
             feed::News::Change(change) => seen.take(change),
+            feed::News::NotServed => {}
         }
         std::future::ready(true)
     })

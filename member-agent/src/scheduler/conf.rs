@@ -193,7 +193,16 @@ fn read_arguments(
             // `thresholds: {cpu: 80}` is `thresholds.cpu: 80`.
             Node::Map(inner) if !plugin.takes(key) => {
                 for (name, value) in inner {
-                    take(format!("{key}.{name}"), value)?;
+                    let name = format!("{key}.{name}");
+                    match &value.node {
+                        // `resources: {cpu: {weight: 2}}` is `resources.cpu.weight: 2`.
+                        Node::Map(fields) => {
+                            for (field, value) in fields {
+                                take(format!("{name}.{field}"), value)?;
+                            }
+                        }
+                        _ => take(name, value)?,
+                    }
                 }
             }
             _ => take(key.clone(), value)?,

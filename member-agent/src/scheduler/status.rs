@@ -24,6 +24,11 @@ pub(crate) fn phase(group: &Group) -> Phase {
     if scheduled >= group.min() && scheduled > 0 {
         return if ended == group.pods.len() as i64 { Phase::Completed } else { Phase::Running };
     }
+    // It had its minimum, and what it lost is not even made anew.
+    if count(Status::Running) > 0 && group.was_ready && matches!(group.phase, Phase::Running | Phase::Unknown)
+    {
+        return Phase::Unknown;
+    }
     if group.input.no_gate || group.phase == Phase::Inqueue || (group.phase == Phase::Unknown && waits) {
         Phase::Inqueue
     } else {

@@ -38,6 +38,8 @@ pub(crate) struct GangEntry {
     pub half_bound_since: Option<Instant>,
     /// Since when bindings of it have been refused, with none that went through in between.
     pub bind_refused_since: Option<Instant>,
+    /// A PodGroup for it has been asked for.
+    pub described: bool,
     /// Its number in the scheduler.
     pub group: Option<GroupId>,
 }

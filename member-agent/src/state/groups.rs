@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use fleet_resources::{Resources, quantity};
 use fleet_scheduler::{
     GroupId, GroupInput, Phase, group::Topology, queue::DEFAULT_QUEUE, task_topology::TaskTopology,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{GangKey, MemberState, PodEntry};
+use super::{GangKey, MemberState, PodEntry, PodKey};
 use crate::core_resource_quotas::amounts;
 
 /// Name of the queue of pods that others schedule; no object has it.
@@ -127,7 +128,7 @@ impl MemberState {
         if let (Some(topology), Some(name)) = (&mut input.topology, &tier_name) {
             topology.highest_tier = Some(self.tier_named(name));
         }
-        let before = self.pod_groups.get(&key);
+        let before = self.pod_groups.get(&key).filter(|known| known.uid == object.uid);
         let seen = before.map(|known| Phase::read(known.status["phase"].as_str().unwrap_or_default()));
         let phase = Phase::read(object.status["phase"].as_str().unwrap_or_default());
         // Pods of a group made for the hub's reservation are placed by name, whoever describes the group.
@@ -135,11 +136,12 @@ impl MemberState {
         input.manual =
             old.and_then(|old| self.cluster.try_group(old)).is_some_and(|group| group.input.manual);
         let group = self.cluster.put_group(input.clone());
-        // What stands wins, except that being let in is not written at once.
-        if phase != Phase::Pending || seen.is_some_and(|seen| seen != Phase::Pending) {
+        // What stands wins, except that being let in is not written at once: of an object that was Pending before, this
+        // scheduler may know better. A new object has been let in by nobody.
+        if phase != Phase::Pending || seen != Some(Phase::Pending) {
             self.cluster.set_phase(group, phase);
         }
-        let busy = before.is_some_and(|known| known.busy && known.uid == object.uid);
+        let busy = before.is_some_and(|known| known.busy);
         let known = PodGroup {
             uid: object.uid.clone(),
             job: object.job.clone(),
@@ -158,10 +160,59 @@ impl MemberState {
         }
     }
 
+    /// The PodGroup to make for a gang of Volcano's pods that nobody describes, and the pods to write its name on. Once:
+    /// until that is taken back, or the PodGroup goes.
+    pub fn undescribed(&mut self, key: &GangKey) -> Option<(Value, Vec<PodKey>)> {
+        let GangKey::Named { namespace, gang: name } = key else { return None };
+        let gang = self.gangs.get(key)?;
+        let known = self.pod_groups.contains_key(&(namespace.clone(), name.clone()));
+        let pods: Vec<(&PodKey, &PodEntry)> =
+            gang.pods.iter().filter_map(|pod| Some((pod, self.pods.get(pod)?))).collect();
+        let unnamed: Vec<PodKey> = pods
+            .iter()
+            .filter(|(_, pod)| pod.unnamed && !pod.deleting)
+            .map(|(key, _)| (*key).clone())
+            .collect();
+        let (_, first) = pods.iter().find(|(_, pod)| pod.group_owner.is_some() && !pod.finished)?;
+        if gang.described || (known && unnamed.is_empty()) {
+            return None;
+        }
+        let size = gang.size;
+        let mut minimum = Resources::new();
+        pods.iter().take(size).for_each(|(_, pod)| minimum.add(pod.requests()));
+        let amounts: serde_json::Map<String, Value> = minimum
+            .iter()
+            .map(|(name, n)| (name.to_string(), quantity::format(name.as_str(), n).into()))
+            .collect();
+        let mut spec = json!({
+            "minMember": size,
+            "queue": first.queue.as_deref().filter(|queue| !queue.is_empty()).unwrap_or(DEFAULT_QUEUE),
+        });
+        if pods.len() >= size && !amounts.is_empty() {
+            spec["minResources"] = amounts.into();
+        }
+        if let Some(class) = &first.priority_class {
+            spec["priorityClassName"] = class.as_str().into();
+        }
+        let object = json!({
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": namespace, "ownerReferences": [first.group_owner.as_deref()]},
+            "spec": spec,
+        });
+        if let Some(gang) = self.gangs.get_mut(key) {
+            gang.described = true;
+        }
+        Some((object, unnamed))
+    }
+
     /// A PodGroup is gone. Its pods, if any are left, wait for one.
     pub fn remove_pod_group(&mut self, namespace: &str, name: &str) {
         let Some(known) = self.pod_groups.remove(&(namespace.to_owned(), name.to_owned())) else { return };
         let gang = GangKey::Named { namespace: namespace.to_owned(), gang: name.to_owned() };
+        if let Some(entry) = self.gangs.get_mut(&gang) {
+            entry.described = false;
+        }
         match self.gangs.get(&gang) {
             None => self.cluster.remove_group(known.group),
             Some(entry) => {

@@ -83,7 +83,8 @@ fn read_selector(selector: &Value) -> Result<Selector, String> {
     }
 }
 
-fn read_labels(selector: &Value) -> Result<Vec<NodeSelectorRequirement>, String> {
+/// A label selector as requirements that must all hold.
+pub(crate) fn read_labels(selector: &Value) -> Result<Vec<NodeSelectorRequirement>, String> {
     let mut rules = Vec::new();
     for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
         let values = vec![value.as_str().unwrap_or_default().to_owned()];

@@ -22,7 +22,7 @@ use fleet_scheduler::{Cluster, Config, GroupId, PodId, PodInput, PodSpec, Policy
 pub(crate) use gangs::{GangEntry, GangKey};
 pub(crate) use groups::{PodGroup, PodGroupObject};
 pub(crate) use hold::{Hold, Place};
-pub(crate) use hyper_nodes::HyperNode;
+pub(crate) use hyper_nodes::{HyperNode, read_labels};
 pub(crate) use pod::{PodEntry, PodKey, UNKNOWN_SIZE};
 
 use crate::lean::{LeanNode, LeanPod};

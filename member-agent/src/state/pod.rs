@@ -6,6 +6,8 @@ use fleet_api::names;
 use fleet_placement::PodShape;
 use fleet_scheduler::{Labels, PodId, PodSpec, Status, devices::Part};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
 
 use super::GangKey;
 use crate::lean::LeanPod;
@@ -54,6 +56,10 @@ pub(crate) struct PodEntry {
     pub phase: Phase,
     /// The scheduler has decided that it leaves, and it is not seen to leave yet.
     pub evicting: bool,
+    /// Who is to own the PodGroup that is made for it (and, maybe, others of that owner), where nobody names one.
+    pub group_owner: Option<Arc<Value>>,
+    /// Its group is to be written on it.
+    pub unnamed: bool,
     /// Queue it names itself.
     pub queue: Option<String>,
     pub labels: Labels,
@@ -62,6 +68,8 @@ pub(crate) struct PodEntry {
     pub preemptable: bool,
     pub never_preempts: bool,
     pub critical: bool,
+    /// Kept where a PodGroup is to be made.
+    pub priority_class: Option<String>,
 }
 
 /// A pod's phase as far as places depend on it.
@@ -78,6 +86,23 @@ pub(crate) enum Phase {
 const CRITICAL_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 /// Its pods are never taken.
 const SYSTEM_NAMESPACE: &str = "kube-system";
+
+/// The scheduler whose users expect PodGroups.
+const VOLCANO: &str = "volcano";
+
+/// The owner of the PodGroup made for a pod: what controls the pod, or the pod itself.
+fn group_owner(meta: &ObjectMeta) -> Value {
+    match meta.owner_references.as_ref().and_then(|owners| owners.first()) {
+        Some(owner) => {
+            json!({"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid,
+            "controller": true, "blockOwnerDeletion": true})
+        }
+        None => {
+            json!({"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid, "controller": true,
+            "blockOwnerDeletion": true})
+        }
+    }
+}
 
 /// A gang whose size nothing says: it waits for its PodGroup.
 pub(crate) const UNKNOWN_SIZE: usize = usize::MAX >> 2;
@@ -115,8 +140,17 @@ impl PodEntry {
         let preemptable = preemptable.is_none_or(|text| text == "true");
         let group =
             annotation("scheduling.k8s.io/group-name").or(annotation("scheduling.volcano.sh/group-name"));
-        let group = group.or(annotation(names::GANG_ANNOTATION)).map(String::as_str);
-        let size = annotation(names::GANG_SIZE_ANNOTATION).and_then(|size| size.parse().ok());
+        let gang = annotation(names::GANG_ANNOTATION);
+        // Volcano's users look for a PodGroup, whoever makes the pods.
+        let described = group.is_none() || group == gang;
+        let scheduler_name_is_volcano = scheduler_name == VOLCANO;
+        let owner = (scheduler_name_is_volcano && described).then(|| group_owner(meta));
+        let own = owner.as_ref().filter(|_| group.or(gang).is_none());
+        let own = own.map(|owner| format!("podgroup-{}", owner["uid"].as_str().unwrap_or_default()));
+        let least = annotation("scheduling.volcano.sh/group-min-member").filter(|_| own.is_some());
+        let size = annotation(names::GANG_SIZE_ANNOTATION).or(least).and_then(|size| size.parse().ok());
+        let size = size.or(own.is_some().then_some(1));
+        let group = group.or(gang).or(own.as_ref()).map(String::as_str);
         let index = key.name.rsplit_once('-').and_then(|(_, index)| index.parse().ok());
         Some(Self {
             uid: meta.uid.clone()?,
@@ -144,6 +178,8 @@ impl PodEntry {
             id: None,
             phase,
             evicting: false,
+            group_owner: owner.map(Arc::new),
+            unnamed: own.is_some(),
             queue: annotation("scheduling.volcano.sh/queue-name")
                 .or(annotation("volcano.sh/queue-name"))
                 .cloned(),
@@ -151,6 +187,7 @@ impl PodEntry {
             labels: Labels::new(meta.labels.as_ref().unwrap_or(&Default::default())),
             preemptable,
             never_preempts: pod.spec.preemption_policy.as_deref() == Some("Never"),
+            priority_class: pod.spec.priority_class_name.clone().filter(|_| scheduler_name_is_volcano),
             critical: CRITICAL_CLASSES.contains(&class) || key.namespace == SYSTEM_NAMESPACE,
         })
     }

@@ -110,3 +110,128 @@ fn a_listing_says_what_is_gone() {
     assert_eq!(used(&state), "n1 2/1");
     assert!(state.gang(&GangKey::Single(key("a"))).is_none());
 }
+
+/// Which of the groups `pg0`, `pg1`, ... are let in, for a queue with room for `room` of them, when changes come in this
+/// order: `p3` is the pod of group 3, `g3` its PodGroup, `-` a cycle.
+fn let_in(room: usize, order: &[String]) -> usize {
+    let mut state = state(&["n1 100"]);
+    let mut queue = QueueInput::named("q");
+    queue.capability.set("nvidia.com/gpu", room as i64);
+    state.cluster.put_queue(queue);
+    for step in order {
+        let number = step.get(1..).unwrap_or_default();
+        match step.as_bytes()[0] {
+            b'p' => {
+                let mut pod = pod(&format!("pod{number}: gpu=1"));
+                let annotation = ("scheduling.k8s.io/group-name".to_owned(), format!("pg{number}"));
+                pod.metadata.annotations.get_or_insert_default().extend([annotation]);
+                state.apply_pod(&pod);
+            }
+            b'g' => state.put_pod_group(&PodGroupObject {
+                namespace: "default".into(),
+                name: format!("pg{number}"),
+                uid: format!("uid-pg{number}"),
+                spec: serde_json::json!({"queue": "q", "minMember": 1, "minResources": {"nvidia.com/gpu": "1"}}),
+                status: serde_json::json!({"phase": "Pending"}),
+                ..PodGroupObject::default()
+            }),
+            _ => drop(state.cluster.cycle(0, &fleet_scheduler::Limits::default())),
+        }
+    }
+    state.cluster.cycle(0, &fleet_scheduler::Limits::default());
+    let phase = |known: &PodGroup| state.cluster.group(known.group).phase;
+    state.pod_groups.values().filter(|known| phase(known) != fleet_scheduler::Phase::Pending).count()
+}
+
+#[test]
+fn the_gate_holds_in_whatever_order_pods_and_podgroups_are_seen() {
+    let all = |kind: char| (0..20).map(move |i| format!("{kind}{i}"));
+    let orders: [Vec<String>; 4] = [
+        all('g').chain(all('p')).collect(),
+        all('p').chain(all('g')).collect(),
+        (0..20).flat_map(|i| [format!("p{i}"), "-".into(), format!("g{i}"), "-".into()]).collect(),
+        all('p').chain(["-".to_owned()]).chain(all('g')).chain(all('p')).collect(),
+    ];
+    for order in &orders {
+        assert_eq!(let_in(5, order), 5, "{order:?}");
+    }
+}
+
+#[test]
+fn a_podgroup_made_again_is_let_in_anew() {
+    let mut state = state(&["n1 8"]);
+    let group = |uid: &str, phase: &str| PodGroupObject {
+        namespace: "default".into(),
+        name: "pg".into(),
+        uid: uid.into(),
+        spec: serde_json::json!({"minMember": 1}),
+        status: serde_json::json!({"phase": phase}),
+        ..PodGroupObject::default()
+    };
+    let phase = |state: &MemberState| {
+        state.cluster.group(state.cluster.find_group("default", "pg").unwrap()).phase.as_str()
+    };
+    state.put_pod_group(&group("a", "Pending"));
+    state.cluster.cycle(0, &fleet_scheduler::Limits::default());
+    assert_eq!(phase(&state), "Inqueue");
+    // The object as it stands does not say so yet.
+    state.put_pod_group(&group("a", "Pending"));
+    assert_eq!(phase(&state), "Inqueue");
+    // Another object of that name, whose deletion was not seen.
+    state.put_pod_group(&group("b", "Pending"));
+    assert_eq!(phase(&state), "Pending");
+}
+
+#[test]
+fn pods_of_volcano_that_come_without_a_podgroup_get_one() {
+    let mut state = MemberState::new(["fleet".to_owned(), "volcano".to_owned()].into());
+    state.apply_node(&node("n1 8"));
+    let mut apply = |text: &str, change: &dyn Fn(&mut crate::lean::LeanPod)| {
+        let mut pod = pod(text);
+        pod.spec.scheduler_name = Some("volcano".into());
+        change(&mut pod);
+        state.apply_pod(&pod);
+    };
+    let owned = |pod: &mut crate::lean::LeanPod| {
+        pod.metadata.owner_references = Some(vec![
+            serde_json::from_value(serde_json::json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": true}))
+            .unwrap(),
+        ]);
+    };
+    apply("bare: gpu=2", &|_| {});
+    apply("web-0: gpu=1", &owned);
+    apply("web-1: gpu=1", &owned);
+    apply("j-w-0: gpu=1 gang=j size=2", &|_| {});
+    apply("j-w-1: gpu=1 gang=j size=2", &|_| {});
+    apply("other: gpu=1", &|pod| pod.spec.scheduler_name = Some("fleet".into()));
+    let annotated = ("scheduling.k8s.io/group-name".to_owned(), "made-by-a-job".to_owned());
+    apply("vc: gpu=1", &|pod| pod.metadata.annotations.get_or_insert_default().extend([annotated.clone()]));
+    let mut found = Vec::new();
+    let mut keys: Vec<GangKey> = state.gangs.keys().cloned().collect();
+    keys.sort();
+    for key in &keys {
+        let Some((object, pods)) = state.undescribed(key) else { continue };
+        let names: Vec<String> = pods.into_iter().map(|pod| pod.name).collect();
+        let (meta, spec) = (&object["metadata"], &object["spec"]);
+        let owner = &meta["ownerReferences"][0];
+        found.push(format!(
+            "{} of {} {}, min {} {}, written on {}",
+            meta["name"].as_str().unwrap(),
+            owner["kind"].as_str().unwrap(),
+            owner["name"].as_str().unwrap(),
+            spec["minMember"],
+            spec["minResources"],
+            names.join(" ")
+        ));
+        assert!(state.undescribed(key).is_none(), "it is asked for once");
+    }
+    assert_eq!(
+        found,
+        [
+            "j of Pod j-w-0, min 2 {\"nvidia.com/gpu\":\"2\"}, written on ",
+            "podgroup-rs of ReplicaSet web, min 1 {\"nvidia.com/gpu\":\"1\"}, written on web-0 web-1",
+            "podgroup-uid-bare of Pod bare, min 1 {\"nvidia.com/gpu\":\"2\"}, written on bare",
+        ]
+    );
+}

@@ -1,6 +1,8 @@
 //! The admission webhook of a member: refuses what only other objects, or what stood before, show to be wrong. A
 //! Job or PodGroup that names a queue which does not exist, is not open or has queues below it; a queue that
-//! cannot stand where it is to stand, or that others stand below; a change of a Job that no pod would follow.
+//! cannot stand where it is to stand, or that others stand below; a change of a Job that no pod would follow. Beside
+//! these, what one object shows and no rule of a definition can tell: cycles of any length, patterns that do not
+//! compile, annotations.
 //!
 //! What the schemas can tell is refused by them, webhook or not. The webhook fails open: without the agent
 //! such objects are made, wait, and say why (`fleet_scheduler::queue`). So do those that Fleet or a controller
@@ -10,6 +12,8 @@
 mod queues;
 mod review;
 mod server;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -111,6 +115,8 @@ fn configuration(webhook: &Webhook, server: &Server) -> Value {
             "rules": [
                 rule("batch.volcano.sh", "v1alpha1", "jobs", &["CREATE", "UPDATE"]),
                 rule("scheduling.volcano.sh", "v1beta1", "podgroups", &["CREATE"]),
+                rule("flow.volcano.sh", "v1alpha1", "jobflows", &["CREATE", "UPDATE"]),
+                rule("topology.volcano.sh", "v1alpha1", "hypernodes", &["CREATE", "UPDATE"]),
                 rule("scheduling.volcano.sh", "v1beta1", "queues", &["CREATE", "UPDATE", "DELETE"]),
             ],
         }],

@@ -1,7 +1,7 @@
 //! The queues of the member, as far as a refusal needs them.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -91,8 +91,17 @@ impl Queues {
         let above = wanted.parent.as_deref().unwrap_or(ROOT_QUEUE).to_owned();
         self.ask_before_refusing(|seen| {
             let before = known(seen, &wanted.name).map(|queue| queue.input.clone());
+            let wrong_before = problems_below(seen, &wanted.name);
             seen.put_queue(wanted.clone());
-            let problem = seen.find_queue(&wanted.name).and_then(|id| seen.queue_problem(id));
+            let own = seen.find_queue(&wanted.name).and_then(|id| seen.queue_problem(id));
+            let own = own.map(|why| Objection { by: above.clone(), why });
+            // What is taken from a queue may leave those below it with more than there is.
+            let mut below = problems_below(seen, &wanted.name).into_iter();
+            let problem = own.or_else(|| {
+                let (by, why) = below.find(|(name, _)| !wrong_before.contains_key(name))?;
+                let why = format!("with it queue {by}, {why}");
+                Some(Objection { by, why })
+            });
             match before {
                 Some(before) => seen.put_queue(before),
                 None => {
@@ -101,7 +110,7 @@ impl Queues {
                     seen.remove_queue(&wanted.name);
                 }
             }
-            problem.map(|why| Objection { by: above.clone(), why })
+            problem
         })
         .await
     }
@@ -146,6 +155,16 @@ impl Queues {
 
 fn known<'c>(seen: &'c Cluster, name: &str) -> Option<&'c Queue> {
     seen.find_queue(name).map(|id| seen.queue(id)).filter(|queue| queue.known)
+}
+
+/// What is wrong with queues below the named one, by name.
+fn problems_below(seen: &Cluster, name: &str) -> BTreeMap<String, String> {
+    let Some(id) = seen.find_queue(name) else { return BTreeMap::new() };
+    let below = seen.queue_ids().filter(|other| seen.queue(*other).ancestors.contains(&id));
+    let known = below.filter(|other| seen.queue(*other).known);
+    known
+        .filter_map(|other| Some((seen.queue(other).input.name.to_string(), seen.queue_problem(other)?)))
+        .collect()
 }
 
 /// A queue that stands below the named one.

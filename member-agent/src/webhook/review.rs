@@ -9,8 +9,9 @@ use fleet_api::names::MANAGED_LABEL;
 
 use super::queues::Queues;
 use crate::{
-    CallError,
-    jobs::{Object, controller_of},
+    CallError, flows,
+    jobs::{Object, controller_of, volcano},
+    state::HyperNode,
 };
 
 /// How long the member's API server may take to say which queues stand.
@@ -73,7 +74,9 @@ async fn look_at(request: &Request, queues: &Queues) -> Said {
             told(&format!("queue {}: ", request.name), queues.refuse_end(&request.name)).await
         }
         ("Queue", _, Some(queue)) => {
-            let same = request.old_object.as_ref().is_some_and(|old| old.spec == queue.spec);
+            let same = request.old_object.as_ref().is_some_and(|old| {
+                old.spec == queue.spec && old.metadata.annotations == queue.metadata.annotations
+            });
             if same {
                 return Said::Allowed;
             }
@@ -87,6 +90,14 @@ async fn look_at(request: &Request, queues: &Queues) -> Said {
                     "job {namespace}/{name}, field spec.{field}: found a change; {MAY_CHANGE}"
                 ))
             })
+        }
+        ("HyperNode", _, Some(node)) => {
+            HyperNode::read(node.name(), &node.spec).problem.map_or(Said::Allowed, Said::Refused)
+        }
+        ("JobFlow", _, Some(flow)) => {
+            let (namespace, name) = (flow.namespace(), flow.name());
+            flows::problem_of(flow)
+                .map_or(Said::Allowed, |why| Said::Refused(format!("jobflow {namespace}/{name}, {why}")))
         }
         (kind, "CREATE", Some(object)) => of_work(kind, object, queues).await,
         _ => Said::Allowed,
@@ -142,11 +153,14 @@ async fn of_work(kind: &str, object: &Object, queues: &Queues) -> Said {
     if is_managed(object) || controller_of(&object.metadata).is_some() {
         return Said::Allowed;
     }
+    let name = object.metadata.name.as_deref().or(object.metadata.generate_name.as_deref());
+    let (of_job, kind, namespace) = (kind == "Job", kind.to_lowercase(), object.namespace());
+    if let Some(why) = volcano::problem(object).filter(|_| of_job) {
+        return Said::Refused(format!("{kind} {namespace}/{}, {why}", name.unwrap_or_default()));
+    }
     let Some(queue) = object.spec["queue"].as_str().filter(|name| !name.is_empty()) else {
         return Said::Allowed;
     };
-    let name = object.metadata.name.as_deref().or(object.metadata.generate_name.as_deref());
-    let (kind, namespace) = (kind.to_lowercase(), object.namespace());
     let what = format!("{kind} {namespace}/{}, field spec.queue: ", name.unwrap_or_default());
     told(&what, queues.refuse_work(queue)).await
 }

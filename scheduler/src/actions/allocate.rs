@@ -33,10 +33,26 @@ impl Cluster {
         let mut heads: BTreeMap<QueueId, BTreeSet<Head>> = BTreeMap::new();
         let mut queues: BTreeSet<(QueueKey, QueueId)> = BTreeSet::new();
         for id in self.queue_ids() {
-            let queue = self.queue(id);
-            if queue.waiting.is_empty() || queue.closed_because().is_some() {
+            if self.queue(id).waiting.is_empty() {
                 continue;
             }
+            if let Some(why) = self.queue(id).closed_because() {
+                self.refuse_all(id, why.into());
+                continue;
+            }
+            if self.queue(id).input.fifo {
+                let first: Option<Head> = self.fifo_head(id);
+                let open = first.filter(|head| {
+                    let waiting = self.queue(id).waiting.get(&head.2);
+                    waiting.is_some_and(|waiting| !waiting.is_refused(self.room))
+                });
+                if let Some(head) = open {
+                    heads.insert(id, [head].into());
+                    queues.insert((self.queue_key(id), id));
+                }
+                continue;
+            }
+            let queue = self.queue(id);
             let open = queue.waiting.iter().filter(|(_, waiting)| !waiting.is_refused(self.room));
             let first: BTreeSet<Head> = open
                 .filter_map(|(shape, waiting)| {
@@ -55,6 +71,8 @@ impl Cluster {
                 return;
             }
             if self.is_overused(queue) {
+                let name = &self.queue(queue).input.name;
+                self.refuse_all(queue, format!("queue {name} holds all that it deserves").into());
                 continue;
             }
             let Some(waiting) = heads.get_mut(&queue) else { continue };
@@ -67,16 +85,18 @@ impl Cluster {
                     outcome.bind(group, bound);
                     self.group_mut(group).why = None;
                     self.refresh_group(group);
-                    let waiting = heads.entry(queue).or_default();
-                    for shape in [Some(shape), self.shape_waited(group)].into_iter().flatten() {
-                        if let Some(next) = self.head_of(queue, &shape) {
-                            waiting.insert(next);
-                        }
-                    }
+                    let next: Vec<Head> = if self.queue(queue).input.fifo {
+                        self.fifo_head(queue).into_iter().collect()
+                    } else {
+                        let shapes = [Some(shape), self.shape_waited(group)].into_iter().flatten();
+                        shapes.filter_map(|shape| self.head_of(queue, &shape)).collect()
+                    };
+                    heads.entry(queue).or_default().extend(next);
                 }
                 Err(stopped) => {
                     let why = self.explain(group, &stopped);
                     self.refuse(queue, &shape, group, why);
+                    self.hold_behind(queue, group);
                 }
             }
             queues.insert((self.queue_key(queue), queue));
@@ -94,10 +114,52 @@ impl Cluster {
         }
     }
 
+    /// The first of all that wait for places in a queue.
+    pub(crate) fn fifo_head(&self, queue: QueueId) -> Option<Head> {
+        let waiting = self.queue(queue).waiting.iter();
+        waiting
+            .filter_map(|(shape, waiting)| waiting.groups.first().map(|(key, id)| (*key, *id, shape.clone())))
+            .min()
+    }
+
+    /// Tells those behind the first of a fifo queue whom they wait for.
+    fn hold_behind(&mut self, queue: QueueId, first: GroupId) {
+        if !self.queue(queue).input.fifo {
+            return;
+        }
+        let (name, of) = (&self.group(first).input.name, &self.queue(queue).input.name);
+        let why: Arc<str> =
+            format!("behind {name}, for which there is no room: dequeueStrategy of queue {of} is fifo")
+                .into();
+        let groups = self.queue(queue).waiting.values().flat_map(|waiting| waiting.groups.iter());
+        let behind: Vec<GroupId> = groups.map(|(_, id)| *id).filter(|id| *id != first).collect();
+        behind.into_iter().for_each(|id| self.say_why(id, &why));
+    }
+
     fn head_of(&self, queue: QueueId, shape: &Arc<Shape>) -> Option<Head> {
         let waiting =
             self.queue(queue).waiting.get(shape).filter(|waiting| !waiting.is_refused(self.room))?;
         waiting.groups.first().map(|(key, id)| (*key, *id, shape.clone()))
+    }
+
+    /// Tells all that wait for places in a queue why none of them is looked at.
+    fn refuse_all(&mut self, queue: QueueId, why: Arc<str>) {
+        let room = self.room;
+        let mut news = Vec::new();
+        for waiting in self.queue_mut(queue).waiting.values_mut() {
+            let said = waiting.refused.replace((room, why.clone()));
+            if said.is_none_or(|(_, said)| said != why) {
+                news.extend(waiting.groups.iter().map(|(_, id)| *id));
+            }
+        }
+        news.into_iter().for_each(|id| self.say_why(id, &why));
+    }
+
+    pub(crate) fn say_why(&mut self, id: GroupId, why: &Arc<str>) {
+        if self.group(id).why.as_ref() != Some(why) {
+            self.group_mut(id).why = Some(why.clone());
+            self.mark(id);
+        }
     }
 
     /// Remembers why, for the group and its equals.
@@ -384,7 +446,8 @@ impl Cluster {
             let admitted: Vec<bool> =
                 by_class.keys().map(|class| self.admits(self.class(*class), state).is_ok()).collect();
             let claimed = state.claimed_by.is_some_and(|group| group != id);
-            if claimed || !admitted.iter().any(|admitted| *admitted) {
+            let elsewhere = !self.in_node_group(self.group(id).queue, state) && !self.group(id).input.manual;
+            if claimed || elsewhere || !admitted.iter().any(|admitted| *admitted) {
                 continue;
             }
             let cells = self.nodes.cells(node);

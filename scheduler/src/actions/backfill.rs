@@ -22,7 +22,8 @@ impl Cluster {
             (self.queue_key(group.queue), self.job_key(group), *id)
         });
         for id in groups {
-            if self.queue(self.group(id).queue).closed_because().is_some() {
+            if let Some(why) = self.queue(self.group(id).queue).closed_because() {
+                self.say_why(id, &why.into());
                 continue;
             }
             self.begin();
@@ -52,10 +53,7 @@ impl Cluster {
             }
             if let Some(pod) = unplaced {
                 let why = self.explain(id, &super::allocate::Stopped::Pod(pod));
-                if self.group(id).why.as_ref() != Some(&why) {
-                    self.group_mut(id).why = Some(why);
-                    self.mark(id);
-                }
+                self.say_why(id, &why);
             }
         }
     }

@@ -51,7 +51,9 @@ impl Cluster {
                     self.group_mut(group).why = Some(why.into());
                     self.mark(group);
                 }
-                queues.insert((self.queue_key(queue), queue));
+                if !self.queue(queue).input.fifo {
+                    queues.insert((self.queue_key(queue), queue));
+                }
                 continue;
             }
             let answer = if hopeless && !late {
@@ -69,6 +71,9 @@ impl Cluster {
                     if self.group(group).why.as_ref() != Some(&why) {
                         self.group_mut(group).why = Some(why);
                         self.mark(group);
+                    }
+                    if self.queue(queue).input.fifo {
+                        continue;
                     }
                 }
                 None if !hopeless || late => {
@@ -89,6 +94,10 @@ impl Cluster {
                     }
                     if known.len() < REFUSED_KEPT && !minimum.is_empty() {
                         known.push(minimum);
+                    }
+                    // Nobody goes ahead of the first that waits.
+                    if self.queue(queue).input.fifo {
+                        continue;
                     }
                 }
             }

@@ -1,5 +1,6 @@
 //! Why a group waits, in one sentence.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fleet_placement::{ComponentRefusal, Refusal};
@@ -8,7 +9,7 @@ use fleet_resources::Shortage;
 use super::allocate::Stopped;
 use crate::cluster::Cluster;
 use crate::group::GroupId;
-use crate::index::{Fit, sentence};
+use crate::index::{Fit, Misfit, sentence};
 use crate::pod::{ClassId, PodId};
 
 impl Cluster {
@@ -52,8 +53,46 @@ impl Cluster {
         counts
     }
 
+    /// As Volcano words it for the first class that finds too little, and then how much is missing.
     fn explain_classes(&self, id: GroupId, wanted: Vec<(ClassId, i64)>) -> Arc<str> {
-        Refusal { components: self.refusals(id, wanted) }.sentence().into()
+        let components = self.refusals(id, wanted.clone());
+        let short = components.iter().zip(&wanted).find(|(refusal, _)| refusal.fit < refusal.wanted);
+        let unavailable = short.map(|(_, (class, _))| self.unavailable(id, *class));
+        let missing = Refusal { components }.sentence();
+        match unavailable {
+            Some(unavailable) => format!("{unavailable} {missing}").into(),
+            None => missing.into(),
+        }
+    }
+
+    /// Why each node takes none of the class, once those that fit have their places.
+    fn unavailable(&self, id: GroupId, class: ClassId) -> Arc<str> {
+        let spec = self.class(class);
+        let mut misfits: BTreeMap<Misfit, i64> = BTreeMap::new();
+        let mut nodes = 0;
+        for (node, state) in self.nodes.iter() {
+            nodes += 1;
+            let misfit = if state.claimed_by.is_some_and(|group| group != id) {
+                Misfit::Claimed
+            } else if !self.in_node_group(self.group(id).queue, state) && !self.group(id).input.manual {
+                Misfit::NodeGroup
+            } else if let Err(misfit) = self.admits(spec, state) {
+                misfit
+            } else {
+                let cells = self.nodes.cells(node);
+                let slots = cells[crate::amounts::PODS].free().max(0);
+                let times = spec.request.iter().map(|(d, n)| cells[usize::from(*d)].free().max(0) / n).min();
+                let times = times.unwrap_or(slots).min(slots);
+                let lacks = |(place, amount): &(u16, i64)| {
+                    cells[usize::from(*place)].free().saturating_sub(times.saturating_mul(*amount)) < *amount
+                };
+                let lacking: Vec<u16> =
+                    spec.request.iter().filter(|one| lacks(one)).map(|(place, _)| *place).collect();
+                if lacking.is_empty() { Misfit::PodCount } else { Misfit::Resources(lacking) }
+            };
+            *misfits.entry(misfit).or_default() += 1;
+        }
+        sentence(&self.dimensions, &misfits, nodes)
     }
 
     /// Per class of these pods what is missing.

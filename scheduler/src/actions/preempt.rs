@@ -30,6 +30,14 @@ struct Offer {
     victims: Vec<PodId>,
 }
 
+/// Which pods of a group places are taken for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Takers {
+    Asking,
+    /// Those that ask for nothing but a place; only others of that kind leave for them.
+    BestEffort,
+}
+
 impl Cluster {
     pub(crate) fn take(&mut self, action: Action, limits: &Limits, outcome: &mut Outcome) {
         let tiers =
@@ -44,6 +52,13 @@ impl Cluster {
                 continue;
             }
             let key = self.queue_key(id);
+            if queue.input.fifo {
+                let head = self.fifo_head(id).filter(|(_, _, shape)| {
+                    queue.waiting.get(shape).is_some_and(|known| !known.is_untakeable(action, self.stand()))
+                });
+                takers.extend(head.map(|(job, group, _)| (key, job, group)));
+                continue;
+            }
             for waiting in
                 queue.waiting.values().filter(|waiting| !waiting.is_untakeable(action, self.stand()))
             {
@@ -60,7 +75,7 @@ impl Cluster {
                 outcome.more |= taken > 0;
                 return;
             }
-            if !self.may_take(id) {
+            if !self.group(id).is_waiting() || !self.may_take(id) {
                 continue;
             }
             let queue = self.group(id).queue;
@@ -70,14 +85,10 @@ impl Cluster {
                 continue;
             }
             tried += 1;
-            match self.take_places(id, action) {
+            match self.take_places(id, action, Takers::Asking) {
                 Some(victims) => {
                     taken += 1;
-                    self.promised.insert(id);
-                    let evictions = victims.keys().map(|pod| Eviction { pod: *pod, taker: Some(id), action });
-                    outcome.evicted.extend(evictions);
-                    outcome.stood.extend(victims);
-                    self.refresh_group(id);
+                    self.note_taken(id, action, victims, outcome);
                 }
                 None => {
                     let stand = self.stand();
@@ -86,6 +97,51 @@ impl Cluster {
                     }
                     hopeless.insert((queue, shape));
                 }
+            }
+        }
+        if action == Action::Preempt {
+            self.take_for_best_effort(limits, outcome);
+        }
+    }
+
+    fn note_taken(
+        &mut self,
+        id: GroupId,
+        action: Action,
+        victims: BTreeMap<PodId, Status>,
+        outcome: &mut Outcome,
+    ) {
+        self.promised.insert(id);
+        let evictions = victims.keys().map(|pod| Eviction { pod: *pod, taker: Some(id), action });
+        outcome.evicted.extend(evictions);
+        outcome.stood.extend(victims);
+        self.refresh_group(id);
+    }
+
+    /// Places in the same queue for groups whose waiting pods ask for nothing: a node takes so many pods only.
+    fn take_for_best_effort(&mut self, limits: &Limits, outcome: &mut Outcome) {
+        let stand = self.stand();
+        if self.best_effort_refused.0 != stand {
+            self.best_effort_refused = (stand, BTreeSet::new());
+        }
+        let waits = |id: &GroupId| {
+            self.try_group(*id).is_some_and(|group| {
+                group.pending.is_empty()
+                    && !group.pending_best_effort.is_empty()
+                    && !group.input.manual
+                    && self.queue(group.queue).closed_because().is_none()
+            }) && !self.best_effort_refused.1.contains(id)
+                && self.may_take(*id)
+        };
+        let mut takers: Vec<GroupId> = self.best_effort.iter().copied().filter(waits).collect();
+        takers.sort_by_cached_key(|id| {
+            let group = self.group(*id);
+            (self.queue_key(group.queue), self.job_key(group), *id)
+        });
+        for id in takers.into_iter().take(limits.takes) {
+            match self.take_places(id, Action::Preempt, Takers::BestEffort) {
+                Some(victims) => self.note_taken(id, Action::Preempt, victims, outcome),
+                None => drop(self.best_effort_refused.1.insert(id)),
             }
         }
     }
@@ -97,17 +153,24 @@ impl Cluster {
             PluginName::Gang => group.is_starving(),
             _ => group.ready() + group.count(Status::Pipelined) < group.pods.len() as i64,
         });
-        group.phase != Phase::Pending && group.is_waiting() && group.validity().is_ok() && !hard && starving
+        group.phase != Phase::Pending && group.validity().is_ok() && !hard && starving
     }
 
     /// Promises places to the group's minimum, evicting others. Returns who leaves, with how they stood; `None` leaves
     /// all as it was.
-    fn take_places(&mut self, id: GroupId, action: Action) -> Option<BTreeMap<PodId, Status>> {
+    fn take_places(
+        &mut self,
+        id: GroupId,
+        action: Action,
+        takers: Takers,
+    ) -> Option<BTreeMap<PodId, Status>> {
         self.begin();
-        let mut found = self.promise_all(id, action, true);
+        self.promise_to_the_peaceful(id, action, takers);
+        let peaceful = self.mark_point();
+        let mut found = self.promise_all(id, action, takers);
         if !found && self.policy.whole_gangs {
-            self.rollback(0);
-            found = self.take_whole_gangs(id, action);
+            self.rollback(peaceful);
+            found = self.take_whole_gangs(id, action, takers, peaceful);
         }
         if !found {
             self.rollback(0);
@@ -121,22 +184,46 @@ impl Cluster {
         Some(stood.into_iter().filter(|(pod, _)| leaves(*pod)).collect())
     }
 
-    /// Promises a place to one pod after the other until the group has its minimum. With `evict`, pods that their
-    /// gangs can spare leave for it.
-    fn promise_all(&mut self, id: GroupId, action: Action, evict: bool) -> bool {
-        let pods: Vec<PodId> = self.group(id).pending.iter().map(|order| order.3).collect();
+    /// Pods with `preemptionPolicy: Never` take the room that is there before anybody leaves, and no other.
+    fn promise_to_the_peaceful(&mut self, id: GroupId, action: Action, takers: Takers) {
+        let mut peaceful = self.takers(id, takers);
+        peaceful.retain(|pod| self.pod(*pod).never_preempts);
+        self.promise_each(id, &peaceful, action, takers);
+    }
+
+    /// Promises a place to one pod after the other until the group has its minimum; pods that their gangs can spare
+    /// leave for it.
+    fn promise_all(&mut self, id: GroupId, action: Action, takers: Takers) -> bool {
+        let mut pods = self.takers(id, takers);
+        pods.retain(|pod| !self.pod(*pod).never_preempts);
+        self.promise_each(id, &pods, action, takers);
+        self.has_minimum(id, takers) && self.group(id).count(Status::Pipelined) > 0
+    }
+
+    fn takers(&self, id: GroupId, takers: Takers) -> Vec<PodId> {
+        let group = self.group(id);
+        let waiting = if takers == Takers::Asking { &group.pending } else { &group.pending_best_effort };
+        waiting.iter().map(|order| order.3).collect()
+    }
+
+    /// Pods that ask for nothing count as placed where others are looked at: backfill sees to them.
+    fn has_minimum(&self, id: GroupId, takers: Takers) -> bool {
+        let group = self.group(id);
+        match takers {
+            Takers::Asking => group.is_pipelined(),
+            Takers::BestEffort => group.ready() + group.count(Status::Pipelined) >= group.min(),
+        }
+    }
+
+    fn promise_each(&mut self, id: GroupId, pods: &[PodId], action: Action, takers: Takers) {
         let mut offers: BTreeMap<ClassId, BTreeSet<(Cost, NodeId)>> = BTreeMap::new();
         let mut failed: BTreeSet<ClassId> = BTreeSet::new();
-        for pod in pods {
-            if self.group(id).is_pipelined() && !self.policy.starving.contains(&PluginName::Priority)
-                || self.group(id).is_pipelined() && self.group(id).min() > 0
-            {
-                return true;
+        for pod in pods.iter().copied() {
+            let every_pod = self.policy.starving.contains(&PluginName::Priority) && self.group(id).min() <= 0;
+            if self.has_minimum(id, takers) && !every_pod {
+                return;
             }
             let class = self.pod(pod).class;
-            if self.pod(pod).never_preempts && evict && !self.fits_somewhere(pod) {
-                continue;
-            }
             if failed.contains(&class) {
                 continue;
             }
@@ -144,13 +231,13 @@ impl Cluster {
                 let all: Vec<NodeId> = self.nodes.iter().map(|(node, _)| node).collect();
                 let first: BTreeSet<(Cost, NodeId)> = all
                     .into_iter()
-                    .filter_map(|node| Some((self.offer(pod, node, action, evict)?.cost, node)))
+                    .filter_map(|node| Some((self.offer(pod, node, action)?.cost, node)))
                     .collect();
                 entry.insert(first);
             }
             let mut placed = false;
             while let Some((cost, node)) = offers.get_mut(&class).and_then(BTreeSet::pop_first) {
-                let Some(offer) = self.offer(pod, node, action, evict) else { continue };
+                let Some(offer) = self.offer(pod, node, action) else { continue };
                 // What was promised since may have made the place dearer.
                 let next = offers.get(&class).and_then(|offers| offers.first()).map(|(cost, _)| *cost);
                 if offer.cost > cost && next.is_some_and(|next| next < offer.cost) {
@@ -170,18 +257,10 @@ impl Cluster {
                 failed.insert(class);
             }
         }
-        self.group(id).is_pipelined() && self.group(id).count(Status::Pipelined) > 0
-    }
-
-    fn fits_somewhere(&self, pod: PodId) -> bool {
-        let class = self.class(self.pod(pod).class);
-        self.nodes.iter().any(|(node, state)| {
-            self.admits(class, state).is_ok() && self.fits(class, node, Fit::Future).is_ok()
-        })
     }
 
     /// Who would have to leave the node for the pod; `None` when nobody's leaving helps.
-    fn offer(&mut self, pod: PodId, node: NodeId, action: Action, evict: bool) -> Option<Offer> {
+    fn offer(&mut self, pod: PodId, node: NodeId, action: Action) -> Option<Offer> {
         let class = self.pod(pod).class;
         let group = self.pod(pod).group;
         if self.admits(self.class(class), self.nodes.get(node)).is_err() {
@@ -191,12 +270,13 @@ impl Cluster {
         if self.holds(pod, node) {
             return Some(Offer { cost: (i64::MIN, 0, score), victims: Vec::new() });
         }
-        if !evict || self.pod(pod).never_preempts {
+        if self.pod(pod).never_preempts {
             return None;
         }
         let standing = self.nodes.get(node).pods.iter().copied();
         let candidates: Vec<PodId> =
             standing.filter(|victim| self.is_candidate(group, *victim, action)).collect();
+        let candidates = self.of_equal_effort(pod, candidates);
         if candidates.is_empty() {
             return None;
         }
@@ -235,6 +315,15 @@ impl Cluster {
         Some(Offer { cost: (highest.unwrap_or(i64::MIN), victims.len(), score), victims })
     }
 
+    /// Who asks for nothing takes the place of nobody who asks for something.
+    fn of_equal_effort(&self, taker: PodId, mut victims: Vec<PodId>) -> Vec<PodId> {
+        let best_effort = |pod: PodId| self.class(self.pod(pod).class).is_best_effort();
+        if best_effort(taker) {
+            victims.retain(|victim| best_effort(*victim));
+        }
+        victims
+    }
+
     /// Nothing but their number matters: the last one mattered, so each of them does.
     fn are_alike(&self, pods: &[PodId]) -> bool {
         let Some(first) = pods.first().map(|pod| self.pod(*pod)) else { return true };
@@ -257,8 +346,10 @@ impl Cluster {
     }
 
     /// Gangs that cannot spare a pod leave as a whole, the most dispensable first, until the group has its places.
-    fn take_whole_gangs(&mut self, id: GroupId, action: Action) -> bool {
-        let Some(pod) = self.group(id).pending.first().map(|order| order.3) else { return false };
+    /// Moves before `start` stand: those of pods that take nobody's place.
+    fn take_whole_gangs(&mut self, id: GroupId, action: Action, takers: Takers, start: usize) -> bool {
+        let mut pods = self.takers(id, takers).into_iter();
+        let Some(pod) = pods.find(|pod| !self.pod(*pod).never_preempts) else { return false };
         let mut gangs: BTreeMap<GroupId, Vec<PodId>> = BTreeMap::new();
         for (node, state) in self.nodes.iter() {
             let _ = node;
@@ -270,7 +361,10 @@ impl Cluster {
                 }
             }
         }
-        gangs.retain(|_, pods| pods.iter().all(|victim| self.is_candidate(id, *victim, action)));
+        gangs.retain(|_, pods| {
+            pods.iter().all(|victim| self.is_candidate(id, *victim, action))
+                && self.of_equal_effort(pod, pods.clone()).len() == pods.len()
+        });
         // All of a gang must be allowed to leave, or none of it does.
         let mut order: Vec<(crate::order::VictimKey, GroupId)> = Vec::new();
         for (gang, pods) in &gangs {
@@ -297,8 +391,8 @@ impl Cluster {
             self.evict_all(&gangs[&gang]);
             evicted.push(gang);
             let point = self.mark_point();
-            if self.promise_all(id, action, true) {
-                return self.keep_needed_gangs(id, action, &gangs, evicted);
+            if self.promise_all(id, action, takers) {
+                return self.keep_needed_gangs(id, (action, takers), &gangs, evicted, start);
             }
             self.rollback(point);
         }
@@ -316,25 +410,26 @@ impl Cluster {
     fn keep_needed_gangs(
         &mut self,
         id: GroupId,
-        action: Action,
+        (action, takers): (Action, Takers),
         gangs: &BTreeMap<GroupId, Vec<PodId>>,
         evicted: Vec<GroupId>,
+        start: usize,
     ) -> bool {
         let mut needed = evicted;
         let mut at = 0;
         while at < needed.len() {
             let mut fewer = needed.clone();
             fewer.remove(at);
-            self.rollback(0);
+            self.rollback(start);
             fewer.iter().for_each(|gang| self.evict_all(&gangs[gang]));
-            if !fewer.is_empty() && self.promise_all(id, action, true) {
+            if !fewer.is_empty() && self.promise_all(id, action, takers) {
                 needed = fewer;
             } else {
                 at += 1;
             }
         }
-        self.rollback(0);
+        self.rollback(start);
         needed.iter().for_each(|gang| self.evict_all(&gangs[gang]));
-        self.promise_all(id, action, true)
+        self.promise_all(id, action, takers)
     }
 }

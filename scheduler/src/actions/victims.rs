@@ -91,6 +91,7 @@ impl Cluster {
                 let own = self.group(self.pod(taker).group).input.priority;
                 Some(keep(&|pod| self.group(self.pod(pod).group).input.priority < own))
             }
+            PluginName::Pdb => Some(self.within_budgets(candidates)),
             PluginName::Conformance => Some(keep(&|pod| !self.pod(pod).critical)),
             PluginName::Drf if action == Action::Reclaim && self.policy.fair_tree.is_some() => {
                 Some(self.behind_in_tree(taker, candidates))

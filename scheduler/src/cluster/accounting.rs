@@ -172,7 +172,8 @@ impl Cluster {
             };
             counted.elastic = each(&|minimum, allocated| allocated - minimum);
             let started = group.phase == Phase::Running && group.ready() >= group.min();
-            if group.phase == Phase::Inqueue || started {
+            // A gang that lost pods has room for those made anew.
+            if matches!(group.phase, Phase::Inqueue | Phase::Unknown) || started {
                 counted.inqueue = each(&|minimum, allocated| minimum - allocated);
             }
         }
@@ -227,6 +228,11 @@ impl Cluster {
         if let Some(node) = node {
             self.count_on_node(id, node, &request, status, sign);
         }
+        match (status == Status::Releasing, sign > 0) {
+            (false, _) => false,
+            (true, true) => self.leaving.insert(id),
+            (true, false) => self.leaving.remove(&id),
+        };
         let entry = self.groups[group as usize].as_mut().unwrap_or_else(|| unreachable!("group of a pod"));
         entry.counts[status as usize] += sign;
         let role = &mut entry.roles[usize::from(role)];

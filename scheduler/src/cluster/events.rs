@@ -93,8 +93,12 @@ impl Cluster {
         for role in &mut group.roles {
             role.min = input.min_roles.get(&role.name).copied().unwrap_or(0);
         }
-        if input.no_gate && !group.input.no_gate {
-            group.phase = Phase::Inqueue;
+        // Pods may be seen before the PodGroup that describes them: from then on its phase counts, not the pass that a
+        // group without an object has.
+        match (group.input.no_gate, input.no_gate) {
+            (false, true) => group.phase = Phase::Inqueue,
+            (true, false) => group.phase = input.phase,
+            _ => {}
         }
         group.min_resources = minimum;
         group.input = input;

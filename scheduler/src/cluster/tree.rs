@@ -160,6 +160,12 @@ impl Cluster {
         if let Some(problem) = &queue.problem {
             return Some(problem.to_string());
         }
+        if let Some(unreadable) = &queue.input.unreadable {
+            return Some(unreadable.to_string());
+        }
+        if let Some(problem) = self.hierarchy_problem(id) {
+            return Some(problem);
+        }
         let parent = self.queue(queue.parent?);
         let depth = queue.ancestors.len() + 1;
         if depth > MAX_QUEUE_DEPTH {
@@ -173,6 +179,9 @@ impl Cluster {
                 "field spec.parent: found {}, which holds {held} groups of its own; allowed: a queue without any",
                 parent.input.name
             ));
+        }
+        if let Some(problem) = self.over_ancestor(id) {
+            return Some(problem);
         }
         let children = || parent.children.iter().map(|id| &self.queue(*id).input);
         type Part = fn(&QueueInput) -> &Resources;
@@ -195,5 +204,58 @@ impl Cluster {
             }
         }
         None
+    }
+
+    /// Amounts over the capability of the nearest queue above that has one.
+    fn over_ancestor(&self, id: QueueId) -> Option<String> {
+        let queue = self.queue(id);
+        let parts = [
+            ("capability", &queue.input.capability),
+            ("deserved", &queue.input.deserved),
+            ("guarantee.resource", &queue.input.guarantee),
+        ];
+        for (field, amounts) in parts {
+            for (name, amount) in amounts.iter() {
+                let above = queue.ancestors.iter().map(|id| &self.queue(*id).input);
+                let limit = above.map(|input| (input, input.capability.get(name.as_str())));
+                let Some((above, most)) = limit.into_iter().find(|(_, most)| *most > 0) else { continue };
+                if amount > most {
+                    let text = |amount: i64| fleet_resources::quantity::format(name.as_str(), amount);
+                    return Some(format!(
+                        "field spec.{field}: found {} {name}; allowed: up to the capability of {} above it, {}",
+                        text(amount),
+                        above.name,
+                        text(most)
+                    ));
+                }
+            }
+        }
+        None
+    }
+
+    /// A path of plugin drf that leads through another queue's own: jobs stand at the ends only.
+    fn hierarchy_problem(&self, id: QueueId) -> Option<String> {
+        fn path(input: &QueueInput) -> Vec<&str> {
+            let names: Vec<&str> = input.hierarchy.iter().map(|(name, _)| name.as_str()).collect();
+            if names.first() == Some(&ROOT_QUEUE) { names[1..].to_vec() } else { names }
+        }
+        let own = path(&self.queue(id).input);
+        if own.is_empty() {
+            return None;
+        }
+        let others = self.queue_ids().filter(|other| *other != id && self.queue(*other).known);
+        let through = others.map(|other| &self.queue(other).input).find(|other| {
+            let other = path(other);
+            !other.is_empty()
+                && other.len() != own.len()
+                && (other.starts_with(&own) || own.starts_with(&other))
+        })?;
+        Some(format!(
+            "field metadata.annotations[volcano.sh/hierarchy]: found {}, and {} of queue {}; allowed: paths of which none \
+             leads through another",
+            own.join("/"),
+            path(through).join("/"),
+            through.name
+        ))
     }
 }

@@ -69,7 +69,10 @@ fn a_gang_starts_whole_or_not_at_all_and_says_why() {
         .pods(&["a-0 a c3", "a-1 a c3", "a-2 a c3", "b-0 b c3", "b-1 b c3"])
         .cycle();
     assert_eq!(bed.binds(), "b-0>n1 b-1>n2");
-    assert_eq!(bed.why("a"), "2 of 3 pod fit: 2 of 2 nodes lack 2 cpu");
+    assert_eq!(
+        bed.why("a"),
+        "0/2 nodes are unavailable: 2 Insufficient cpu. 2 of 3 pod fit: 2 of 2 nodes lack 2 cpu"
+    );
 }
 
 #[test]
@@ -207,7 +210,7 @@ fn cordons_taints_and_unknown_nodes() {
     assert_eq!(bed.binds(), "");
     assert_eq!(
         bed.why("g"),
-        "0 of 1 pod fit: none of 2 nodes is ready and admitted by node selector, affinity and taints"
+        "0/2 nodes are unavailable: 1 node(s) had untolerated taints, 1 node(s) were unschedulable. 0 of 1 pod fit: none of 2 nodes is ready and admitted by node selector, affinity and taints"
     );
     bed.cluster.put_node(&super::bed::node("n3 c6"));
     bed.cycle_at(1);

@@ -1,7 +1,7 @@
 //! A cluster in text, one cycle or more, and what came of it.
 //!
 //! Amounts are `c2 m4 g1`: cpu, memory in Gi, GPUs. A node is `name c2 m4 pods=10 key=value`, a queue
-//! `name w1 cap=c2m4 des=c1 gua=c1 parent=q prio=1 state=Closed noreclaim tree=root/a:1/50`, a group `name queue min=2 prio=10
+//! `name w1 cap=c2m4 des=c1 gua=c1 parent=q prio=1 state=Closed noreclaim fifo in=g1,g2 rather=g1 never=g3 notrather=g4 tree=root/a:1/50`, a group `name queue min=2 prio=10
 //! role:master=1 phase=Pending minres=c2m2 created=5 near=ps,worker;ps,chief apart=ps order=ps,worker`, a pod `name group c1 m1 on=n1 prio=5 keep role=x
 //! select:key=value` (`keep` is not preemptable).
 
@@ -108,7 +108,18 @@ impl Bed {
                     let weights = weights.split('/').map(|n| n.parse::<i64>().unwrap());
                     queue.hierarchy = names.split('/').map(str::to_owned).zip(weights).collect();
                 }
+                Some((key @ ("in" | "rather" | "never" | "notrather"), names)) => {
+                    let groups = &mut queue.node_groups;
+                    let set = match key {
+                        "in" => &mut groups.required,
+                        "rather" => &mut groups.preferred,
+                        "never" => &mut groups.never,
+                        _ => &mut groups.rather_not,
+                    };
+                    set.extend(names.split(',').map(str::to_owned));
+                }
                 Some(("state", state)) => queue.state = QueueState::read(state),
+                None if word == "fifo" => queue.fifo = true,
                 None if word == "noreclaim" => queue.reclaimable = false,
                 None => queue.weight = word[1..].parse().unwrap(),
                 _ => panic!("{word} in {text}"),

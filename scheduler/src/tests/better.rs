@@ -201,7 +201,10 @@ fn the_reason_is_true_now() {
         .groups(&["a q", "b q"])
         .pods(&["a-a-0 a c3 on=n1", "b-a-0 b c4"]);
     bed.cycle_at(0);
-    assert_eq!(bed.why("b"), "1 of 1 pod fit: 1 of 1 nodes lack 3 cpu".replace("1 of 1 pod", "0 of 1 pod"));
+    assert_eq!(
+        bed.why("b"),
+        "0/1 nodes are unavailable: 1 Insufficient cpu. 0 of 1 pod fit: 1 of 1 nodes lack 3 cpu"
+    );
     bed.cluster.put_node(&super::bed::node("n2 c8"));
     bed.cycle_at(1);
     assert_eq!(bed.why("b"), "queue q: 3 of 6 cpu are in use, 4 are asked for");

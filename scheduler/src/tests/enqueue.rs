@@ -87,3 +87,34 @@ fn what_runs_already_is_not_counted_twice() {
     bed.cycle_at(1);
     assert_eq!((bed.phase("pgb"), bed.bound.len()), ("Inqueue", 4));
 }
+
+#[test]
+fn pods_that_come_before_their_podgroup_pass_no_gate() {
+    let hooks = [Allocatable, Overused, JobEnqueued];
+    for first in ["", "phase=Pending"] {
+        let mut bed = Bed::new(&config(vec![Plugin::with(Proportion, &hooks)]))
+            .nodes(&["n1 c20m20"])
+            .queues(&["q1 cap=c5m5"]);
+        for i in 0..20 {
+            // A pod that is seen first makes a group without an object, which no gate holds back.
+            if first.is_empty() {
+                bed.cluster.put_group(GroupInput {
+                    namespace: "default".into(),
+                    name: format!("pg{i}").into(),
+                    queue: "q1".into(),
+                    min_member: 1 << 40,
+                    no_gate: true,
+                    ..GroupInput::default()
+                });
+            } else {
+                bed.group(&format!("pg{i} q1 {first} minres=c1m1"));
+            }
+            bed.pod(&format!("p-a-{i} pg{i} c1m1"));
+        }
+        bed.cycle_at(0);
+        (0..20).for_each(|i| bed.group(&format!("pg{i} q1 phase=Pending minres=c1m1")));
+        bed.cycle_at(1);
+        let inside = (0..20).filter(|i| bed.phase(&format!("pg{i}")) != "Pending").count();
+        assert_eq!((inside, bed.bound.len()), (5, 5), "{first}");
+    }
+}

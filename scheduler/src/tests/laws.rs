@@ -100,6 +100,41 @@ proptest! {
         }
     }
 
+    /// Pods that never preempt stand where room was before anybody left, whatever else of their gang preempts.
+    #[test]
+    fn who_never_preempts_makes_nobody_leave(
+        nodes in proptest::collection::vec(2_i64..6, 1..4),
+        low in proptest::collection::vec((1_i64..4, 1_usize..3, 0_usize..3), 1..5),
+        high in proptest::collection::vec((1_i64..4, any::<bool>()), 1..4),
+    ) {
+        let names: Vec<String> = nodes.iter().enumerate().map(|(i, c)| format!("n{i} c{c}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut bed = Bed::new(&taking(Proportion)).nodes(&names);
+        let mut sizes = std::collections::BTreeMap::new();
+        for (number, (size, count, min)) in low.iter().enumerate() {
+            bed.group(&format!("g{number} default min={} prio=1 created={number}", min.min(count)));
+            for i in 0..*count {
+                bed.pod(&format!("p{number}-a-{i} g{number} c{size}"));
+                sizes.insert(format!("p{number}-a-{i}"), *size);
+            }
+        }
+        bed.cycle_at(0);
+        bed.settle();
+        let mut free = nodes.clone();
+        for (pod, node) in &bed.bound {
+            free[node[1..].parse::<usize>().unwrap()] -= sizes[pod];
+        }
+        bed.group(&format!("high default min={} prio=9 created=9", high.len()));
+        for (i, (size, never)) in high.iter().enumerate() {
+            bed.pod(&format!("h-a-{i} high c{size} {}", if *never { "never" } else { "" }));
+        }
+        bed.cycle_at(1);
+        let peaceful: Vec<i64> = high.iter().filter(|(_, never)| *never).map(|(size, _)| *size).collect();
+        if !bed.evicted.is_empty() {
+            prop_assert!(fits(&mut free, &peaceful), "{:?} left", bed.evicted);
+        }
+    }
+
     /// Victims are useful and none too many, nobody takes without need, and it comes to an end.
     #[test]
     fn taking_ends_and_takes_no_more_than_needed(

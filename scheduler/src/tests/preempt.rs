@@ -152,3 +152,69 @@ fn a_gang_is_taken_whole_or_down_to_its_minimum() {
     let bed = Bed::new(&gentle).nodes(&nodes).queues(&["q1"]).groups(&groups).pods(&two).cycle();
     assert_eq!(bed.evictions(), "");
 }
+
+#[test]
+fn a_pod_that_never_preempts_takes_only_the_room_there_is() {
+    let mut config = config();
+    config.tiers[0].push(Plugin::new(Predicates));
+    let run = |nodes: &[&str], groups: &[&str], pods: &[&str]| {
+        let bed = Bed::new(&config).nodes(nodes).queues(&["q1"]).groups(groups).pods(pods).cycle();
+        (bed.evictions(), bed.promises())
+    };
+    let none = (String::new(), String::new());
+    let (one, two) =
+        (["low q1 min=1 prio=1", "high q1 min=1 prio=9"], ["low q1 min=2 prio=1", "high q1 min=2 prio=9"]);
+    // Beyond the minimum of the gang that stands, a gang that would leave as a whole, and several of them.
+    let beyond = ["low q1 min=0 prio=1", "high q1 min=1 prio=9"];
+    assert_eq!(run(&["n1 c4"], &beyond, &["l-a-0 low c4 on=n1", "h-a-0 high c4 never"]), none);
+    assert_eq!(run(&["n1 c4"], &one, &["l-a-0 low c4 on=n1", "h-a-0 high c4 never"]), none);
+    let pods = ["l-a-0 low c4 on=n1", "l-a-1 low c4 on=n2", "h-a-0 high c4 never", "h-a-1 high c4 never"];
+    assert_eq!(run(&["n1 c4", "n2 c4"], &two, &pods), none);
+    // Nor does it follow into room that others of its gang have made.
+    let pods = ["l-a-0 low c4 on=n1", "l-a-1 low c4 on=n2", "h-a-0 high c4", "h-a-1 high c4 never"];
+    assert_eq!(run(&["n1 c4", "n2 c4"], &two, &pods), none);
+    assert_eq!(
+        run(&["n1 c8"], &one, &["l-a-0 low c8 on=n1", "h-a-0 high c2", "h-a-1 high c2 never"]).0,
+        "l-a-0"
+    );
+    let three = ["low q1 min=1 prio=1", "high q1 min=2 prio=9"];
+    assert_eq!(
+        run(&["n1 c8"], &three, &["l-a-0 low c8 on=n1", "h-a-0 high c2", "h-a-1 high c2 never"]),
+        none
+    );
+    // What is free it takes, so that the others of its gang may preempt for theirs.
+    let pods = ["l-a-0 low c4 on=n1", "h-a-0 high c4", "h-a-1 high c4 never"];
+    let expected = ("l-a-0".to_owned(), "h-a-0>n1 h-a-1>n2".to_owned());
+    assert_eq!(run(&["n1 c4", "n2 c4"], &three, &pods), expected);
+}
+
+#[test]
+fn a_pod_that_asks_for_nothing_takes_the_place_of_another_such_pod() {
+    let mut config = config();
+    config.tiers[0].push(Plugin::new(Predicates));
+    let run = |nodes: &[&str], groups: &[&str], pods: &[&str]| {
+        let bed = Bed::new(&config).nodes(nodes).queues(&["q1"]).groups(groups).pods(pods);
+        let mut bed = bed.cycle();
+        let evicted = bed.evictions();
+        bed.settle();
+        bed.cycle_at(1);
+        (evicted, bed.binds())
+    };
+    let groups = ["low q1 min=0 prio=1", "high q1 min=1 prio=9"];
+    let full = ["n1 c8 pods=1"];
+    let pods = ["l-a-0 low on=n1", "h-a-0 high"];
+    assert_eq!(run(&full, &groups, &pods), ("l-a-0".into(), "h-a-0>n1".into()));
+    // A group of one is taken whole; nobody who asks for something leaves, nobody more urgent, and none for a pod that
+    // never preempts.
+    let one = ["low q1 min=1 prio=1", "high q1 min=1 prio=9"];
+    assert_eq!(run(&full, &one, &pods).0, "l-a-0");
+    assert_eq!(run(&full, &groups, &["l-a-0 low c1 on=n1", "h-a-0 high"]).0, "");
+    assert_eq!(run(&full, &one, &["l-a-0 low c1 on=n1", "h-a-0 high"]).0, "");
+    assert_eq!(run(&full, &["low q1 min=0 prio=9", "high q1 min=1 prio=1"], &pods).0, "");
+    assert_eq!(run(&full, &groups, &["l-a-0 low on=n1", "h-a-0 high never"]).0, "");
+    // A gang of two needs two places, or none.
+    let two = ["low q1 min=0 prio=1", "high q1 min=2 prio=9"];
+    let pods = ["l-a-0 low on=n1", "h-a-0 high", "h-a-1 high"];
+    assert_eq!(run(&full, &two, &pods).0, "");
+    assert_eq!(run(&["n1 c8 pods=1", "n2 c8 pods=1"], &two, &pods).0, "l-a-0");
+}

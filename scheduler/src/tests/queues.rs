@@ -113,3 +113,108 @@ fn a_group_that_has_ended_holds_no_room_in_its_queue() {
     let why = bed.cluster.group(group).why.clone().unwrap_or_default();
     assert!(why.contains("queue q: 2 of 2 cpu are in use"), "{why}");
 }
+
+#[test]
+fn amounts_over_those_above_and_paths_through_others_are_wrong() {
+    let bed = Bed::new(&Config::default()).queues(&[
+        "top cap=c8m8",
+        "middle parent=top",
+        "fine parent=middle cap=c8",
+        "wide parent=middle cap=c9",
+        "eager parent=middle des=c9",
+        "sure parent=top gua=m9",
+        "other parent=top cap=g4",
+        "a tree=root/x:1/1",
+        "b tree=root/x/y:1/1/1",
+        "c tree=root/xy:1/1",
+    ]);
+    let said = |name: &str| {
+        let id = bed.cluster.find_queue(name).unwrap();
+        bed.cluster.queue_problem(id).unwrap_or_default()
+    };
+    assert_eq!(
+        said("wide"),
+        "field spec.capability: found 9 cpu; allowed: up to the capability of top above it, 8"
+    );
+    assert_eq!(
+        said("eager"),
+        "field spec.deserved: found 9 cpu; allowed: up to the capability of top above it, 8"
+    );
+    assert!(said("sure").starts_with("field spec.guarantee.resource: found 9Gi memory"), "{}", said("sure"));
+    for fine in ["top", "middle", "fine", "other", "c"] {
+        assert_eq!(said(fine), "", "{fine}");
+    }
+    let wanted = "field metadata.annotations[volcano.sh/hierarchy]: found x, and x/y of queue b; allowed: paths of which none \
+                  leads through another";
+    assert_eq!(said("a"), wanted);
+    assert!(said("b").contains("found x/y, and x of queue a"), "{}", said("b"));
+}
+
+#[test]
+fn who_waits_for_places_in_a_queue_that_gives_none_is_told_why() {
+    let mut bed = Bed::new(&Config::default())
+        .nodes(&["n1 c8"])
+        .queues(&["q"])
+        .groups(&["a q", "b q min=2", "be q"])
+        .pods(&["a-a-0 a c9", "b-a-0 b c1", "b-a-1 b c1", "be-a-0 be"]);
+    bed.queue("q state=Closed");
+    bed.cycle_at(0);
+    for group in ["a", "b", "be"] {
+        assert_eq!(bed.why(group), "queue q is Closed; allowed: a queue that is Open", "{group}");
+    }
+    bed.queue("q");
+    bed.cycle_at(1);
+    assert_eq!(bed.binds(), "b-a-0>n1 b-a-1>n1 be-a-0>n1");
+    assert_eq!((bed.why("b").as_str(), bed.why("be").as_str()), ("", ""));
+    assert!(bed.why("a").starts_with("0/1 nodes are unavailable: 1 Insufficient cpu."), "{}", bed.why("a"));
+}
+
+#[test]
+fn reasons_are_worded_and_counted_as_volcano_does() {
+    let mut bed = Bed::new(&Config::default())
+        .nodes(&["n1 c4m4", "n2 c8m1", "n3 c1m1", "n4 c8m8 cordoned", "n5 c8m8 taint=gpu"])
+        .groups(&["a default min=2"])
+        .pods(&["a-a-0 a c3m2", "a-a-1 a c3m2"]);
+    bed.cycle_at(0);
+    assert_eq!(
+        bed.why("a"),
+        "0/5 nodes are unavailable: 1 node(s) had untolerated taints, 1 node(s) were unschedulable, 2 Insufficient cpu, \
+         2 Insufficient memory. 1 of 2 pod fit: 2 of 5 nodes lack 1Gi memory, 2 are not ready or not admitted"
+    );
+}
+
+#[test]
+fn nobody_goes_ahead_of_the_first_of_a_fifo_queue() {
+    let run = |strategy: &str| {
+        let mut bed = Bed::new(&Config::default())
+            .nodes(&["n1 c4"])
+            .queues(&[&format!("q {strategy}")])
+            .groups(&["big q created=1", "small q created=2", "more q created=3"])
+            .pods(&["b-a-0 big c5", "s-a-0 small c1", "m-a-0 more c1"]);
+        bed.cycle_at(0);
+        bed.cycle_at(1);
+        bed
+    };
+    assert_eq!(run("").binds(), "m-a-0>n1 s-a-0>n1");
+    let mut bed = run("fifo");
+    assert_eq!(bed.binds(), "");
+    assert_eq!(
+        bed.why("small"),
+        "behind big, for which there is no room: dequeueStrategy of queue q is fifo"
+    );
+    bed.end("b-a-0");
+    bed.cycle_at(2);
+    assert_eq!(bed.binds(), "m-a-0>n1 s-a-0>n1");
+    assert_eq!(bed.why("small"), "");
+    // Nor is anybody let in ahead of it.
+    let enter = |strategy: &str| {
+        let mut bed =
+            Bed::new(&Config::default()).nodes(&["n1 c4"]).queues(&[&format!("q cap=c4 {strategy}")]).groups(
+                &["big q created=1 phase=Pending minres=c5", "small q created=2 phase=Pending minres=c1"],
+            );
+        bed.cycle_at(0);
+        (bed.phase("big"), bed.phase("small"))
+    };
+    assert_eq!(enter(""), ("Pending", "Inqueue"));
+    assert_eq!(enter("fifo"), ("Pending", "Pending"));
+}

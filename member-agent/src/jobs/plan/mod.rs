@@ -13,7 +13,7 @@ mod status;
 mod tensorflow;
 #[cfg(test)]
 mod tests;
-pub(super) mod volcano;
+pub(crate) mod volcano;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -38,6 +38,8 @@ pub(crate) const RESTARTS_ANNOTATION: &str = "fleet.dev/pod-restarts";
 pub(crate) struct Plan {
     /// Annotations of the job that must stand before anything else is done.
     pub annotations: BTreeMap<String, String>,
+    /// Fields of the job's spec that it did not say.
+    pub spec: Option<Value>,
     /// Services, ConfigMaps and the like that the pods need; wanted whenever a pod is created.
     pub support: Vec<Value>,
     /// Whole pods (or ReplicaSets) to create.
@@ -57,6 +59,8 @@ pub(crate) struct Plan {
     pub mark: Vec<String>,
     /// The status must stand before anything else but `mark` is done.
     pub status_first: bool,
+    /// Events whose timeouts run, for the next look; `None`: as before.
+    pub delayed: Option<Vec<volcano::Delayed>>,
     /// The Command has had its effect.
     pub command_done: bool,
     /// Delete the job itself: its time to live is over.

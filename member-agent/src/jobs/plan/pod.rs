@@ -43,6 +43,10 @@ pub(super) fn mark_gang(pod: &mut Value, job: &Object, component: &str, size: i6
     let annotations = &mut pod["metadata"]["annotations"];
     annotations[GANG_ANNOTATION] = job.name().into();
     annotations[GANG_SIZE_ANNOTATION] = size.to_string().into();
+    if pod["spec"]["schedulerName"] == "volcano" {
+        pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = job.name().into();
+    }
+    let annotations = &mut pod["metadata"]["annotations"];
     if let Some(reservation) = job.annotation(RESERVATION_ANNOTATION) {
         annotations[RESERVATION_ANNOTATION] = reservation.into();
     }

@@ -65,11 +65,12 @@ pub(super) fn plan(view: &View<'_>, group: &Object, doomed: &[String]) -> Option
         status = json!({});
     }
     let before = status["phase"].as_str().unwrap_or_default().to_owned();
-    let waiting = tasks.iter().any(|(_, task)| *task == Task::Pending);
+    let starts = matches!(view.phase, Phase::Pending | Phase::Running);
     let phase = if scheduled >= min && scheduled > 0 {
         let ended = succeeded + failed == tasks.len() as i64;
         if ended { "Completed" } else { "Running" }
-    } else if running > 0 && waiting && matches!(before.as_str(), "Running" | "Unknown") {
+    } else if starts && running > 0 && matches!(before.as_str(), "Running" | "Unknown") {
+        // It ran, and pods of it were lost: the others run on without them, until those made anew have places.
         "Unknown"
     } else {
         admitted(view, &before, ready)
@@ -98,7 +99,7 @@ fn admitted(view: &View<'_>, before: &str, ready: i64) -> &'static str {
     let starts = matches!(view.phase, Phase::Pending | Phase::Running);
     match before {
         "Inqueue" | "Unknown" if starts => "Inqueue",
-        // Pods were lost: what is left keeps its turn.
+        // Pods were lost, and none runs: what is left keeps its turn.
         "Running" if starts && ready > 0 => "Inqueue",
         _ if starts && view.input.gate.is_ok() => "Inqueue",
         _ => "Pending",

@@ -4,8 +4,8 @@
 //! Upstream derives events as they happen; here they are read off what stands (a failed pod of the present
 //! version, a task whose pods have all succeeded), so that a restart of the agent loses none. Only a pod that
 //! was gone before a plan saw it go leaves no such mark: the driver hands those in as `lost`. A change of phase is
-//! written before anything it entails is done.
-//! Deliberately absent: the event `JobUpdated`.
+//! written before anything it entails is done. What has changed of a job is handed in as well: a change made while no
+//! agent ran is the event `JobUpdated` for nobody.
 
 mod count;
 mod group;
@@ -30,11 +30,15 @@ use policy::Action;
 use task::Task;
 
 pub(crate) use plugins::SSH_SECRET_LABEL;
+pub(crate) use policy::Delayed;
+pub(crate) use task::problem;
 
 /// Pod annotation: version of the job's run that made it; older versions are on their way out.
 const VERSION: &str = "volcano.sh/job-version";
 /// Pod annotation: the controller itself takes the pod away, so its end is no event.
 pub(crate) const OUT_OF_SYNC: &str = "volcano.sh/controller-out-of-sync";
+/// Reason of a job that says what can never be.
+const INVALID_SPEC: &str = "InvalidSpec";
 /// Reason of a job whose queue has not let it in.
 const GROUP_PENDING: &str = "PodGroupPending";
 pub(crate) const DEFAULT_MAX_RETRY: i64 = 3;
@@ -46,6 +50,10 @@ pub(crate) struct Input<'a> {
     pub pods: &'a Pods,
     /// Pods that are gone and that no plan has seen being deleted.
     pub lost: &'a [Arc<Pod>],
+    /// Its spec has changed since the last look.
+    pub updated: bool,
+    /// Events whose timeouts ran at the last look.
+    pub delayed: &'a [Delayed],
     pub pod_group: Option<&'a Object>,
     /// The oldest Command (`bus.volcano.sh`) for the job.
     pub command: Option<&'a Command>,
@@ -141,6 +149,10 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         status = json!({});
     }
     if !status["state"]["phase"].is_string() {
+        // As Volcano's admission writes it. What does not depend on other fields stands in the definition.
+        if view.job.spec["minAvailable"].is_null() {
+            plan.spec = Some(json!({"minAvailable": view.min_available}));
+        }
         phase::enter(&mut status, Phase::Pending, None, view.job, input.now);
         plan.status_first = true;
         count::write(&mut status, &view);
@@ -148,6 +160,7 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         return plan;
     }
     let due = policy::due(&view);
+    plan.delayed = Some(due.delayed.clone());
     if let Some(wait) = due.look_again {
         plan.look_again_in(wait);
     }
@@ -189,6 +202,11 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
 /// A job that its queue does not let in says so, and no more once it is let in.
 fn say_why_it_waits(view: &View<'_>, status: &mut Value) {
     if view.phase != Phase::Pending {
+        return;
+    }
+    if let Some(problem) = problem(view.job) {
+        status["state"]["reason"] = INVALID_SPEC.into();
+        status["state"]["message"] = problem.into();
         return;
     }
     match view.input.gate {

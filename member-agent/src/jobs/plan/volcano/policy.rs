@@ -56,6 +56,27 @@ pub(super) struct Due {
     pub why: Option<String>,
     /// A policy's timeout runs until then.
     pub look_again: Option<Duration>,
+    /// Events whose timeouts run.
+    pub delayed: Vec<Delayed>,
+}
+
+/// An event that a policy's timeout lets stand, kept between looks: of what is gone nothing else tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Delayed {
+    name: &'static str,
+    pod: Option<String>,
+    task: Option<String>,
+    exit_code: Option<i64>,
+    since: Timestamp,
+    /// Version of the job's run that it happened in.
+    version: i64,
+}
+
+impl Delayed {
+    fn is_of(&self, event: &Event<'_>) -> bool {
+        let task = event.task.map(|task| task.name.as_str());
+        (self.name, self.pod.as_deref(), self.task.as_deref()) == (event.name, event.pod.as_deref(), task)
+    }
 }
 
 /// An event that stands.
@@ -69,7 +90,7 @@ struct Event<'a> {
 
 /// The action that a command or the first event with a policy calls for.
 pub(super) fn due(view: &View<'_>) -> Due {
-    let mut due = Due { action: Action::Sync, pod: None, why: None, look_again: None };
+    let mut due = Due { action: Action::Sync, pod: None, why: None, look_again: None, delayed: Vec::new() };
     if let Some(command) = view.input.command {
         due.action = Action::read(&command.action.as_str().into());
         due.why = Some(format!("command {}", command.name));
@@ -80,12 +101,19 @@ pub(super) fn due(view: &View<'_>) -> Due {
     }
     for event in events(view) {
         let Some((action, timeout)) = policy_for(view, &event) else { continue };
-        let left = event.since.map_or(timeout, |since| {
-            let stood = view.input.now.as_millisecond().saturating_sub(since.as_millisecond());
-            timeout.saturating_sub(Duration::from_millis(u64::try_from(stood).unwrap_or(0)))
-        });
+        let since = stands_since(view, &event);
+        let stood = view.input.now.as_millisecond().saturating_sub(since.as_millisecond());
+        let left = timeout.saturating_sub(Duration::from_millis(u64::try_from(stood).unwrap_or(0)));
         if !left.is_zero() {
             due.look_again = Some(due.look_again.map_or(left, |known: Duration| known.min(left)));
+            due.delayed.push(Delayed {
+                name: event.name,
+                pod: event.pod,
+                task: event.task.map(|task| task.name.clone()),
+                exit_code: event.exit_code,
+                since,
+                version: view.version,
+            });
             continue;
         }
         if action == Action::Sync {
@@ -101,9 +129,41 @@ pub(super) fn due(view: &View<'_>) -> Due {
             },
         });
         due.pod = event.pod;
+        // What else was delayed is over with the run it happened in.
+        due.delayed.clear();
         return due;
     }
     due
+}
+
+/// Since when the event stands: as its object says, else since it was first seen. A pod may be on its way out until
+/// long after, by its deletion time.
+fn stands_since(view: &View<'_>, event: &Event<'_>) -> Timestamp {
+    let now = view.input.now;
+    let mut remembered = view.input.delayed.iter();
+    // Each pod is pending anew; its own time says since when.
+    let known = remembered.find(|known| known.is_of(event) && event.name != "PodPending");
+    let known = known.filter(|known| known.version == view.version).map(|known| known.since);
+    event.since.into_iter().chain(known).min().unwrap_or(now).min(now)
+}
+
+/// Pods that failed or were lost and have not run since: a timeout goes on although nothing shows them any more.
+fn remembered<'a>(view: &'a View<'a>, standing: &[Event<'a>]) -> Vec<Event<'a>> {
+    let runs = |pod: &str| view.pods.get(pod).is_some_and(|pod| pod.is_running() || pod.is_succeeded());
+    let goes_on = |known: &&Delayed| {
+        let waits = known.pod.as_deref().is_some_and(|pod| !runs(pod) && view.task_of(pod).is_some());
+        (known.name == "JobUpdated" || (matches!(known.name, "PodFailed" | "PodEvicted") && waits))
+            && known.version == view.version
+            && !standing.iter().any(|event| known.is_of(event))
+    };
+    let event = |known: &Delayed| Event {
+        name: known.name,
+        exit_code: known.exit_code,
+        task: known.pod.as_deref().and_then(|pod| view.task_of(pod)).map(|(task, _)| task),
+        pod: known.pod.clone(),
+        since: Some(known.since),
+    };
+    view.input.delayed.iter().filter(goes_on).map(event).collect()
 }
 
 /// The action and how long its event must have stood.
@@ -135,7 +195,7 @@ pub(super) fn timeout(text: &str) -> Option<Duration> {
     Duration::try_from(span).ok()
 }
 
-/// Events in a fixed order: ends of pods, pods lost, tasks over, the group, pods that wait.
+/// Events in a fixed order: ends of pods, pods lost, tasks over, the group, the job, pods that wait.
 fn events<'a>(view: &'a View<'a>) -> Vec<Event<'a>> {
     let mut events = Vec::new();
     let current = || view.pods.values().filter(|pod| view.is_current(pod));
@@ -177,9 +237,13 @@ fn events<'a>(view: &'a View<'a>) -> Vec<Event<'a>> {
     if view.input.pod_group.is_some_and(|group| group.status["phase"] == "Unknown") {
         events.push(Event { name: "Unknown", exit_code: None, task: None, pod: None, since: None });
     }
+    if view.input.updated {
+        events.push(Event { name: "JobUpdated", exit_code: None, task: None, pod: None, since: None });
+    }
     for pod in current().filter(|pod| pod.status.phase == "Pending" && !pod.is_deleting()) {
         let since = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
         events.push(of_pod(pod, "PodPending", None, since));
     }
+    events.extend(remembered(view, &events));
     events
 }

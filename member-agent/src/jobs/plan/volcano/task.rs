@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{DEFAULT_MAX_RETRY, Object, View};
-use crate::jobs::plan::count;
+use crate::{cycle, jobs::plan::count};
 
 pub(super) struct Task<'a> {
     pub name: String,
@@ -43,6 +43,21 @@ pub(super) fn of(job: &Object) -> Vec<Task<'_>> {
             }
         })
         .collect()
+}
+
+/// Why some of the job's tasks can never start, if so.
+pub(crate) fn problem(job: &Object) -> Option<String> {
+    let tasks = of(job);
+    let needs = |task: &Task<'_>| -> Vec<&str> {
+        let names = task.spec["dependsOn"]["name"].as_array().into_iter().flatten();
+        names
+            .filter_map(Value::as_str)
+            .filter_map(|name| tasks.iter().find(|t| t.name == name))
+            .map(|t| t.name.as_str())
+            .collect()
+    };
+    let needs = tasks.iter().map(|task| (task.name.as_str(), needs(task))).collect();
+    cycle::find(&needs).map(|cycle| format!("field spec.tasks: {}", cycle::sentence(&cycle)))
 }
 
 impl Task<'_> {

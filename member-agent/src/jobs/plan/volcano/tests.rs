@@ -55,11 +55,23 @@ struct Case {
     lost: Vec<Arc<Pod>>,
     group: Option<Object>,
     command: Option<Command>,
+    delayed: Vec<Delayed>,
+    updated: bool,
+    now: Timestamp,
 }
 
 impl Case {
     fn new(spec: Value, status: Value, list: &[&str]) -> Self {
-        Self { job: job(spec, status), pods: pods(list), lost: Vec::new(), group: None, command: None }
+        Self {
+            job: job(spec, status),
+            pods: pods(list),
+            lost: Vec::new(),
+            group: None,
+            command: None,
+            delayed: Vec::new(),
+            updated: false,
+            now: NOW.parse().unwrap(),
+        }
     }
 
     fn command(mut self, action: &str) -> Self {
@@ -83,13 +95,25 @@ impl Case {
             job: &self.job,
             pods: &self.pods,
             lost: &self.lost,
+            delayed: &self.delayed,
+            updated: self.updated,
             pod_group: self.group.as_ref(),
             command: self.command.as_ref(),
             gate: &Ok(()),
             session: "s",
             priority_of,
-            now: NOW.parse().unwrap(),
+            now: self.now,
         })
+    }
+
+    /// Looks as the driver does, `after` seconds later: the job's phase then.
+    fn look_after(&mut self, after: i64) -> String {
+        self.now += jiff::SignedDuration::from_secs(after);
+        let phase = self.phase();
+        self.delayed = self.plan().delayed.unwrap_or_default();
+        self.lost.clear();
+        self.updated = false;
+        phase
     }
 
     /// Phase after this look.
@@ -211,6 +235,87 @@ fn a_timeout_lets_an_event_stand_first() {
     assert!(plan.status_first);
     assert_eq!(plan.mark, ["j-t-0"], "only that pod goes");
     assert_eq!(plan.status.unwrap()["retryCount"], 1);
+}
+
+/// A job of two pods whose policy acts a minute after the event.
+fn patient(event: &str, list: &[&str]) -> Case {
+    let mut spec = json!({"minAvailable": 1, "tasks": [task("t", 2)]});
+    spec["policies"] = json!([{"event": event, "action": "AbortJob", "timeout": "1m"}]);
+    Case::new(spec, in_phase("Running"), list)
+}
+
+#[test]
+fn a_timeout_ends_also_where_nothing_says_when_it_began() {
+    let check = |mut case: Case, what: &str| {
+        assert_eq!(case.look_after(0), "Running", "{what}");
+        assert_eq!(case.look_after(40), "Running", "{what}");
+        assert_eq!(case.plan().look_again, Some(std::time::Duration::from_secs(20)), "{what}");
+        assert_eq!(case.look_after(20), "Aborting", "{what}");
+        assert!(case.delayed.is_empty(), "{what}");
+    };
+    // A node that is gone lets pods fail without a container that ended.
+    let mut case = patient("PodFailed", &["j-t-0 Failed", "j-t-1 Running"]);
+    let mut pod = Pod::clone(&case.pods["j-t-0"]);
+    pod.status.container_statuses.clear();
+    case.pods.insert("j-t-0".into(), Arc::new(pod));
+    check(case, "PodFailed");
+    let mut case = patient("TaskFailed", &["j-t-0 Running", "j-t-1 Running"]);
+    let mut pod = Pod::clone(&case.pods["j-t-0"]);
+    pod.status.container_statuses[0].restart_count = 3;
+    case.pods.insert("j-t-0".into(), Arc::new(pod));
+    check(case, "TaskFailed");
+    let mut case = patient("Unknown", &["j-t-0 Running", "j-t-1 Pending"]).admitted();
+    case.group.as_mut().unwrap().status = json!({"phase": "Unknown"});
+    check(case, "Unknown");
+    let mut case = patient("TaskCompleted", &["j-t-0 Succeeded", "j-t-1 Succeeded", "j-u-0 Running"]);
+    case.job.spec["tasks"].as_array_mut().unwrap().push(task("u", 1));
+    check(case, "TaskCompleted");
+    let mut case = patient("PodEvicted", &["j-t-1 Running"]);
+    case.lost = pods(&["j-t-0 Running"]).values().cloned().collect();
+    check(case, "PodEvicted");
+}
+
+#[test]
+fn a_timeout_goes_on_while_a_lost_pod_is_made_anew_and_ends_when_it_runs() {
+    let mut case = patient("PodEvicted", &["j-t-0 Running!", "j-t-1 Running"]);
+    assert_eq!(case.look_after(0), "Running");
+    case.pods = pods(&["j-t-1 Running"]);
+    assert_eq!(case.look_after(30), "Running");
+    case.pods = pods(&["j-t-0 Pending", "j-t-1 Running"]);
+    assert_eq!(case.look_after(29), "Running");
+    let mut well = patient("PodEvicted", &["j-t-0 Running", "j-t-1 Running"]);
+    well.delayed = case.delayed.clone();
+    well.now = case.now;
+    assert_eq!(case.look_after(1), "Aborting");
+    assert_eq!(well.look_after(1), "Running");
+    assert!(well.delayed.is_empty());
+    // Nor does what happened in an earlier run of the job count.
+    case.job.status["version"] = 1.into();
+    assert_eq!(case.phase(), "Running");
+}
+
+#[test]
+fn a_running_gang_that_lost_a_pod_is_unknown_until_it_is_whole() {
+    let mut spec = json!({"minAvailable": 3, "tasks": [task("t", 3)]});
+    spec["policies"] = json!([{"event": "Unknown", "action": "AbortJob"}]);
+    let phase = |before: &str, list: &[&str]| {
+        // A job that is short of running pods is Pending.
+        let of_job = if list.iter().any(|pod| pod.ends_with("Pending")) { "Pending" } else { "Running" };
+        let mut case = Case::new(spec.clone(), in_phase(of_job), list).admitted();
+        case.group.as_mut().unwrap().status = json!({"phase": before});
+        let status = case.plan().pod_group_status.map(|status| status["phase"].clone());
+        status.map_or(before.to_owned(), |phase| phase.as_str().unwrap().to_owned())
+    };
+    // Between the loss and the new pod, with the new pod waiting, and with it bound.
+    assert_eq!(phase("Running", &["j-t-0 Running", "j-t-1 Running"]), "Unknown");
+    assert_eq!(phase("Running", &["j-t-0 Running", "j-t-1 Running", "j-t-2 Running!"]), "Unknown");
+    let waits = ["j-t-0 Running", "j-t-1 Running", "j-t-2 Pending"];
+    assert_eq!(phase("Running", &waits), "Unknown");
+    assert_eq!(phase("Inqueue", &waits), "Inqueue", "it has not run as a whole");
+    assert_eq!(phase("Running", &["j-t-0 Running", "j-t-1 Running", "j-t-2 Running"]), "Running");
+    let mut case = Case::new(spec, in_phase("Running"), &waits).admitted();
+    case.group.as_mut().unwrap().status = json!({"phase": "Unknown"});
+    assert_eq!(case.phase(), "Aborting");
 }
 
 #[test]
@@ -410,4 +515,52 @@ fn the_group_of_the_mpi_example_ends_as_the_walkthrough_shows_it() {
     let status = case.plan().pod_group_status.unwrap_or(status);
     assert_eq!((&status["phase"], &status["succeeded"]), (&json!("Pending"), &json!(1)));
     assert!(status["running"].is_null());
+}
+
+#[test]
+fn tasks_that_wait_for_each_other_are_told_so() {
+    let after = |name: &str, other: &str| {
+        let mut task = task(name, 1);
+        task["dependsOn"] = json!({"name": [other]});
+        task
+    };
+    let spec = json!({"tasks": [after("a", "b"), after("b", "c"), after("c", "a")]});
+    let plan = Case::new(spec, in_phase("Pending"), &[]).admitted().plan();
+    let state = &plan.status.unwrap()["state"];
+    assert_eq!(state["reason"], "InvalidSpec");
+    assert_eq!(
+        state["message"],
+        "field spec.tasks: found the cycle a -> b -> c -> a; allowed: dependsOn without a cycle"
+    );
+}
+
+#[test]
+fn a_job_that_says_no_minimum_is_told_the_one_it_has() {
+    let first = |spec: Value| Case::new(spec, json!({}), &[]).plan().spec;
+    let mut some = task("b", 3);
+    some["minAvailable"] = 1.into();
+    assert_eq!(first(json!({"tasks": [task("a", 2), some]})), Some(json!({"minAvailable": 3})));
+    assert_eq!(first(json!({"minAvailable": 0, "tasks": [task("a", 2)]})), None);
+    assert_eq!(Case::new(json!({"tasks": [task("a", 2)]}), in_phase("Pending"), &[]).plan().spec, None);
+}
+
+#[test]
+fn a_changed_job_restarts_where_its_policies_say_so() {
+    let mut spec = json!({"minAvailable": 1, "tasks": [task("t", 2)]});
+    let running = ["j-t-0 Running", "j-t-1 Running"];
+    let mut case = Case::new(spec.clone(), in_phase("Running"), &running);
+    case.updated = true;
+    assert_eq!(case.phase(), "Running");
+    spec["policies"] = json!([{"event": "JobUpdated", "action": "RestartJob"}]);
+    let mut case = Case::new(spec.clone(), in_phase("Running"), &running);
+    assert_eq!(case.look_after(0), "Running");
+    case.updated = true;
+    assert_eq!(case.look_after(0), "Restarting");
+    // With a timeout the change is remembered.
+    spec["policies"][0]["timeout"] = "1m".into();
+    let mut case = Case::new(spec, in_phase("Running"), &running);
+    case.updated = true;
+    assert_eq!(case.look_after(0), "Running");
+    assert_eq!(case.look_after(59), "Running");
+    assert_eq!(case.look_after(1), "Restarting");
 }

@@ -1,0 +1,51 @@
+//! Names that wait for each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A cycle among names that need others, from a name round to itself; names that nobody bears are not waited for.
+pub(crate) fn find<'n>(needs: &BTreeMap<&'n str, Vec<&'n str>>) -> Option<Vec<&'n str>> {
+    // Whoever waits for nobody that is left goes; what cannot go is on a cycle or behind one.
+    let mut left: BTreeSet<&str> = needs.keys().copied().collect();
+    let waits = |name: &str, left: &BTreeSet<&str>| -> Option<&'n str> {
+        needs.get(name)?.iter().copied().find(|need| left.contains(need))
+    };
+    while let Some(free) = left.iter().copied().find(|name| waits(name, &left).is_none()) {
+        left.remove(free);
+    }
+    let mut path = vec![*left.first()?];
+    loop {
+        let next = waits(path.last()?, &left)?;
+        if let Some(at) = path.iter().position(|name| *name == next) {
+            let mut cycle = path.split_off(at);
+            cycle.push(next);
+            return Some(cycle);
+        }
+        path.push(next);
+    }
+}
+
+/// The cycle as a sentence has it.
+pub(crate) fn sentence(cycle: &[&str]) -> String {
+    format!("found the cycle {}; allowed: dependsOn without a cycle", cycle.join(" -> "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_of_any_length_are_found_and_nothing_else() {
+        let check = |needs: &[(&'static str, &[&'static str])], wanted: &str| {
+            let needs = needs.iter().map(|(name, needs)| (*name, needs.to_vec())).collect();
+            assert_eq!(find(&needs).map(|cycle| cycle.join(" ")).unwrap_or_default(), wanted);
+        };
+        check(&[("a", &[]), ("b", &["a"]), ("c", &["a", "b", "nobody"])], "");
+        check(&[("a", &["a"])], "a a");
+        check(&[("a", &["c"]), ("b", &["a"]), ("c", &["b"])], "a c b a");
+        // Behind a chain, and with others waiting behind it.
+        check(
+            &[("a", &["b"]), ("b", &["x", "c"]), ("c", &["d"]), ("d", &["e"]), ("e", &["b"]), ("x", &[])],
+            "b c d e b",
+        );
+    }
+}
