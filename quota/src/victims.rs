@@ -19,16 +19,7 @@ use crate::places::{ClusterName, Places};
 use crate::plan::{TakeRule, Victim};
 use crate::queues::WaitingJob;
 use crate::share::Share;
-use crate::tree::{JOBS, NodeId, QuotaTree, Request};
-
-/// On a leaf: from whom its jobs may reclaim: Any (default), LowerPriority, Never.
-pub(crate) const RECLAIM: &str = "fleet.dev/reclaim";
-/// On an inner node: `Subtree` lends its own min to any job below it.
-pub(crate) const GUARANTEE: &str = "fleet.dev/guarantee";
-/// On the root: `FairShare` lets borrowers take from larger borrowers.
-pub(crate) const SHARE_PREEMPTION: &str = "fleet.dev/share-preemption";
-/// On a leaf: LowerPriority (default), LowerOrNewerEqualPriority, Never.
-pub(crate) const WITHIN: &str = "fleet.dev/preempt-within";
+use crate::tree::{GUARANTEE, JOBS, NodeId, QuotaTree, RECLAIM, Request, SHARE_PREEMPTION, WITHIN};
 
 /// Clusters whose victims are compared, best first; the others are not looked at.
 const CLUSTERS_COMPARED: usize = 128;
