@@ -18,6 +18,7 @@ use serde_json::Value;
     namespaced,
     status = "ElasticQuotaTreeStatus",
     derive = "Default",
+    printcolumn = r#"{"name":"VALID","type":"string","jsonPath":".status.conditions[?(@.type==\"Valid\")].status"}"#,
     printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 pub struct ElasticQuotaTreeSpec {
@@ -44,13 +45,27 @@ pub struct QuotaNode {
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ElasticQuotaTreeStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::any_object")]
     pub root: Option<QuotaNodeStatus>,
+    /// The tree in force, where this object gave it: the spec's, or while that cannot be used the last one that could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_force: Option<TreeInForce>,
     /// `Valid` (the tree is usable) and `RulesKept` (False: a documented rule is broken, and which).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// The tree by which jobs are admitted.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+pub struct TreeInForce {
+    /// The object's generation that it was read from.
+    pub generation: i64,
+    /// As `spec.root` was then.
+    #[schemars(schema_with = "crate::schema::any_object")]
+    pub root: QuotaNode,
 }
 
 /// What a node's subtree uses (admitted, unfinished jobs) and asks for (waiting ones included).

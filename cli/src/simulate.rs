@@ -80,6 +80,13 @@ fn scenario(path: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path).map_err(|error| unreadable(&name, &error))?;
     let mut scenario = Scenario::read(&name, &text).map_err(|error| Trouble::File(error.to_string()))?;
+    let (remarks, more) = scenario.remarks();
+    for remark in remarks {
+        eprintln!("warning: {remark}");
+    }
+    if more > 0 {
+        eprintln!("warning: {name}: {more} more of these");
+    }
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     scenario.mode = match args.mode {
         None => scenario.mode,

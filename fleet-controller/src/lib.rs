@@ -27,6 +27,7 @@ pub mod sent;
 pub mod spread;
 pub mod status;
 pub mod tree;
+pub mod trees;
 pub mod world;
 pub mod writes;
 

@@ -111,6 +111,8 @@ pub struct Planner {
     tree: Option<Arc<QuotaTree>>,
     /// A deleted leaf has lost its last job.
     drained: bool,
+    /// Why no tree is in force although there is one.
+    tree_trouble: Option<String>,
     jobs: BTreeMap<JobId, Entry>,
     /// Jobs that wait without a queue.
     direct: BTreeSet<DirectOrder>,
@@ -168,6 +170,11 @@ impl Planner {
     /// How many jobs wait for each reason.
     pub fn waiting_by_reason(&self) -> &BTreeMap<Reason, i64> {
         self.verdicts.by_reason()
+    }
+
+    /// Why no tree is in force although there is one; told with the next [`Self::set_tree`].
+    pub fn set_tree_trouble(&mut self, trouble: Option<&str>) {
+        self.tree_trouble = trouble.map(str::to_string);
     }
 
     /// A new tree, or none. Jobs keep what they hold: a deleted leaf with running jobs stays until they have
@@ -337,10 +344,14 @@ impl Planner {
     fn find_leaf(&mut self, id: &JobId) {
         let Some(entry) = self.jobs.get_mut(id) else { return };
         entry.leaf = match &self.quota {
-            None => Err(Waiting::new(
-                Reason::NotInQuotaTree,
-                "there is no usable ElasticQuotaTree in kube-system",
-            )),
+            None => {
+                let none = "there is no usable ElasticQuotaTree in kube-system".to_string();
+                let message = match &self.tree_trouble {
+                    Some(trouble) => format!("{none}; {trouble}"),
+                    None => none,
+                };
+                Err(Waiting::new(Reason::NotInQuotaTree, message))
+            }
             Some(quota) => quota
                 .tree()
                 .leaf_for(&entry.job.quota_labels, namespace_of(id))

@@ -30,7 +30,8 @@ use crate::{
     options::Options,
     policy,
     schedule::Scheduler,
-    tree::{self, Trees},
+    tree,
+    trees::Trees,
     world::{Dirty, Key, World},
     writes::{self, Refused, Sent, Target, Verb, Write},
 };
@@ -360,7 +361,7 @@ impl Process {
 
     fn look_at_tree(&mut self, now: Timestamp) -> Vec<Write> {
         if let Some(change) = self.trees.read(&self.world) {
-            self.scheduler.set_tree(change, &mut self.world, now);
+            self.scheduler.set_tree(change, self.trees.trouble(), &mut self.world, now);
         }
         let tree = self.scheduler.ledger().map(|ledger| ledger.tree().clone());
         if tree.is_some() {
@@ -417,7 +418,7 @@ impl Process {
         if due && !self.busy.contains_key(&Lane::Summaries) {
             self.summary_due = None;
             self.summary_began = at;
-            let writes = tree::plan_summaries(&self.world, &self.scheduler);
+            let writes = tree::plan_summaries(&self.world, &self.trees, &self.scheduler);
             self.send(Lane::Summaries, writes);
         }
     }

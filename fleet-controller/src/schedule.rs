@@ -91,8 +91,15 @@ impl Scheduler {
         &self.planner
     }
 
-    /// A new tree, or none.
-    pub fn set_tree(&mut self, tree: Option<Arc<QuotaTree>>, world: &mut World, now: Timestamp) {
+    /// A new tree, or none and why.
+    pub fn set_tree(
+        &mut self,
+        tree: Option<Arc<QuotaTree>>,
+        trouble: Option<&str>,
+        world: &mut World,
+        now: Timestamp,
+    ) {
+        self.planner.set_tree_trouble(trouble);
         self.planner.set_tree(tree, now.as_millisecond());
         world.leaves.clear();
         let keys: Vec<Key> = world.bindings.keys().cloned().collect();

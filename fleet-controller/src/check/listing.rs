@@ -53,12 +53,12 @@ impl Snapshot {
             let cluster = namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX).unwrap_or(namespace);
             snapshot.holds.push((cluster.to_string(), hold));
         }
-        // The oldest tree counts.
+        // The oldest usable tree counts.
         let mut trees = list(hub, QUOTA_TREE).await?;
         trees.sort_by_key(|tree| {
             (tree["metadata"]["creationTimestamp"].to_string(), tree["metadata"]["name"].to_string())
         });
-        snapshot.quota = trees.first().map(|tree| Quota::read(&tree["spec"]));
+        snapshot.quota = in_force(&trees).map(|spec| Quota::read(&spec));
         snapshot.warnings = list(hub, EVENT).await?;
         snapshot.warnings.retain(|event| event["type"] == "Warning");
         for (cluster, client) in members {
@@ -77,6 +77,19 @@ impl Snapshot {
         }
         Ok(snapshot)
     }
+}
+
+/// The spec by which jobs are admitted: that of the first tree whose status keeps one in force, else of the first one
+/// that is not called invalid.
+fn in_force(trees: &[Value]) -> Option<Value> {
+    if let Some(kept) = trees.iter().find(|tree| tree["status"]["inForce"].is_object()) {
+        return Some(kept["status"]["inForce"].clone());
+    }
+    let is_refused = |tree: &&Value| {
+        let conditions = tree["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.into_iter().any(|c| c["type"] == "Valid" && c["status"] == "False")
+    };
+    trees.iter().find(|tree| !is_refused(tree)).map(|tree| tree["spec"].clone())
 }
 
 /// All objects of a kind, with their kind; a server that does not know it has none.

@@ -13,7 +13,8 @@ use fleet_controller::{
     gather::{Change, Observation},
     kinds::{Kind, KindRef},
     planner::JobShape,
-    tree::{self, TreeChange, Trees},
+    tree,
+    trees::{TreeChange, Trees},
     world::World,
     writes::{Target, Verb},
 };
@@ -178,6 +179,11 @@ impl Objects {
     /// The quota tree, when it changed.
     pub fn tree_change(&mut self) -> TreeChange {
         self.trees.read(&self.world)
+    }
+
+    /// Why no tree is in force although there is one.
+    pub fn tree_trouble(&self) -> Option<&str> {
+        self.trees.trouble()
     }
 
     /// Policies of queues by path of their node.
