@@ -32,6 +32,7 @@ use crate::{
     schedule::Scheduler,
     tree,
     trees::Trees,
+    unclaimed::Unclaimed,
     world::{Dirty, Key, World},
     writes::{self, Refused, Sent, Target, Verb, Write},
 };
@@ -89,6 +90,7 @@ async fn work(
         into,
         world: World::default(),
         trees: Trees::default(),
+        unclaimed: Unclaimed::default(),
         watched: BTreeMap::new(),
         unknown: BTreeMap::new(),
         flights: JoinSet::new(),
@@ -149,6 +151,7 @@ struct Process {
     world: World,
     scheduler: Scheduler,
     trees: Trees,
+    unclaimed: Unclaimed,
     /// Kinds with a watch; value: whether it has listed.
     watched: BTreeMap<(String, String), KindRef>,
     /// Kinds asked for that the hub does not serve, and when to ask again.
@@ -304,7 +307,11 @@ impl Process {
             return;
         }
         let writes = match &dirty {
-            Dirty::Object(kind, key) => claim::plan(&self.world, kind, key, now),
+            Dirty::Object(kind, key) => {
+                let mut writes = claim::plan(&self.world, kind, key);
+                writes.extend(self.unclaimed.plan(&self.world, kind, key, now));
+                writes
+            }
             Dirty::Binding(key) => {
                 self.need_dependencies(key).await;
                 let step = dispatch::plan(&self.world, key, self.scheduler.waiting(key), &self.options, now);
@@ -325,7 +332,7 @@ impl Process {
             Dirty::Tree => self.look_at_tree(now),
             Dirty::Policy(scope, key) => {
                 self.need_kinds(*scope, key).await;
-                policy::plan(&self.world, *scope, key, now)
+                policy::plan(&self.world, &self.unknown, *scope, key, now)
             }
             Dirty::Orphan(key) => dispatch::plan_orphan(&self.world, key),
         };

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     schedule::{Scheduler, key_of},
     trees::Trees,
+    unqueued::{self, Unqueued},
     world::{Key, World},
     writes::{Target, Verb, Write},
 };
@@ -111,6 +112,7 @@ pub fn plan_summaries(world: &World, trees: &Trees, scheduler: &Scheduler) -> Ve
     scheduler.metrics().set_queues(counted);
     scheduler.metrics().set_waits(scheduler.planner().waiting_by_reason());
     let mut writes = Vec::new();
+    let unqueued = unqueued::by_node(world, ledger);
     let queues = queues_by_path(world);
     for id in tree.ids() {
         let node = tree.node(id);
@@ -120,7 +122,7 @@ pub fn plan_summaries(world: &World, trees: &Trees, scheduler: &Scheduler) -> Ve
         let items: Vec<Value> = if node.is_leaf() { items(planner, id) } else { Vec::new() };
         let mut desired = json!({
             "waiting": waiting.get(&id).copied().unwrap_or(0),
-            "admitted": ledger.job_count(id),
+            "admitted": ledger.job_count(id) - unqueued.get(&id).map_or(0, |sum| sum.jobs),
         });
         if !items.is_empty() {
             desired["queueItemDetails"] = json!({"active": items});
@@ -136,7 +138,8 @@ pub fn plan_summaries(world: &World, trees: &Trees, scheduler: &Scheduler) -> Ve
         }
     }
     if let Some(object) = trees.holder(world) {
-        let root = node_status(ledger, NodeId::ROOT, &waiting, &asked);
+        let sums = Sums { ledger, waiting: &waiting, asked: &asked, unqueued: &unqueued };
+        let root = node_status(&sums, NodeId::ROOT);
         let known =
             object.status.as_ref().and_then(|status| status.root.as_ref()).map_or(Value::Null, |r| json!(r));
         if known != root {
@@ -145,7 +148,7 @@ pub fn plan_summaries(world: &World, trees: &Trees, scheduler: &Scheduler) -> Ve
                 Target::Tree,
                 &key.0,
                 &key.1,
-                Verb::MergeStatus(json!({"status": {"root": root}})),
+                Verb::MergeStatus(json!({"status": {"root": merge_diff(&known, &root)}})),
             ));
         }
     }
@@ -165,30 +168,44 @@ fn items(planner: &Planner, leaf: NodeId) -> Vec<Value> {
         .collect()
 }
 
-fn node_status(
-    ledger: &fleet_quota::Ledger,
-    id: NodeId,
-    waiting: &BTreeMap<NodeId, i64>,
-    asked: &BTreeMap<NodeId, Resources>,
-) -> Value {
-    let node = ledger.tree().node(id);
-    let jobs = ledger.job_count(id);
-    let used = ledger.used(id);
-    let mut request = used.clone();
-    if let Some(asked) = asked.get(&id) {
+/// What is known of each node's use.
+struct Sums<'a> {
+    ledger: &'a fleet_quota::Ledger,
+    waiting: &'a BTreeMap<NodeId, i64>,
+    asked: &'a BTreeMap<NodeId, Resources>,
+    unqueued: &'a BTreeMap<NodeId, Unqueued>,
+}
+
+fn node_status(sums: &Sums<'_>, id: NodeId) -> Value {
+    let node = sums.ledger.tree().node(id);
+    let (jobs, all) = (sums.ledger.job_count(id), sums.ledger.used(id));
+    let mut request = all.clone();
+    if let Some(asked) = sums.asked.get(&id) {
         request.add(asked);
     }
+    let unqueued = sums.unqueued.get(&id).filter(|sum| sum.jobs > 0);
+    // Of resources that the tree does not name nothing is used.
+    let known = unqueued.map_or_else(Resources::new, |sum| {
+        Resources::from_pairs(
+            sum.resources
+                .iter()
+                .filter(|(name, _)| all.get(name.as_str()) > 0)
+                .map(|(name, n)| (name.clone(), n)),
+        )
+    });
     let mut status = json!({
         "name": node.name,
-        "used": amounts(&used, jobs),
-        "request": amounts(&request, jobs + waiting.get(&id).copied().unwrap_or(0)),
+        "used": amounts(&all.minus(&known), jobs - unqueued.map_or(0, |sum| sum.jobs)),
+        "request": amounts(&request, jobs + sums.waiting.get(&id).copied().unwrap_or(0)),
     });
+    if let Some(sum) = unqueued {
+        status["unqueued"] = json!(amounts(&known, sum.jobs));
+    }
     if !node.namespaces.is_empty() {
         status["namespaces"] = json!(node.namespaces);
     }
     if !node.children.is_empty() {
-        let children: Vec<Value> =
-            node.children.iter().map(|child| node_status(ledger, *child, waiting, asked)).collect();
+        let children: Vec<Value> = node.children.iter().map(|child| node_status(sums, *child)).collect();
         status["children"] = json!(children);
     }
     status

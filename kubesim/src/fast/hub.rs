@@ -222,7 +222,7 @@ impl Objects {
         let kind: Arc<str> = Arc::from(manifest.kind.as_str());
         let rejected =
             |reason, message: String| Applied::Rejected { kind: Arc::clone(&kind), reason, message };
-        if let Err(error) = workload::components(workload, &value) {
+        if let Err(error) = workload::check(workload, &value) {
             return Ok(rejected(Reason::InvalidWorkload, error.to_string()));
         }
         let reference = Kind::new(&manifest.api_version, &manifest.kind, &manifest.kind.to_lowercase(), true);
@@ -291,8 +291,7 @@ impl Objects {
         let key = (manifest.namespace.clone(), manifest.name.clone());
         let object: DynamicObject = read(&value)?;
         self.world.observe(Observation::Object(kind.clone(), Change::Apply(object.clone())));
-        let now = Timestamp::from_millisecond(now_ms).unwrap_or_default();
-        let writes = claim::plan(&self.world, kind, &key, now);
+        let writes = claim::plan(&self.world, kind, &key);
         // The simulation keeps the job from here on.
         self.world.observe(Observation::Object(kind.clone(), Change::Delete(object)));
         self.world.take_dirty();
