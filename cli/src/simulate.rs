@@ -21,7 +21,10 @@ use fleet_kubesim::{
     whole,
 };
 
-use crate::args::{LogFormat, ModeName, OrderName, SimulateArgs};
+use crate::{
+    args::{LogFormat, ModeName, OrderName, SimulateArgs},
+    terminal::{self, Painter},
+};
 
 /// Exit status of a file that cannot be used.
 const BAD_FILE: u8 = 2;
@@ -96,6 +99,7 @@ fn scenario(path: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
     let out = BufWriter::new(io::stdout());
     let mut log: Box<dyn Log + Send> = match args.output {
         Some(LogFormat::Jsonl) => Box::new(JsonLines { out }),
+        None if terminal::has_colours() => Box::new(People::new(Painter::new(out), &title(&scenario))?),
         None => Box::new(People::new(out, &title(&scenario))?),
     };
     let summary = simulate(&scenario, log.as_mut())?;

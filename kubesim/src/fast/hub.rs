@@ -145,7 +145,7 @@ impl Objects {
         if !workload.is_job() {
             return Ok(Applied::Ignored);
         }
-        self.job(manifest, workload, value, now_ms)
+        self.job(manifest, workload, value)
     }
 
     /// Deletes what is no job.
@@ -212,13 +212,7 @@ impl Objects {
         value
     }
 
-    fn job(
-        &mut self,
-        manifest: &Manifest,
-        workload: WorkloadKind,
-        value: Value,
-        now_ms: i64,
-    ) -> Result<Applied, String> {
+    fn job(&mut self, manifest: &Manifest, workload: WorkloadKind, value: Value) -> Result<Applied, String> {
         let kind: Arc<str> = Arc::from(manifest.kind.as_str());
         let rejected =
             |reason, message: String| Applied::Rejected { kind: Arc::clone(&kind), reason, message };
@@ -226,7 +220,7 @@ impl Objects {
             return Ok(rejected(Reason::InvalidWorkload, error.to_string()));
         }
         let reference = Kind::new(&manifest.api_version, &manifest.kind, &manifest.kind.to_lowercase(), true);
-        let Some(entry) = self.binding(&reference, manifest, value.clone(), now_ms)? else {
+        let Some(entry) = self.binding(&reference, manifest, value.clone())? else {
             return Ok(rejected(Reason::NoPolicy, self.no_policy()));
         };
         if !entry.is_gang() {
@@ -286,7 +280,6 @@ impl Objects {
         kind: &KindRef,
         manifest: &Manifest,
         value: Value,
-        now_ms: i64,
     ) -> Result<Option<BindingEntry>, String> {
         let key = (manifest.namespace.clone(), manifest.name.clone());
         let object: DynamicObject = read(&value)?;
