@@ -100,6 +100,7 @@ pub struct Component {
     pub replicas: i64,
     /// Request of one replica: resource to quantity.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "crate::schema::written_quantities")]
     pub request: BTreeMap<String, String>,
     /// `nodeSelector`, `affinity` and `tolerations` of the pod template, as they stand there.
     #[serde(default, skip_serializing_if = "Value::is_null")]

@@ -123,12 +123,15 @@ pub struct NodeSummary {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub struct ResourceSummary {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "crate::schema::written_quantities")]
     pub allocatable: BTreeMap<String, String>,
     /// Requests of pods bound to nodes and of reservations held.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "crate::schema::written_quantities")]
     pub allocated: BTreeMap<String, String>,
     /// Requests of pods not bound yet.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "crate::schema::written_quantities")]
     pub allocating: BTreeMap<String, String>,
 }
 
@@ -140,7 +143,9 @@ pub struct NodeShape {
     pub labels: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<ClusterTaint>,
+    #[schemars(schema_with = "crate::schema::written_quantities")]
     pub allocatable: BTreeMap<String, String>,
+    #[schemars(schema_with = "crate::schema::written_quantities")]
     pub free: BTreeMap<String, String>,
     /// Names of the nodes, where something runs on them: so that the hub knows which jobs stand side by side.
     /// May be fewer than `count`.

@@ -7,7 +7,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 use serde_json::Value;
 
-use crate::{binding, cluster, jobs, policy, queue, quota_tree, reservation, rules, schema, volcano, work};
+use crate::{
+    binding, cluster, jobs, policy, queue, quota_tree, reservation, rules, schema, texts, volcano, work,
+};
 
 /// Which API server a set of definitions is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,7 @@ fn finish(definition: CustomResourceDefinition) -> Value {
         for version in versions {
             let schema = &mut version["schema"]["openAPIV3Schema"];
             schema::tidy(schema);
+            texts::fill(&name, schema);
             rules::add(&name, schema);
         }
     }

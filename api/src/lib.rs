@@ -4,6 +4,7 @@
 //! Inputs: none; this room holds data definitions. Deliberately absent: decisions (they live in
 //! the pure rooms), clients and IO (they live in the processes), but for how long both wait (`patience`).
 
+pub mod advice;
 pub mod binding;
 pub mod clock;
 pub mod cluster;
@@ -21,6 +22,7 @@ pub mod quota_tree;
 pub mod reservation;
 pub mod rules;
 pub mod schema;
+pub mod texts;
 pub mod volcano;
 pub mod work;
 pub mod yaml;

@@ -88,8 +88,10 @@ pub struct QueueUnitSpec {
     pub job_type: Option<String>,
     /// What the whole job asks for: resource to quantity.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "crate::schema::written_quantities")]
     pub resource: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "crate::schema::written_quantities")]
     pub request: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pod_set: Vec<PodSet>,

@@ -203,6 +203,9 @@ pub struct TaskState {
 #[derive(Serialize, Deserialize, Clone, Debug, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolcanoJobCondition {
+    /// On a hub: the phase in which the job stays, with status True, for `kubectl wait --for=condition=Completed`.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
     pub status: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,

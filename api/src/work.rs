@@ -95,6 +95,10 @@ pub struct ManifestStatus {
     /// Healthy, Unhealthy or Unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<String>,
+    /// The object's `metadata.generation` in the member when this was read: whether `status.observedGeneration` there
+    /// is of what the hub sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]

@@ -73,3 +73,70 @@ fn walk(name: &str, schema: &serde_json::Value) {
         _ => {}
     }
 }
+
+/// `kubectl explain` has a text for every field of Fleet's kinds; pod templates are Kubernetes' own.
+#[test]
+fn every_field_is_explained() {
+    let mut missing = Vec::new();
+    for definition in [Side::Hub, Side::Member].into_iter().flat_map(crds::generate) {
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let mut bare = Vec::new();
+        unexplained(schema, "", &mut bare);
+        missing.extend(bare.into_iter().map(|path| format!("{} {path}", crds::name(&definition))));
+    }
+    assert!(missing.is_empty(), "no text for:\n{}", missing.join("\n"));
+}
+
+fn unexplained(schema: &serde_json::Value, path: &str, bare: &mut Vec<String>) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        let built_in = [".metadata", ".apiVersion", ".kind"].contains(&path.as_str());
+        if !built_in && field["description"].as_str().is_none_or(|text| text.trim().is_empty()) {
+            bare.push(path.clone());
+        }
+        let is_kubernetes = (name == "template"
+            && field["properties"]["spec"]["properties"]["containers"].is_object())
+            || name == "volumeClaim"
+            || (name == "metrics" && field["items"]["properties"]["containerResource"].is_object());
+        if !built_in && !is_kubernetes {
+            unexplained(field, &path, bare);
+        }
+    }
+    for inner in ["items", "additionalProperties"] {
+        if schema[inner].is_object() {
+            unexplained(&schema[inner], &format!("{path}[]"), bare);
+        }
+    }
+}
+
+/// An amount that is no quantity is refused wherever one is asked for.
+#[test]
+fn quantities_have_a_pattern() {
+    for side in [Side::Hub, Side::Member] {
+        for definition in crds::generate(side) {
+            amounts(crds::name(&definition), &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
+        }
+    }
+}
+
+fn amounts(name: &str, schema: &serde_json::Value) {
+    if schema["x-kubernetes-int-or-string"] == true && schema["anyOf"][0]["type"] == "integer" {
+        assert!(schema["pattern"].is_string(), "{name}: {schema}");
+    }
+    match schema {
+        serde_json::Value::Object(map) => map.values().for_each(|value| amounts(name, value)),
+        serde_json::Value::Array(items) => items.iter().for_each(|value| amounts(name, value)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_page_of_fields_is_what_kubectl_explains() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/fields.md");
+    let page = fleet_api::texts::reference();
+    if std::env::var_os("UPDATE_CRDS").is_some() {
+        std::fs::write(&file, &page).expect("the page can be written");
+    }
+    let standing = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(standing == page, "docs/fields.md is out of date; run UPDATE_CRDS=1 cargo test -p fleet-api");
+}

@@ -8,9 +8,13 @@ use std::{
 
 use anyhow::Context;
 
+use crate::terminal;
+
 #[derive(Debug, Default)]
 pub struct Answer {
     pub text: String,
+    /// For people: states are painted where the terminal has colours.
+    pub painted: bool,
     /// Lines for stderr.
     pub notes: Vec<String>,
     /// Something asked for was not found or did not answer; the exit status is 1.
@@ -20,6 +24,11 @@ pub struct Answer {
 impl Answer {
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
+    }
+
+    /// A text for people.
+    pub fn people(text: impl Into<String>) -> Self {
+        Self { text: text.into(), painted: true, ..Self::default() }
     }
 
     pub fn note(&mut self, line: impl Into<String>) {
@@ -37,7 +46,9 @@ impl Answer {
     /// Stdout cannot be written.
     pub fn print(&self) -> anyhow::Result<ExitCode> {
         let mut out = std::io::stdout().lock();
-        match out.write_all(self.text.as_bytes()).and_then(|()| out.flush()) {
+        let painted = (self.painted && terminal::has_colours()).then(|| terminal::paint(&self.text));
+        let text = painted.as_ref().unwrap_or(&self.text);
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 return Err(error).context("stdout cannot be written");
             }

@@ -26,6 +26,9 @@ pub struct Connect {
     /// Context of the kubeconfig [default: its current one]
     #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
     pub context: Option<String>,
+    /// How long one answer of a server may take: 10s, 1m, a number of seconds, 0 for no bound [default: 30s, of members 5s]
+    #[arg(long, global = true, value_name = "TIME", help_heading = "Global options", value_parser = timeout)]
+    pub request_timeout: Option<std::time::Duration>,
     /// URL instead of the kubeconfig's; no flag of `fleet`.
     #[arg(skip)]
     pub url: Option<String>,
@@ -109,20 +112,35 @@ pub struct Targets {
     pub clusters: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+/// How objects are printed, as kubectl names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Format {
     Wide,
     Yaml,
     Json,
     Name,
+    JsonPath(String),
+    /// `HEADER:PATH,..`
+    Columns(String),
 }
 
-/// Formats of commands that print a table of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum DataFormat {
-    Wide,
-    Yaml,
-    Json,
+const FORMATS: &str = "json|yaml|wide|name|jsonpath=TEMPLATE|custom-columns=HEADER:PATH,..";
+
+impl std::str::FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (word, rest) = text.split_once('=').unwrap_or((text, ""));
+        match (word, rest) {
+            ("wide", "") => Ok(Self::Wide),
+            ("yaml", "") => Ok(Self::Yaml),
+            ("json", "") => Ok(Self::Json),
+            ("name", "") => Ok(Self::Name),
+            ("jsonpath", template) if !template.is_empty() => Ok(Self::JsonPath(template.to_string())),
+            ("custom-columns", columns) if !columns.is_empty() => Ok(Self::Columns(columns.to_string())),
+            _ => Err(format!("found {text:?}, allowed is {FORMATS}")),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, Args)]
@@ -143,9 +161,15 @@ pub struct GetArgs {
     pub field_selector: Option<String>,
     #[command(flatten)]
     pub targets: Targets,
-    /// Print more columns, whole objects, or names
-    #[arg(short, long, value_enum)]
+    /// Print more columns, whole objects, names, or parts of objects
+    #[arg(short, long, value_name = FORMATS)]
     pub output: Option<Format>,
+    /// Order by a field, such as .metadata.creationTimestamp
+    #[arg(long, value_name = "JSONPATH")]
+    pub sort_by: Option<String>,
+    /// Go on and print what changes, looking each second
+    #[arg(short, long)]
+    pub watch: bool,
     /// Print no headers
     #[arg(long)]
     pub no_headers: bool,
@@ -164,14 +188,14 @@ pub struct DescribeArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct ExplainArgs {
-    /// The job, by name, or by KIND/NAME where jobs of several kinds have that name
-    #[arg(value_name = "JOB")]
-    pub job: String,
+    /// NAME, KIND/NAME or KIND NAME; a kind by plural, singular, short name or KIND.GROUP
+    #[arg(required = true, value_name = "JOB", num_args = 1..=2)]
+    pub job: Vec<String>,
     #[command(flatten)]
     pub scope: Scope,
     /// Print data instead of text
-    #[arg(short, long, value_enum)]
-    pub output: Option<DataFormat>,
+    #[arg(short, long, value_name = FORMATS)]
+    pub output: Option<Format>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -180,15 +204,18 @@ pub struct QueueArgs {
     #[command(subcommand)]
     pub command: Option<volcano::args::QueueCommand>,
     /// Print data instead of a table; wide adds each queue's namespaces
-    #[arg(short, long, value_enum)]
-    pub output: Option<DataFormat>,
+    #[arg(short, long, value_name = FORMATS)]
+    pub output: Option<Format>,
 }
 
 #[derive(Debug, Clone, Args)]
 pub struct ClustersArgs {
     /// Print data instead of a table; wide adds region, zones, provider and address
-    #[arg(short, long, value_enum)]
-    pub output: Option<DataFormat>,
+    #[arg(short, long, value_name = FORMATS)]
+    pub output: Option<Format>,
+    /// Order by a field, such as .metadata.creationTimestamp
+    #[arg(long, value_name = "JSONPATH")]
+    pub sort_by: Option<String>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -224,8 +251,9 @@ pub struct JoinArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct UnjoinArgs {
-    /// Name of the cluster in the fleet
-    pub name: String,
+    /// Names of the clusters in the fleet
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
     /// The cluster is dead and nothing runs there any more: finish each of its jobs, elsewhere where its policy has
     /// failover.cluster, else as Failed
     #[arg(long)]
@@ -234,8 +262,9 @@ pub struct UnjoinArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct DrainArgs {
-    /// Name of the cluster in the fleet
-    pub cluster: String,
+    /// Names of the clusters in the fleet
+    #[arg(required = true, value_name = "CLUSTER")]
+    pub clusters: Vec<String>,
     /// Print which jobs would move, in which order, and change nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -249,8 +278,9 @@ pub struct DrainArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct CordonArgs {
-    /// Name of the cluster in the fleet
-    pub cluster: String,
+    /// Names of the clusters in the fleet
+    #[arg(required = true, value_name = "CLUSTER")]
+    pub clusters: Vec<String>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -271,7 +301,8 @@ pub struct CompletionArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct PluginsArgs {
-    /// Directory on your PATH in which kubectl-fleet, kubectl-amc and vcctl are made
+    /// Directory on your PATH in which kubectl-fleet, kubectl-amc, their completions (kubectl_complete-fleet,
+    /// kubectl_complete-amc) and vcctl are made
     pub directory: PathBuf,
 }
 
@@ -489,4 +520,19 @@ fn quantity(name: &str, text: &str) -> Result<String, String> {
         Ok(_) => Err("allowed is more than 0".to_string()),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// `10s`, `1m30s`, a number of seconds; 0 is no bound.
+fn timeout(text: &str) -> Result<std::time::Duration, String> {
+    const NO_BOUND: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
+    let read = match text.parse::<u64>() {
+        Ok(seconds) => Some(std::time::Duration::from_secs(seconds)),
+        Err(_) => match text.parse() {
+            Ok(RunTime::For(time)) => Some(time),
+            _ => None,
+        },
+    };
+    let time =
+        read.ok_or_else(|| "allowed is a time such as 10s or 1m, a number of seconds, or 0".to_string())?;
+    Ok(if time.is_zero() { NO_BOUND } else { time })
 }

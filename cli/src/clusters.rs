@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     age,
     answer::Answer,
-    args::{ClustersArgs, DataFormat},
+    args::{ClustersArgs, Format},
     connect::Hub,
     members, output,
     progress::Progress,
@@ -20,17 +20,19 @@ const GPU: &str = "nvidia.com/gpu";
 pub async fn run(hub: &Hub, args: &ClustersArgs) -> anyhow::Result<Answer> {
     let _progress = Progress::start("asking the hub");
     let clusters = members::clusters(hub).await?;
-    if matches!(args.output, Some(DataFormat::Json | DataFormat::Yaml)) {
-        let items: Vec<Value> = clusters.iter().map(with_kind).collect::<Result<_, _>>()?;
-        let value = output::list(items);
-        return Ok(Answer::text(output::data(args.output, &value)?.unwrap_or_default()));
+    let mut items: Vec<Value> = clusters.iter().map(with_kind).collect::<Result<_, _>>()?;
+    output::sort(&mut items, args.sort_by.as_deref())?;
+    let named = ("cluster.fleet.dev/", ".metadata.name");
+    if let Some(text) = output::data(args.output.as_ref(), &output::list(items.clone()), named)? {
+        return Ok(Answer::text(text));
     }
+    let clusters: Vec<Cluster> = items.into_iter().map(serde_json::from_value).collect::<Result<_, _>>()?;
     if clusters.is_empty() {
         let mut answer = Answer::default();
         answer.note("No clusters have joined; `fleet join NAME --member-kubeconfig FILE` adds one.");
         return Ok(answer);
     }
-    Ok(Answer::text(print(&clusters, args.output == Some(DataFormat::Wide), Timestamp::now())))
+    Ok(Answer::people(print(&clusters, args.output == Some(Format::Wide), Timestamp::now())))
 }
 
 fn with_kind(cluster: &Cluster) -> Result<Value, serde_json::Error> {

@@ -1,6 +1,9 @@
 //! From a kubeconfig to the hub. A kubeconfig that cannot be used is named, with what is wrong in it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use kube::{
@@ -18,6 +21,8 @@ use crate::{
 pub struct Hub {
     pub server: Server,
     pub namespace: String,
+    /// What a user allows for one answer, of the hub and of members.
+    pub request_timeout: Option<Duration>,
 }
 
 impl Connect {
@@ -32,8 +37,9 @@ impl Connect {
                 cluster.server = Some(url.clone());
             }
         }
-        let (server, namespace) = server("hub", &origin, kubeconfig, self.context.as_deref()).await?;
-        Ok(Hub { server, namespace })
+        let (mut server, namespace) = server("hub", &origin, kubeconfig, self.context.as_deref()).await?;
+        server.patience = self.request_timeout.unwrap_or(server.patience);
+        Ok(Hub { server, namespace, request_timeout: self.request_timeout })
     }
 
     fn kubeconfig(&self) -> anyhow::Result<(String, Kubeconfig)> {

@@ -10,12 +10,30 @@ use crate::{answer::Answer, args::CordonArgs, connect::Hub, members::cluster_pat
 const TRIES: usize = 5;
 
 pub async fn cordon(hub: &Hub, args: &CordonArgs) -> anyhow::Result<Answer> {
-    set(hub, &args.cluster, "cordoned", &[], &[(CORDON_TAINT, "NoSchedule")]).await
+    each(hub, &args.clusters, "cordoned", &[], &[(CORDON_TAINT, "NoSchedule")]).await
 }
 
 /// Ends a drain, too.
 pub async fn uncordon(hub: &Hub, args: &CordonArgs) -> anyhow::Result<Answer> {
-    set(hub, &args.cluster, "uncordoned", &[CORDON_TAINT, DRAIN_TAINT], &[]).await
+    each(hub, &args.clusters, "uncordoned", &[CORDON_TAINT, DRAIN_TAINT], &[]).await
+}
+
+/// One after the other; one that fails keeps nobody else from being done.
+async fn each(
+    hub: &Hub,
+    names: &[String],
+    done: &str,
+    off: &[&str],
+    on: &[(&str, &str)],
+) -> anyhow::Result<Answer> {
+    let mut answer = Answer::default();
+    for name in names {
+        match set(hub, name, done, off, on).await {
+            Ok(one) => answer.text.push_str(&one.text),
+            Err(error) => answer.fail(format!("error: {error:#}")),
+        }
+    }
+    Ok(answer)
 }
 
 /// Takes taints off a cluster by key and puts others (key and effect) on it; `done` says in a word what that means.

@@ -68,7 +68,7 @@ async fn tell(stage: &Stage, fleet: &LocalFleet, args: &DemoArgs, began: Instant
         url: "the demo's hub".to_string(),
         patience: HUB_PATIENCE,
     };
-    let hub = Hub { server, namespace: NAMESPACE.to_string() };
+    let hub = Hub { server, namespace: NAMESPACE.to_string(), request_timeout: None };
     let run_time = match args.runtime {
         fleet_kubesim::RunTime::For(time) => time,
         fleet_kubesim::RunTime::Forever => {
@@ -80,7 +80,7 @@ async fn tell(stage: &Stage, fleet: &LocalFleet, args: &DemoArgs, began: Instant
         began.elapsed().as_millis()
     ))?;
     stage.command("kubectl fleet clusters")?;
-    stage.show(&clusters::run(&hub, &ClustersArgs { output: None }).await?)?;
+    stage.show(&clusters::run(&hub, &ClustersArgs { output: None, sort_by: None }).await?)?;
 
     stage.say("The admin gives the namespace `default` a queue: one job of it may run at a time.")?;
     stage.apply(&hub, "elasticquotatree.yaml", TREE).await?;

@@ -1,4 +1,5 @@
-//! `fleet drain`: the jobs of a cluster move elsewhere, one gang after the other, the biggest loss last.
+//! `fleet drain`: the jobs of a cluster move elsewhere, one gang after the other, the biggest loss last; objects that
+//! are no gangs leave it at once.
 //!
 //! The intent is a taint on the Cluster; the controller does the work, whether this command waits or not.
 
@@ -19,36 +20,63 @@ use crate::{
 };
 
 pub async fn run(hub: &Hub, args: &DrainArgs) -> anyhow::Result<Answer> {
-    let name = &args.cluster;
+    let mut whole = Answer::default();
+    for name in &args.clusters {
+        let one = match one(hub, name, args).await {
+            Ok(one) => one,
+            Err(error) => {
+                whole.fail(format!("error: {error:#}"));
+                continue;
+            }
+        };
+        whole.text.push_str(&one.text);
+        whole.notes.extend(one.notes);
+        whole.failed |= one.failed;
+    }
+    Ok(whole)
+}
+
+async fn one(hub: &Hub, name: &str, args: &DrainArgs) -> anyhow::Result<Answer> {
     hub.server.object(&cluster_path(name)).await?;
     let runs = leaving::runs(hub, name).await?;
     let (gangs, others): (Vec<&Run>, Vec<&Run>) = runs.iter().partition(|run| run.entry.is_gang());
     if args.dry_run {
         let mut answer = Answer::text(plan(&gangs, Timestamp::now()));
         answer.note(format!("{} jobs would move off {name}; nothing was changed", gangs.len()));
-        note_others(&mut answer, &others);
+        if !others.is_empty() {
+            answer.note(format!(
+                "would leave {name}, for other clusters that are open to them: {}",
+                names(&others)
+            ));
+        }
         return Ok(answer);
     }
     let taints = [(CORDON_TAINT, "NoSchedule"), (DRAIN_TAINT, "NoExecute")];
     let mut answer = cordon::set(hub, name, "draining", &[], &taints).await?;
-    note_others(&mut answer, &others);
     if args.no_wait {
         return Ok(answer);
     }
     print!("{}", std::mem::take(&mut answer.text));
     match leaving::follow(hub, name, &runs, args.timeout.map(Duration::from_secs)).await? {
         0 => answer.text = format!("cluster.fleet.dev/{name} drained\n"),
-        left => answer.fail(format!("{left} jobs are still on {name}; the drain goes on by itself")),
+        left => {
+            let still = leaving::runs(hub, name).await?;
+            let still: Vec<&Run> = still.iter().collect();
+            answer.fail(format!(
+                "{left} objects are still on {name}: {}; the drain goes on by itself. What cannot run elsewhere goes \
+                 when it is deleted on the hub",
+                names(&still)
+            ));
+        }
     }
     Ok(answer)
 }
 
-fn note_others(answer: &mut Answer, others: &[&Run]) {
-    if !others.is_empty() {
-        let names: Vec<String> =
-            others.iter().map(|run| format!("{} {}/{}", run.kind, run.namespace, run.name)).collect();
-        answer.note(format!("stays, because it is no gang: {}", names.join(", ")));
-    }
+/// `Deployment team/web, ConfigMap team/settings`.
+pub fn names(runs: &[&Run]) -> String {
+    let names: Vec<String> =
+        runs.iter().map(|run| format!("{} {}/{}", run.kind, run.namespace, run.name)).collect();
+    names.join(", ")
 }
 
 /// The jobs in the order in which they would move.

@@ -20,7 +20,7 @@ use crate::{
     apply,
     args::{JoinArgs, UnjoinArgs},
     connect::{self, Hub},
-    cordon, leaving,
+    cordon, drain, leaving,
     members::{self, cluster_path},
     progress::Progress,
     server::Server,
@@ -88,23 +88,39 @@ pub async fn join(hub: &Hub, args: &JoinArgs) -> anyhow::Result<Answer> {
 }
 
 pub async fn unjoin(hub: &Hub, args: &UnjoinArgs) -> anyhow::Result<Answer> {
-    let namespace = cluster_namespace(&args.name);
-    let cluster = hub.server.object(&cluster_path(&args.name)).await?;
-    if args.force {
-        write_off(hub, &args.name, &cluster).await?;
+    let mut answer = Answer::default();
+    for name in &args.names {
+        match unjoin_one(hub, name, args.force).await {
+            Ok(text) => answer.text.push_str(&text),
+            Err(error) => answer.fail(format!("error: {error:#}")),
+        }
     }
-    let works = leaving::works(hub, &args.name).await?;
+    Ok(answer)
+}
+
+async fn unjoin_one(hub: &Hub, name: &str, force: bool) -> anyhow::Result<String> {
+    let namespace = cluster_namespace(name);
+    let cluster = hub.server.object(&cluster_path(name)).await?;
+    if force {
+        write_off(hub, name, &cluster).await?;
+    }
+    let works = leaving::works(hub, name).await?;
     if works > 0 {
+        let runs = leaving::runs(hub, name).await?;
+        let runs: Vec<&leaving::Run> = runs.iter().collect();
+        let listed = match drain::names(&runs) {
+            names if names.is_empty() => "they are on their way out; try again".to_string(),
+            names => names,
+        };
         bail!(
-            "cluster {:?} still has {works} objects of the fleet; `fleet drain {}` moves its jobs elsewhere, --force \
-             finishes them when the cluster is dead",
-            args.name,
-            args.name
+            "cluster {name:?} still has {works} objects of the fleet: {listed}. `fleet drain {name}` moves jobs elsewhere \
+             and takes other objects off it; what the drain leaves goes when it is deleted on the hub; --force finishes \
+             all of it when the cluster is dead"
         );
     }
-    hub.server.delete(&cluster_path(&args.name)).await?;
-    let mut text = format!("cluster.fleet.dev/{} deleted\n", args.name);
-    let role = agent_role(&args.name);
+    hub.server.delete(&cluster_path(name)).await?;
+    let mut text = format!("cluster.fleet.dev/{name} deleted\n");
+    let role = agent_role(name);
     for (kind, path) in [
         ("clusterrolebinding", format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{role}")),
         ("clusterrole", format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}")),
@@ -119,7 +135,7 @@ pub async fn unjoin(hub: &Hub, args: &UnjoinArgs) -> anyhow::Result<Answer> {
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(Answer::text(text))
+    Ok(text)
 }
 
 /// Finishes every job of a dead cluster, and says of each what became of it.

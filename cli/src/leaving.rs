@@ -13,6 +13,8 @@ use crate::{
 };
 
 const BINDINGS: &str = "/apis/fleet.dev/v1alpha1/resourcebindings";
+/// How long objects without a gang may take to leave once no gang is left.
+const OTHERS_PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between two looks.
 const STEP: Duration = Duration::from_millis(500);
 
@@ -95,8 +97,8 @@ pub async fn follow(
     timeout: Option<Duration>,
 ) -> anyhow::Result<usize> {
     let started = tokio::time::Instant::now();
-    let mut waiting: BTreeMap<&str, &Run> =
-        runs.iter().filter(|run| run.entry.is_gang()).map(|run| (run.uid.as_str(), run)).collect();
+    let mut waiting: BTreeMap<&str, &Run> = runs.iter().map(|run| (run.uid.as_str(), run)).collect();
+    let mut others_since: Option<tokio::time::Instant> = None;
     let total = waiting.len();
     loop {
         let now: BTreeMap<String, Run> =
@@ -120,6 +122,15 @@ pub async fn follow(
         let written_off = is_written_off(hub, cluster).await?;
         let objects = if written_off { works(hub, cluster).await? } else { 0 };
         let left = waiting.len().max(objects);
+        // What is no gang waits for nobody: what is still there after a while has no other place.
+        if waiting.values().any(|run| run.entry.is_gang()) {
+            others_since = None;
+        } else if !waiting.is_empty() {
+            let since = *others_since.get_or_insert_with(tokio::time::Instant::now);
+            if !written_off && since.elapsed() >= OTHERS_PATIENCE {
+                return Ok(left);
+            }
+        }
         if left == 0 || timeout.is_some_and(|timeout| started.elapsed() >= timeout) {
             return Ok(left);
         }
@@ -142,8 +153,10 @@ fn fate(run: &Run) -> String {
         let why = text("message");
         return if why.is_empty() { text("outcome") } else { format!("{}: {why}", text("outcome")) };
     }
-    if let Some(target) = binding.spec.clusters.first() {
-        return format!("moved to {} (epoch {})", target.name, binding.spec.epoch);
+    let targets: Vec<&str> = binding.spec.clusters.iter().map(|target| target.name.as_str()).collect();
+    if !targets.is_empty() {
+        let verb = if run.entry.is_gang() { "moved to" } else { "stays on" };
+        return format!("{verb} {} (epoch {})", targets.join(", "), binding.spec.epoch);
     }
     let scheduled = status["conditions"]
         .as_array()

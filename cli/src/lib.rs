@@ -12,6 +12,7 @@ mod args;
 mod audit;
 mod bench;
 mod clusters;
+mod complete;
 mod connect;
 mod cordon;
 mod demo;
@@ -21,6 +22,7 @@ mod drain;
 mod explain;
 mod get;
 mod join;
+mod jsonpath;
 mod leaving;
 mod members;
 mod output;
@@ -32,6 +34,7 @@ mod reference;
 mod server;
 mod simulate;
 mod table;
+mod terminal;
 mod up;
 mod volcano;
 
@@ -55,13 +58,22 @@ pub const VCCTL: &str = "vcctl";
 /// Runs the program with these arguments, the first of which is its own name.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
     let called = called_as(&arguments);
-    let outcome = if called == VCCTL {
+    let outcome = if completes(&arguments) {
+        let words: Vec<String> =
+            arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+        start(async move { Answer::text(complete::run(&words).await).print() })
+    } else if called == VCCTL {
         let vcctl = volcano::args::Vcctl::parse_from(arguments);
         start(async move {
             if let volcano::args::Command::Version = vcctl.command {
                 return volcano::version().print();
             }
-            let connect = args::Connect { kubeconfig: vcctl.kubeconfig, context: None, url: vcctl.master };
+            let connect = args::Connect {
+                kubeconfig: vcctl.kubeconfig,
+                context: None,
+                request_timeout: None,
+                url: vcctl.master,
+            };
             volcano::run(&connect.hub().await?, &vcctl.command).await?.print()
         })
     } else {
@@ -78,6 +90,12 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// kubectl asks for completions of words, under a name of its own.
+fn completes(arguments: &[OsString]) -> bool {
+    let own = arguments.first().and_then(|own| Path::new(own).file_name()).and_then(|own| own.to_str());
+    own.is_some_and(|own| own.starts_with(complete::PREFIX))
 }
 
 /// How a person calls this program: kubectl runs `kubectl-NAME` for `kubectl NAME`.
@@ -117,6 +135,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Bench(args) => return bench::run(args).await,
         // The simulation has a clock of its own; this one's tasks go on beside it.
         Command::Simulate(args) => return tokio::task::block_in_place(|| simulate::run(&args)),
+        Command::Get(args) if args.watch => return get::watch(&connect.hub().await?, &args).await,
         Command::Get(args) => get::run(&connect.hub().await?, &args).await?,
         Command::Describe(args) => describe::run(&connect.hub().await?, &args).await?,
         Command::Explain(args) => explain::run(&connect.hub().await?, &args).await?,

@@ -89,7 +89,8 @@ async fn member(hub: &Hub, cluster: &Cluster, name: &str) -> anyhow::Result<Serv
         url.parse().map_err(|_| anyhow::anyhow!("spec.apiEndpoint: found {url:?}, allowed is a URL"))?;
     let mut config = Config::new(uri);
     config.accept_invalid_certs = cluster.spec.insecure_skip_tls_verification.unwrap_or(false);
-    config.connect_timeout = Some(MEMBER_PATIENCE);
+    let patience = hub.request_timeout.unwrap_or(MEMBER_PATIENCE);
+    config.connect_timeout = Some(patience);
     config.default_retry = false;
     if let Some(bundle) = field(&secret, "caBundle").or_else(|| field(&secret, "ca.crt")) {
         config.root_cert = Some(certificates(&bundle)?);
@@ -98,7 +99,7 @@ async fn member(hub: &Hub, cluster: &Cluster, name: &str) -> anyhow::Result<Serv
     // Made through JSON: the token's own type belongs to a crate this room does not use.
     config.auth_info = serde_json::from_value::<AuthInfo>(serde_json::json!({"token": token}))?;
     let client = Client::try_from(config)?;
-    Ok(Server { client, name: name.to_string(), url, patience: MEMBER_PATIENCE })
+    Ok(Server { client, name: name.to_string(), url, patience })
 }
 
 fn field(secret: &Value, name: &str) -> Option<String> {

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use crate::{
     answer::Answer,
-    args::{CrdsArgs, DataFormat},
+    args::{CrdsArgs, Format},
+    jsonpath::{self, Template},
+    table::Table,
 };
 
 /// An object without what no reader wants.
@@ -44,16 +46,73 @@ pub fn json(value: &Value) -> anyhow::Result<String> {
     Ok(String::from_utf8(text)?)
 }
 
-/// The value in the format of a command that prints data of its own, if one was asked for.
+/// The value in the format of a command that prints data of its own, if one was asked for. `named` is the field by
+/// which `-o name` calls an item, with what stands before it.
 ///
 /// # Errors
-/// The value cannot be written.
-pub fn data(format: Option<DataFormat>, value: &Value) -> anyhow::Result<Option<String>> {
-    match format {
-        Some(DataFormat::Json) => json(value).map(Some),
-        Some(DataFormat::Yaml) => yaml(value).map(Some),
-        Some(DataFormat::Wide) | None => Ok(None),
+/// The value cannot be written, or the template is none.
+pub fn data(format: Option<&Format>, value: &Value, named: (&str, &str)) -> anyhow::Result<Option<String>> {
+    Ok(Some(match format {
+        Some(Format::Json) => json(value)?,
+        Some(Format::Yaml) => yaml(value)?,
+        Some(Format::JsonPath(template)) => Template::read(template)?.print(value)?,
+        Some(Format::Columns(spec)) => columns(spec, &items(value), Headers::Printed)?,
+        Some(Format::Name) => {
+            let (prefix, path) = named;
+            let names =
+                items(value).into_iter().map(|item| Ok(format!("{prefix}{}\n", jsonpath::cell(item, path)?)));
+            names.collect::<anyhow::Result<String>>()?
+        }
+        Some(Format::Wide) | None => return Ok(None),
+    }))
+}
+
+/// The items of a list, or the one object.
+fn items(value: &Value) -> Vec<&Value> {
+    match value["items"].as_array() {
+        Some(items) => items.iter().collect(),
+        None => vec![value],
     }
+}
+
+/// Whether a table begins with its headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Headers {
+    Printed,
+    Left,
+}
+
+/// A table of the columns a user names.
+///
+/// # Errors
+/// A column is none.
+pub fn columns(spec: &str, items: &[&Value], headers: Headers) -> anyhow::Result<String> {
+    let columns = jsonpath::columns(spec)?;
+    let mut table =
+        Table { headers: columns.iter().map(|(header, _)| header.clone()).collect(), rows: Vec::new() };
+    for item in items {
+        let cells: anyhow::Result<Vec<String>> =
+            columns.iter().map(|(_, path)| jsonpath::cell(item, path)).collect();
+        table.rows.push(cells?);
+    }
+    let text = table.print();
+    Ok(match headers {
+        Headers::Printed => text,
+        Headers::Left => text.split_once('\n').map(|(_, rows)| rows.to_string()).unwrap_or_default(),
+    })
+}
+
+/// Orders objects by a field.
+///
+/// # Errors
+/// The path is none.
+pub fn sort(objects: &mut [Value], path: Option<&str>) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    for object in objects.iter() {
+        jsonpath::sort_key(object, path)?;
+    }
+    objects.sort_by_cached_key(|object| jsonpath::sort_key(object, path).unwrap_or_default());
+    Ok(())
 }
 
 /// Keys in order at every level, whatever map the JSON library was built with.

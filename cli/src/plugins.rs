@@ -1,4 +1,5 @@
-//! `fleet plugins`: symbolic links by which kubectl finds this program, and under which it is Volcano's `vcctl`.
+//! `fleet plugins`: symbolic links by which kubectl finds this program and its completions, and under which it is
+//! Volcano's `vcctl`.
 
 use std::{fs, io::ErrorKind, os::unix::fs::symlink, path::Path};
 
@@ -7,7 +8,8 @@ use anyhow::Context;
 use crate::{answer::Answer, args::PluginsArgs};
 
 /// Names under which this program also runs.
-pub const PLUGINS: [&str; 3] = ["kubectl-fleet", "kubectl-amc", crate::VCCTL];
+pub const PLUGINS: [&str; 5] =
+    ["kubectl-fleet", "kubectl-amc", "kubectl_complete-fleet", "kubectl_complete-amc", crate::VCCTL];
 
 pub fn run(args: &PluginsArgs) -> anyhow::Result<Answer> {
     let mut text = String::new();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use fleet_api::{
     ElasticQuotaTree, QueueUnit,
     names::QUOTA_NAMESPACE,
-    quota_tree::{QuotaNode, QuotaNodeStatus},
+    quota_tree::{self, QuotaNode, QuotaNodeStatus},
 };
 use fleet_resources::quantity;
 use serde::{Serialize, de::DeserializeOwned};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     answer::Answer,
-    args::{DataFormat, QueueArgs},
+    args::{Format, QueueArgs},
     clusters::short,
     connect::Hub,
     output,
@@ -41,7 +41,11 @@ pub struct QueueRow {
     #[serde(skip)]
     name: String,
     namespaces: Vec<String>,
+    /// By admitted jobs; never above max.
     used: BTreeMap<String, String>,
+    /// By running jobs whose policy asks for no queue: not bounded by max, and what is left is less by it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    unqueued: BTreeMap<String, String>,
     min: BTreeMap<String, String>,
     max: BTreeMap<String, String>,
     /// Used above min.
@@ -62,44 +66,66 @@ pub fn trees() -> String {
     format!("/apis/scheduling.sigs.k8s.io/v1beta1/namespaces/{QUOTA_NAMESPACE}/elasticquotatrees")
 }
 
-/// One tree only: the oldest counts.
-fn chosen(trees: &[ElasticQuotaTree]) -> Option<&ElasticQuotaTree> {
-    trees.iter().min_by_key(|tree| {
-        let created = tree.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (created, tree.metadata.name.clone())
-    })
-}
-
-/// The nodes of the tree that counts, parents first; none without a tree.
+/// The nodes of the tree in force, parents first; none without one.
 pub fn rows(trees: &[ElasticQuotaTree], units: &[QueueUnit]) -> Vec<QueueRow> {
     let mut rows = Vec::new();
-    if let Some(tree) = chosen(trees) {
-        let used = tree.status.as_ref().and_then(|status| status.root.clone()).unwrap_or_default();
-        add(&mut rows, &tree.spec.root, Some(&used), "", 0, units);
+    if let Some(view) = quota_tree::in_force(trees) {
+        let used = view.object.status.as_ref().and_then(|status| status.root.clone()).unwrap_or_default();
+        add(&mut rows, view.root, Some(&used), "", 0, units);
     }
     rows
+}
+
+/// A line for each tree that is not in force, and what is instead; empty where all is well.
+pub fn invalid(trees: &[ElasticQuotaTree]) -> String {
+    let name = |tree: &ElasticQuotaTree| tree.metadata.name.clone().unwrap_or_default();
+    let broken: Vec<String> = trees
+        .iter()
+        .filter_map(|tree| {
+            Some(format!("INVALID: ElasticQuotaTree {}: {}", name(tree), quota_tree::invalid(tree)?))
+        })
+        .collect();
+    if broken.is_empty() {
+        return String::new();
+    }
+    let instead = match quota_tree::in_force(trees) {
+        Some(view) => {
+            format!("In force: ElasticQuotaTree {}, generation {}", name(view.object), view.generation)
+        }
+        None => "In force: no tree; jobs whose policy asks for a queue wait".to_string(),
+    };
+    format!("{}\n{instead}\n", broken.join("\n"))
 }
 
 pub async fn run(hub: &Hub, args: &QueueArgs) -> anyhow::Result<Answer> {
     let _progress = Progress::start("asking the hub");
     let (trees, units) =
         tokio::try_join!(list::<ElasticQuotaTree>(hub, trees()), list::<QueueUnit>(hub, UNITS.to_string()),)?;
-    let Some(tree) = chosen(&trees) else {
+    if trees.is_empty() {
         let mut answer = Answer::default();
         answer.note(format!(
             "No quota tree: apply an ElasticQuotaTree in namespace {QUOTA_NAMESPACE}; until then jobs whose policy \
              asks for a queue wait."
         ));
         return Ok(answer);
-    };
+    }
     let rows = rows(&trees, &units);
-    let value = json!({"items": rows});
-    if let Some(text) = output::data(args.output, &value)? {
+    let invalid = invalid(&trees);
+    let lines: Vec<&str> = invalid.lines().collect();
+    let value = json!({"items": rows, "invalid": lines});
+    if let Some(text) = output::data(args.output.as_ref(), &value, ("", ".queue"))? {
         return Ok(Answer::text(text));
     }
-    let mut answer = Answer::text(table(rows.iter(), args.output == Some(DataFormat::Wide)));
-    let broken = tree.status.iter().flat_map(|status| &status.conditions).any(|is| is.status == "False");
-    if broken {
+    let mut answer = Answer::people(invalid);
+    if !answer.text.is_empty() && !rows.is_empty() {
+        answer.text.push('\n');
+    }
+    if !rows.is_empty() {
+        answer.text.push_str(&table(rows.iter(), args.output == Some(Format::Wide)));
+    }
+    let Some(tree) = quota_tree::in_force(&trees).map(|view| view.object) else { return Ok(answer) };
+    let kept = tree.status.iter().flat_map(|status| &status.conditions).find(|is| is.type_ == "RulesKept");
+    if kept.is_some_and(|is| is.status == "False") {
         answer.note(format!(
             "note: this tree breaks rules and is used as far as it goes; `fleet describe elasticquotatree {} -n \
              {QUOTA_NAMESPACE}` says which",
@@ -148,6 +174,7 @@ fn add(
             Some(_) => {}
         }
     }
+    let unqueued = status.map(|status| status.unqueued.clone()).unwrap_or_default();
     let (used, min) = (status.map(|status| status.used.clone()).unwrap_or_default(), texts(&node.min));
     rows.push(QueueRow {
         queue: path.clone(),
@@ -157,6 +184,7 @@ fn add(
         // The root borrows from nobody.
         borrowed: if depth == 0 { BTreeMap::new() } else { borrowed(&used, &min) },
         used,
+        unqueued,
         min,
         max: texts(&node.max),
         waiting,
@@ -192,7 +220,12 @@ fn texts(amounts: &BTreeMap<String, Value>) -> BTreeMap<String, String> {
 
 /// The rows as a table; `wide` adds the namespaces of each.
 pub fn table<'r>(rows: impl Iterator<Item = &'r QueueRow>, wide: bool) -> String {
+    let rows: Vec<&QueueRow> = rows.collect();
+    let unqueued = rows.iter().any(|row| !row.unqueued.is_empty());
     let mut headers = vec!["QUEUE", "USED", "MIN", "MAX", "BORROWED", "WAITING", "RUNNING"];
+    if unqueued {
+        headers.insert(2, "UNQUEUED");
+    }
     if wide {
         headers.push("NAMESPACES");
     }
@@ -202,11 +235,14 @@ pub fn table<'r>(rows: impl Iterator<Item = &'r QueueRow>, wide: bool) -> String
             format!("{}{}", "  ".repeat(row.depth), row.name),
             amounts(&row.used),
             amounts(&row.min),
-            amounts(&row.max),
+            Some(amounts(&row.max)).filter(|max| max != "-").unwrap_or_else(|| "unlimited".to_string()),
             amounts(&row.borrowed),
             row.waiting.to_string(),
             row.running.to_string(),
         ];
+        if unqueued {
+            cells.insert(2, amounts(&row.unqueued));
+        }
         if wide {
             cells.push(if row.namespaces.is_empty() { "-".into() } else { row.namespaces.join(",") });
         }
@@ -273,6 +309,55 @@ mod tests {
         QUEUE       USED                            MIN                    MAX                                         BORROWED                 WAITING   RUNNING   NAMESPACES
         root        jobs=1 gpu=3 cpu=3 memory=6Gi   cpu=9999 memory=40Gi   gpu=100000 cpu=999900 memory=400000Gi       -                        1         1         -
           child-2   jobs=1 gpu=3 cpu=3 memory=6Gi   -                      jobs=1 gpu=10000 cpu=10000 memory=10000Gi   gpu=3 cpu=3 memory=6Gi   1         1         default
+        ");
+    }
+
+    fn tree(name: &str, max: &str, status: Value) -> ElasticQuotaTree {
+        serde_json::from_value(
+            json!({"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree",
+            "metadata": {"name": name, "namespace": "kube-system", "generation": 2,
+                "creationTimestamp": format!("2026-01-01T00:00:{:02}Z", name.len())},
+            "spec": {"root": {"name": "root", "children": [{"name": "team", "max": {"cpu": max}}]}},
+            "status": status}),
+        )
+        .expect("a tree")
+    }
+
+    fn refused(message: &str) -> Value {
+        json!([{"type": "Valid", "status": "False", "reason": "QuotaTreeInvalid", "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}])
+    }
+
+    #[test]
+    fn the_tree_in_force_is_shown_and_the_broken_one_is_not() {
+        let old = json!({"generation": 1, "root": {"name": "root", "children": [{"name": "team", "max": {"cpu": "3"}}]}});
+        let edited =
+            [tree("a", "banana", json!({"conditions": refused("root/team, max: banana"), "inForce": old}))];
+        let text = format!("{}{}", invalid(&edited), table(rows(&edited, &[]).iter(), false));
+        insta::assert_snapshot!(text, @r"
+        INVALID: ElasticQuotaTree a: root/team, max: banana
+        In force: ElasticQuotaTree a, generation 1
+        QUEUE    USED   MIN   MAX         BORROWED   WAITING   RUNNING
+        root     -      -     unlimited   -          0         0
+          team   -      -     cpu=3       -          0         0
+        ");
+        let first = [tree("a", "banana", json!({"conditions": refused("banana")}))];
+        assert!(rows(&first, &[]).is_empty() && invalid(&first).contains("In force: no tree"));
+        let repaired =
+            [tree("a", "banana", json!({"conditions": refused("banana")})), tree("repair", "5", Value::Null)];
+        let text = format!("{}{}", invalid(&repaired), table(rows(&repaired, &[]).iter(), false));
+        assert!(text.contains("In force: ElasticQuotaTree repair") && text.contains("cpu=5"), "{text}");
+        assert_eq!(invalid(&[tree("a", "5", Value::Null)]), "");
+    }
+
+    #[test]
+    fn what_does_not_queue_stands_beside_what_is_used() {
+        let status = json!({"root": {"name": "root", "used": {"kube-queue/max-jobs": "1"}, "unqueued":
+            {"kube-queue/max-jobs": "7", "cpu": "7"}}});
+        let text = table(rows(&[tree("a", "5", status)], &[]).iter(), false);
+        insta::assert_snapshot!(text.lines().take(2).collect::<Vec<_>>().join("\n"), @r"
+        QUEUE    USED     UNQUEUED       MIN   MAX         BORROWED   WAITING   RUNNING
+        root     jobs=1   jobs=7 cpu=7   -     unlimited   -          0         0
         ");
     }
 }

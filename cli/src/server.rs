@@ -55,6 +55,8 @@ impl AskError {
 pub struct Selectors {
     pub labels: Option<String>,
     pub fields: Option<String>,
+    /// Rows of tables carry their whole objects.
+    pub whole_rows: bool,
 }
 
 impl Server {
@@ -87,6 +89,7 @@ impl Server {
                 ("labelSelector", selectors.labels.as_deref()),
                 ("fieldSelector", selectors.fields.as_deref()),
                 ("continue", Some(resume.as_str()).filter(|token| !token.is_empty())),
+                ("includeObject", selectors.whole_rows.then_some("Object")),
             ];
             for (name, value) in parts {
                 if let Some(value) = value {

@@ -21,7 +21,10 @@ use fleet_kubesim::{
     whole,
 };
 
-use crate::args::{LogFormat, ModeName, OrderName, SimulateArgs};
+use crate::{
+    args::{LogFormat, ModeName, OrderName, SimulateArgs},
+    terminal::{self, Painter},
+};
 
 /// Exit status of a file that cannot be used.
 const BAD_FILE: u8 = 2;
@@ -80,6 +83,13 @@ fn scenario(path: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path).map_err(|error| unreadable(&name, &error))?;
     let mut scenario = Scenario::read(&name, &text).map_err(|error| Trouble::File(error.to_string()))?;
+    let (remarks, more) = scenario.remarks();
+    for remark in remarks {
+        eprintln!("warning: {remark}");
+    }
+    if more > 0 {
+        eprintln!("warning: {name}: {more} more of these");
+    }
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     scenario.mode = match args.mode {
         None => scenario.mode,
@@ -89,6 +99,7 @@ fn scenario(path: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
     let out = BufWriter::new(io::stdout());
     let mut log: Box<dyn Log + Send> = match args.output {
         Some(LogFormat::Jsonl) => Box::new(JsonLines { out }),
+        None if terminal::has_colours() => Box::new(People::new(Painter::new(out), &title(&scenario))?),
         None => Box::new(People::new(out, &title(&scenario))?),
     };
     let summary = simulate(&scenario, log.as_mut())?;

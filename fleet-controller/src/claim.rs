@@ -8,7 +8,6 @@ use fleet_api::{
 };
 use fleet_policies::{
     choice::{self, ClaimRef, ObjectRef, PolicyRule, PolicyScope},
-    reason::Reason,
     spec::Placement,
     workload::{self, WorkloadKind},
 };
@@ -17,14 +16,14 @@ use serde_json::{Value, json};
 use crate::{
     asked,
     binding::{API_VERSION, BindingEntry},
-    events,
     kinds::KindRef,
+    unclaimed,
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
 
 /// What must be written so that the object has the binding it should have.
-pub fn plan(world: &World, kind: &KindRef, key: &Key, now: jiff::Timestamp) -> Vec<Write> {
+pub fn plan(world: &World, kind: &KindRef, key: &Key) -> Vec<Write> {
     let Some(object) = world.object(kind, key).filter(|object| !object.deleting) else { return Vec::new() };
     let binding_key = world.binding_key(kind, key);
     let known = world.bindings.get(&binding_key);
@@ -32,10 +31,14 @@ pub fn plan(world: &World, kind: &KindRef, key: &Key, now: jiff::Timestamp) -> V
     if known.is_some_and(|entry| entry.object.spec.resource.uid != object.uid) {
         return Vec::new();
     }
-    let Some((rule, spec)) = governor(world, kind, key, object, known) else { return Vec::new() };
-    let components = match asked::counted(world, kind, key, object, &placement_of(spec)) {
-        Ok(components) => components,
-        Err(error) => return invalid(kind, key, object, &error.to_string(), known, now),
+    let Some((rule, spec)) = governor(world, kind, key, object, known) else {
+        return known.and_then(|entry| unclaimed::release(world, entry)).into_iter().collect();
+    };
+    let read = workload::check(kind.workload(), &object.value)
+        .and_then(|()| asked::counted(world, kind, key, object, &placement_of(spec)));
+    let Ok(components) = read else {
+        // What runs goes on as it was sent; what waits would never run.
+        return known.and_then(unclaimed::take_down).into_iter().collect();
     };
     let desired = desired_spec(world, kind, key, object, rule, spec, &components);
     match known {
@@ -61,7 +64,7 @@ fn placement_of(spec: &PropagationSpec) -> Placement {
     wire.and_then(|wire| serde_json::from_value(wire).ok()).unwrap_or_default()
 }
 
-fn governor<'a>(
+pub(crate) fn governor<'a>(
     world: &'a World,
     kind: &KindRef,
     key: &Key,
@@ -89,7 +92,7 @@ fn governor<'a>(
     Some((rule, &entry.spec))
 }
 
-fn scope_of(kind: &str) -> PolicyScope {
+pub(crate) fn scope_of(kind: &str) -> PolicyScope {
     if kind == "ClusterPropagationPolicy" { PolicyScope::Cluster } else { PolicyScope::Namespaced }
 }
 
@@ -226,26 +229,4 @@ fn settle_fencing(known: &Value, desired: &mut Value) {
             }
         },
     }
-}
-
-/// An object whose request cannot be read gets no binding, and one event that says why.
-fn invalid(
-    kind: &KindRef,
-    key: &Key,
-    object: &Object,
-    message: &str,
-    known: Option<&BindingEntry>,
-    now: jiff::Timestamp,
-) -> Vec<Write> {
-    if known.is_some() {
-        return Vec::new();
-    }
-    let subject = events::Subject {
-        api_version: &kind.api_version,
-        kind: &kind.kind,
-        namespace: &key.0,
-        name: &key.1,
-        uid: &object.uid,
-    };
-    vec![events::warning(&subject, "fleet-controller", Reason::InvalidWorkload, message, now)]
 }

@@ -11,6 +11,7 @@ mod judge;
 mod reach;
 mod report;
 pub(crate) mod restore;
+mod rollout;
 mod statuses;
 pub mod taints;
 mod unit;
@@ -264,7 +265,9 @@ fn bound(
     tell_pending(entry, &pending, &mut desired, step, now);
     tell_unsent(entry, &unsent, &mut desired, step, now);
 
-    let status = aggregated_object_status(entry, object, &items, now);
+    let mut status = aggregated_object_status(entry, object, &items, now);
+    let sends = step.writes.iter().any(|write| write.target == Target::Work);
+    rollout::observe(object, &items, sends, &mut status);
     let look = Look { world, key, entry, object, items: &items, options, now };
     let run = look.run();
     let ending = look.judge(&run, step);

@@ -73,6 +73,30 @@ fn event(
     Write::new(Target::Event, namespace, &name, Verb::Create(body))
 }
 
+/// A warning that is told again: the first creates the event, later ones raise its count. Its name is made of what it
+/// says, so that one told by an earlier process is the same one.
+pub fn counted(
+    subject: &Subject,
+    source: &str,
+    reason: Reason,
+    message: &str,
+    count: i64,
+    now: jiff::Timestamp,
+) -> Write {
+    let name = format!("{}.{:016x}", subject.name, hash(&[subject.uid, reason.as_str(), message]));
+    let mut first = warning(subject, source, reason, message, now);
+    first.name.clone_from(&name);
+    first.verb = match first.verb {
+        Verb::Create(_) if count > 1 => Verb::Merge(json!({"count": count, "lastTimestamp": rfc3339(now)})),
+        Verb::Create(mut body) => {
+            body["metadata"]["name"] = json!(name);
+            Verb::Create(body)
+        }
+        other => other,
+    };
+    first
+}
+
 /// FNV-1a over the parts.
 fn hash(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));

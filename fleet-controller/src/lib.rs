@@ -27,6 +27,9 @@ pub mod sent;
 pub mod spread;
 pub mod status;
 pub mod tree;
+pub mod trees;
+pub mod unclaimed;
+pub mod unqueued;
 pub mod world;
 pub mod writes;
 

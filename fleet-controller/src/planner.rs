@@ -114,6 +114,8 @@ pub struct Planner {
     tree: Option<Arc<QuotaTree>>,
     /// A deleted leaf has lost its last job.
     drained: bool,
+    /// Why no tree is in force although there is one.
+    tree_trouble: Option<String>,
     jobs: BTreeMap<JobId, Entry>,
     /// Jobs that wait without a queue.
     direct: BTreeSet<DirectOrder>,
@@ -172,6 +174,11 @@ impl Planner {
     /// How many jobs wait for each reason.
     pub fn waiting_by_reason(&self) -> &BTreeMap<Reason, i64> {
         self.verdicts.by_reason()
+    }
+
+    /// Why no tree is in force although there is one; told with the next [`Self::set_tree`].
+    pub fn set_tree_trouble(&mut self, trouble: Option<&str>) {
+        self.tree_trouble = trouble.map(str::to_string);
     }
 
     /// A new tree, or none. Jobs keep what they hold: a deleted leaf with running jobs stays until they have
@@ -350,10 +357,14 @@ impl Planner {
     fn find_leaf(&mut self, id: &JobId) {
         let Some(entry) = self.jobs.get_mut(id) else { return };
         entry.leaf = match &self.quota {
-            None => Err(Waiting::new(
-                Reason::NotInQuotaTree,
-                "there is no usable ElasticQuotaTree in kube-system",
-            )),
+            None => {
+                let none = "there is no usable ElasticQuotaTree in kube-system".to_string();
+                let message = match &self.tree_trouble {
+                    Some(trouble) => format!("{none}; {trouble}"),
+                    None => none,
+                };
+                Err(Waiting::new(Reason::NotInQuotaTree, message))
+            }
             // What is held stays where it was admitted: a label that is edited moves no use to a leaf that never let it in.
             Some(quota) if let Some(leaf) = admitted_in(quota, &entry.job) => Ok(leaf),
             Some(quota) => quota

@@ -1,5 +1,9 @@
 //! A policy object, read into the rule that chooses and the conditions that tell its author what is wrong.
 
+mod effects;
+
+use std::collections::BTreeMap;
+
 use fleet_api::policy::{PolicyStatus, PropagationSpec, ResourceSelector};
 use fleet_policies::{
     choice::{PolicyRule, PolicyScope, PreemptionRule},
@@ -7,7 +11,7 @@ use fleet_policies::{
     selector, spec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     status::{condition, find_condition},
@@ -56,46 +60,72 @@ fn selector_of(wire: &ResourceSelector, policy_namespace: &str) -> selector::Res
     read
 }
 
-/// Tells the author of a policy whether it is acted on.
-pub fn plan(world: &World, scope: PolicyScope, key: &Key, now: jiff::Timestamp) -> Vec<Write> {
+/// Tells the author of a policy whether it is acted on: `Valid` where a rule is broken, `Effective` where it holds and
+/// yet does nothing, or not all that it says. `unserved` are kinds that the hub was asked for and does not serve.
+pub fn plan<T>(
+    world: &World,
+    unserved: &BTreeMap<(String, String), T>,
+    scope: PolicyScope,
+    key: &Key,
+    now: jiff::Timestamp,
+) -> Vec<Write> {
     let Some(entry) = world.policies.get(&(scope, key.clone())) else { return Vec::new() };
-    let (status, reason, message) = match entry.violations.first() {
-        Some(first) => ("False", Reason::PolicyInvalid, first.clone()),
-        None => ("True", Reason::ApplyPolicySucceed, "the policy is acted on".to_string()),
+    let valid = match entry.violations.first() {
+        Some(first) => ("Valid", "False", Reason::PolicyInvalid, first.clone()),
+        None => ("Valid", "True", Reason::ApplyPolicySucceed, "the policy is acted on".to_string()),
     };
-    let known = find_condition(&entry.conditions, "Valid");
-    if known.is_some_and(|c| {
-        c.status == status && c.message == message && c.observed_generation == Some(entry.generation)
-    }) {
+    let effective = match effects::lacking(world, &|id| unserved.contains_key(id), entry) {
+        Some((reason, message)) => ("Effective", "False", reason, message),
+        None => (
+            "Effective",
+            "True",
+            Reason::ApplyPolicySucceed,
+            "objects are selected, and all that the policy names is there".to_string(),
+        ),
+    };
+    // A policy without fault is the rule; saying so on each would be a write for nothing.
+    let told: Vec<_> = [valid, effective]
+        .into_iter()
+        .filter(|(kind, status, ..)| *status == "False" || find_condition(&entry.conditions, kind).is_some())
+        .collect();
+    let is_new = |(kind, status, _, message): &(&str, &str, Reason, String)| {
+        find_condition(&entry.conditions, kind).is_none_or(|c| {
+            c.status != *status
+                || c.message != crate::status::cut(message)
+                || c.observed_generation != Some(entry.generation)
+        })
+    };
+    if !told.iter().any(is_new) {
         return Vec::new();
     }
-    // A valid policy is the rule; saying so on each would be a write for nothing.
-    if known.is_none() && entry.violations.is_empty() {
-        return Vec::new();
-    }
-    let mut written = condition("Valid", status, reason, &message, known, now);
-    written["observedGeneration"] = json!(entry.generation);
+    let conditions: Vec<Value> = told
+        .iter()
+        .map(|(kind, status, reason, message)| {
+            let known = find_condition(&entry.conditions, kind);
+            let mut written = condition(kind, status, *reason, message, known, now);
+            written["observedGeneration"] = json!(entry.generation);
+            written
+        })
+        .collect();
     let (target, kind) = match scope {
         PolicyScope::Namespaced => (Target::Policy, "PropagationPolicy"),
         PolicyScope::Cluster => (Target::ClusterPolicy, "ClusterPropagationPolicy"),
     };
-    let mut write =
-        Write::new(target, &key.0, &key.1, Verb::MergeStatus(json!({"status": {"conditions": [written]}})));
-    if !entry.violations.is_empty() {
-        let subject = crate::events::Subject {
-            api_version: "policy.one.alibabacloud.com/v1alpha1",
-            kind,
-            namespace: &key.0,
-            name: &key.1,
-            uid: &entry.rule.uid,
-        };
-        write = write.then([crate::events::warning(
-            &subject,
-            "fleet-controller",
-            Reason::PolicyInvalid,
-            &message,
-            now,
-        )]);
-    }
-    vec![write]
+    let subject = crate::events::Subject {
+        api_version: "policy.one.alibabacloud.com/v1alpha1",
+        kind,
+        namespace: &key.0,
+        name: &key.1,
+        uid: &entry.rule.uid,
+    };
+    // A policy is often applied before its objects: that alone is no warning.
+    let warned =
+        told.iter().filter(|told| told.1 == "False" && told.2 != Reason::SelectsNothing && is_new(told));
+    let warnings: Vec<Write> = warned
+        .map(|(_, _, reason, message)| {
+            crate::events::warning(&subject, "fleet-controller", *reason, message, now)
+        })
+        .collect();
+    let verb = Verb::MergeStatus(json!({"status": {"conditions": conditions}}));
+    vec![Write::new(target, &key.0, &key.1, verb).then(warnings)]
 }

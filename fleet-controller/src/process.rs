@@ -31,7 +31,9 @@ use crate::{
     options::Options,
     policy,
     schedule::Scheduler,
-    tree::{self, Trees},
+    tree,
+    trees::Trees,
+    unclaimed::Unclaimed,
     world::{Dirty, Key, World},
     writes::{self, Refused, Sent, Target, Verb, Write},
 };
@@ -97,6 +99,7 @@ async fn work(
         into,
         world: World::default(),
         trees: Trees::default(),
+        unclaimed: Unclaimed::default(),
         watched: BTreeMap::new(),
         unknown: BTreeMap::new(),
         flights: JoinSet::new(),
@@ -157,6 +160,7 @@ struct Process {
     world: World,
     scheduler: Scheduler,
     trees: Trees,
+    unclaimed: Unclaimed,
     /// Kinds with a watch; value: whether it has listed.
     watched: BTreeMap<(String, String), KindRef>,
     /// Kinds asked for that the hub does not serve, and when to ask again.
@@ -312,7 +316,11 @@ impl Process {
             return;
         }
         let writes = match &dirty {
-            Dirty::Object(kind, key) => claim::plan(&self.world, kind, key, now),
+            Dirty::Object(kind, key) => {
+                let mut writes = claim::plan(&self.world, kind, key);
+                writes.extend(self.unclaimed.plan(&self.world, kind, key, now));
+                writes
+            }
             Dirty::Binding(key) => {
                 self.need_dependencies(key).await;
                 let step = dispatch::plan(&self.world, key, self.scheduler.waiting(key), &self.options, now);
@@ -333,7 +341,7 @@ impl Process {
             Dirty::Tree => self.look_at_tree(now),
             Dirty::Policy(scope, key) => {
                 self.need_kinds(*scope, key).await;
-                policy::plan(&self.world, *scope, key, now)
+                policy::plan(&self.world, &self.unknown, *scope, key, now)
             }
             Dirty::Orphan(key) => dispatch::plan_orphan(&self.world, key),
         };
@@ -369,7 +377,7 @@ impl Process {
 
     fn look_at_tree(&mut self, now: Timestamp) -> Vec<Write> {
         if let Some(change) = self.trees.read(&self.world) {
-            self.scheduler.set_tree(change, &mut self.world, now);
+            self.scheduler.set_tree(change, self.trees.trouble(), &mut self.world, now);
         }
         let tree = self.scheduler.ledger().map(|ledger| ledger.tree().clone());
         if tree.is_some() {
@@ -426,7 +434,7 @@ impl Process {
         if due && !self.busy.contains_key(&Lane::Summaries) {
             self.summary_due = None;
             self.summary_began = at;
-            let writes = tree::plan_summaries(&self.world, &self.scheduler);
+            let writes = tree::plan_summaries(&self.world, &self.trees, &self.scheduler);
             self.send(Lane::Summaries, writes);
         }
     }

@@ -91,8 +91,15 @@ impl Scheduler {
         &self.planner
     }
 
-    /// A new tree, or none.
-    pub fn set_tree(&mut self, tree: Option<Arc<QuotaTree>>, world: &mut World, now: Timestamp) {
+    /// A new tree, or none and why.
+    pub fn set_tree(
+        &mut self,
+        tree: Option<Arc<QuotaTree>>,
+        trouble: Option<&str>,
+        world: &mut World,
+        now: Timestamp,
+    ) {
+        self.planner.set_tree_trouble(trouble);
         self.planner.set_tree(tree, now.as_millisecond());
         world.leaves.clear();
         let keys: Vec<Key> = world.bindings.keys().cloned().collect();
@@ -227,17 +234,23 @@ impl Scheduler {
             self.tell(key, Waiting::new(Reason::Suspended, "the policy suspends dispatching"));
             return None;
         }
-        match spread::targets(self.planner.rooms(), entry, &world.gone_clusters()) {
+        let leaving = world.leaving_clusters();
+        match spread::targets(self.planner.rooms(), entry, &leaving) {
             Ok(targets) => {
                 self.plain.remove(key);
                 (targets != entry.object.spec.clusters).then(|| bind(entry, targets, now))
             }
             Err(waiting) => {
-                if !entry.is_bound() {
+                // With no other place open, a drain takes it off all the same.
+                let withdrawn = entry.is_bound()
+                    && waiting.reason == Reason::ClusterNotAdmitted
+                    && entry.object.spec.clusters.iter().all(|target| leaving.contains(&target.name));
+                let write = withdrawn.then(|| requests::withdraw(entry, &waiting.message, now));
+                if withdrawn || !entry.is_bound() {
                     self.tell(key, waiting);
                     world.schedule |= !self.plain_told.is_empty();
                 }
-                None
+                write
             }
         }
     }

@@ -1,24 +1,18 @@
-//! The quota tree on the hub: which ElasticQuotaTree counts, the Queue objects made from it, and what both
-//! say of their use.
+//! The Queue objects made from the quota tree, and what they and the tree say of their use.
 
 use fleet_api::patch::merge_diff;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_api::{ElasticQuotaTree, Queue, names};
-use fleet_policies::reason::Reason;
-use fleet_quota::{MAX_JOBS, NodeId, NodeSpec, Planner, QuotaTree, queue_prefix};
+use fleet_api::{Queue, names};
+use fleet_quota::{MAX_JOBS, NodeId, Planner, QuotaTree, queue_prefix};
 use fleet_resources::{Resources, quantity};
-use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    events,
     schedule::{Scheduler, key_of},
-    status::{condition, find_condition},
+    trees::Trees,
+    unqueued::{self, Unqueued},
     world::{Key, World},
     writes::{Target, Verb, Write},
 };
@@ -26,155 +20,7 @@ use crate::{
 /// Waiting jobs listed in a queue's status; the rest are only counted.
 const LISTED_ITEMS: usize = 10;
 
-const TREE_API: &str = "scheduling.sigs.k8s.io/v1beta1";
 const QUEUE_API: &str = "scheduling.x-k8s.io/v1alpha1";
-const SOURCE: &str = "fleet-controller";
-
-/// What was last read from the tree object.
-#[derive(Default)]
-pub struct Trees {
-    /// The object in force, and its generation.
-    in_force: Option<(Key, String, i64)>,
-    verdict: Verdict,
-}
-
-#[derive(Default, Clone)]
-struct Verdict {
-    usable: Result3,
-    warnings: Vec<String>,
-}
-
-#[derive(Default, Clone)]
-enum Result3 {
-    #[default]
-    None,
-    Used,
-    Refused(String),
-}
-
-/// A change of the tree in force: `Some(None)` takes it away.
-pub type TreeChange = Option<Option<Arc<QuotaTree>>>;
-
-impl Trees {
-    /// Reads the tree that counts: the oldest in kube-system. A tree that cannot be used leaves the last
-    /// usable one in force.
-    pub fn read(&mut self, world: &World) -> TreeChange {
-        let Some(chosen) = chosen(world) else {
-            let had = self.in_force.take().is_some();
-            self.verdict = Verdict::default();
-            return had.then_some(None);
-        };
-        let id = (key(chosen), chosen.uid().unwrap_or_default(), chosen.metadata.generation.unwrap_or(0));
-        if self.in_force.as_ref() == Some(&id) {
-            return None;
-        }
-        self.in_force = Some(id);
-        let root = serde_json::to_value(&chosen.spec.root).unwrap_or_default();
-        let built = serde_json::from_value::<NodeSpec>(root)
-            .map_err(|error| error.to_string())
-            .and_then(|root| QuotaTree::build(&root).map_err(|error| error.to_string()));
-        match built {
-            Ok((tree, warnings)) => {
-                let warnings = warnings.iter().map(|warning| warning.sentence.clone()).collect();
-                self.verdict = Verdict { usable: Result3::Used, warnings };
-                Some(Some(Arc::new(tree)))
-            }
-            Err(message) => {
-                self.verdict = Verdict { usable: Result3::Refused(message), warnings: Vec::new() };
-                None
-            }
-        }
-    }
-
-    /// Conditions and warning events of every tree object.
-    pub fn plan_conditions(&self, world: &World, now: Timestamp) -> Vec<Write> {
-        let chosen = chosen(world).map(key);
-        let mut writes = Vec::new();
-        for (tree_key, tree) in &world.trees {
-            let told: Vec<(&str, &str, Reason, String)> = if Some(tree_key) == chosen.as_ref() {
-                self.told()
-            } else {
-                let first = chosen.as_ref().map_or("none".to_string(), |(ns, name)| format!("{ns}/{name}"));
-                let message = format!(
-                    "metadata: found {}/{}; allowed: one tree, in namespace {}; {first} is in force",
-                    tree_key.0,
-                    tree_key.1,
-                    names::QUOTA_NAMESPACE
-                );
-                vec![("Valid", "False", Reason::QuotaTreeInvalid, message)]
-            };
-            writes.extend(conditions(tree_key, tree, &told, now));
-        }
-        writes
-    }
-
-    fn told(&self) -> Vec<(&'static str, &'static str, Reason, String)> {
-        match &self.verdict.usable {
-            Result3::None => Vec::new(),
-            Result3::Refused(message) => vec![("Valid", "False", Reason::QuotaTreeInvalid, message.clone())],
-            Result3::Used => {
-                let valid = ("Valid", "True", Reason::ApplyPolicySucceed, "the tree is in force".to_string());
-                let rules = match self.verdict.warnings.is_empty() {
-                    true => {
-                        ("RulesKept", "True", Reason::ApplyPolicySucceed, "no rule is broken".to_string())
-                    }
-                    false => {
-                        ("RulesKept", "False", Reason::QuotaTreeWarning, self.verdict.warnings.join("; "))
-                    }
-                };
-                vec![valid, rules]
-            }
-        }
-    }
-}
-
-fn key(tree: &ElasticQuotaTree) -> Key {
-    (tree.namespace().unwrap_or_default(), tree.name_any())
-}
-
-fn chosen(world: &World) -> Option<&ElasticQuotaTree> {
-    let here =
-        world.trees.values().filter(|tree| tree.namespace().as_deref() == Some(names::QUOTA_NAMESPACE));
-    let alive = here.filter(|tree| tree.metadata.deletion_timestamp.is_none());
-    alive.min_by_key(|tree| (tree.creation_timestamp().map(|time| time.0), tree.name_any()))
-}
-
-fn conditions(
-    key: &Key,
-    tree: &ElasticQuotaTree,
-    told: &[(&str, &str, Reason, String)],
-    now: Timestamp,
-) -> Option<Write> {
-    let known = tree.status.as_ref().map_or(&[][..], |status| &status.conditions);
-    let moved = told.iter().any(|(kind, status, _, message)| {
-        find_condition(known, kind)
-            .is_none_or(|c| c.status != *status || c.message != crate::status::cut(message))
-    });
-    if !moved {
-        return None;
-    }
-    let fresh: Vec<Value> = told
-        .iter()
-        .map(|(kind, status, reason, message)| {
-            condition(kind, status, *reason, message, find_condition(known, kind), now)
-        })
-        .collect();
-    let uid = tree.uid().unwrap_or_default();
-    let subject = events::Subject {
-        api_version: TREE_API,
-        kind: "ElasticQuotaTree",
-        namespace: &key.0,
-        name: &key.1,
-        uid: &uid,
-    };
-    let warnings = told
-        .iter()
-        .filter(|(_, status, ..)| *status == "False")
-        .map(|(_, _, reason, message)| events::warning(&subject, SOURCE, *reason, message, now));
-    let write =
-        Write::new(Target::Tree, &key.0, &key.1, Verb::MergeStatus(json!({"status": {"conditions": fresh}})));
-    Some(write.then(warnings))
-}
 
 /// Queue objects by the full name of their quota node.
 fn queues_by_path(world: &World) -> BTreeMap<&str, Vec<(&Key, &Queue)>> {
@@ -246,7 +92,7 @@ pub fn queue_policies(world: &World) -> BTreeMap<String, (String, Option<i64>)> 
 }
 
 /// What queues and tree say of their use, where it changed.
-pub fn plan_summaries(world: &World, scheduler: &Scheduler) -> Vec<Write> {
+pub fn plan_summaries(world: &World, trees: &Trees, scheduler: &Scheduler) -> Vec<Write> {
     let Some(planner) = scheduler.planner().quota() else { return Vec::new() };
     let ledger = planner.ledger();
     let tree = ledger.tree();
@@ -266,6 +112,7 @@ pub fn plan_summaries(world: &World, scheduler: &Scheduler) -> Vec<Write> {
     scheduler.metrics().set_queues(counted);
     scheduler.metrics().set_waits(scheduler.planner().waiting_by_reason());
     let mut writes = Vec::new();
+    let unqueued = unqueued::by_node(world, ledger);
     let queues = queues_by_path(world);
     for id in tree.ids() {
         let node = tree.node(id);
@@ -275,7 +122,7 @@ pub fn plan_summaries(world: &World, scheduler: &Scheduler) -> Vec<Write> {
         let items: Vec<Value> = if node.is_leaf() { items(planner, id) } else { Vec::new() };
         let mut desired = json!({
             "waiting": waiting.get(&id).copied().unwrap_or(0),
-            "admitted": ledger.job_count(id),
+            "admitted": ledger.job_count(id) - unqueued.get(&id).map_or(0, |sum| sum.jobs),
         });
         if !items.is_empty() {
             desired["queueItemDetails"] = json!({"active": items});
@@ -290,17 +137,18 @@ pub fn plan_summaries(world: &World, scheduler: &Scheduler) -> Vec<Write> {
             ));
         }
     }
-    if let Some(object) = chosen(world) {
-        let root = node_status(ledger, NodeId::ROOT, &waiting, &asked);
+    if let Some(object) = trees.holder(world) {
+        let sums = Sums { ledger, waiting: &waiting, asked: &asked, unqueued: &unqueued };
+        let root = node_status(&sums, NodeId::ROOT);
         let known =
             object.status.as_ref().and_then(|status| status.root.as_ref()).map_or(Value::Null, |r| json!(r));
         if known != root {
-            let key = key(object);
+            let key = (object.namespace().unwrap_or_default(), object.name_any());
             writes.push(Write::new(
                 Target::Tree,
                 &key.0,
                 &key.1,
-                Verb::MergeStatus(json!({"status": {"root": root}})),
+                Verb::MergeStatus(json!({"status": {"root": merge_diff(&known, &root)}})),
             ));
         }
     }
@@ -320,30 +168,44 @@ fn items(planner: &Planner, leaf: NodeId) -> Vec<Value> {
         .collect()
 }
 
-fn node_status(
-    ledger: &fleet_quota::Ledger,
-    id: NodeId,
-    waiting: &BTreeMap<NodeId, i64>,
-    asked: &BTreeMap<NodeId, Resources>,
-) -> Value {
-    let node = ledger.tree().node(id);
-    let jobs = ledger.job_count(id);
-    let used = ledger.used(id);
-    let mut request = used.clone();
-    if let Some(asked) = asked.get(&id) {
+/// What is known of each node's use.
+struct Sums<'a> {
+    ledger: &'a fleet_quota::Ledger,
+    waiting: &'a BTreeMap<NodeId, i64>,
+    asked: &'a BTreeMap<NodeId, Resources>,
+    unqueued: &'a BTreeMap<NodeId, Unqueued>,
+}
+
+fn node_status(sums: &Sums<'_>, id: NodeId) -> Value {
+    let node = sums.ledger.tree().node(id);
+    let (jobs, all) = (sums.ledger.job_count(id), sums.ledger.used(id));
+    let mut request = all.clone();
+    if let Some(asked) = sums.asked.get(&id) {
         request.add(asked);
     }
+    let unqueued = sums.unqueued.get(&id).filter(|sum| sum.jobs > 0);
+    // Of resources that the tree does not name nothing is used.
+    let known = unqueued.map_or_else(Resources::new, |sum| {
+        Resources::from_pairs(
+            sum.resources
+                .iter()
+                .filter(|(name, _)| all.get(name.as_str()) > 0)
+                .map(|(name, n)| (name.clone(), n)),
+        )
+    });
     let mut status = json!({
         "name": node.name,
-        "used": amounts(&used, jobs),
-        "request": amounts(&request, jobs + waiting.get(&id).copied().unwrap_or(0)),
+        "used": amounts(&all.minus(&known), jobs - unqueued.map_or(0, |sum| sum.jobs)),
+        "request": amounts(&request, jobs + sums.waiting.get(&id).copied().unwrap_or(0)),
     });
+    if let Some(sum) = unqueued {
+        status["unqueued"] = json!(amounts(&known, sum.jobs));
+    }
     if !node.namespaces.is_empty() {
         status["namespaces"] = json!(node.namespaces);
     }
     if !node.children.is_empty() {
-        let children: Vec<Value> =
-            node.children.iter().map(|child| node_status(ledger, *child, waiting, asked)).collect();
+        let children: Vec<Value> = node.children.iter().map(|child| node_status(sums, *child)).collect();
         status["children"] = json!(children);
     }
     status

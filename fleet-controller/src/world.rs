@@ -13,10 +13,11 @@ use fleet_api::{
     Cluster, ElasticQuotaTree, Queue, QueueUnit, Reservation, Work, names,
     policy::{OverrideSpec, PropagationSpec},
 };
-use fleet_policies::choice::{PolicyRule, PolicyScope};
+use fleet_policies::choice::{ObjectRef, PolicyRule, PolicyScope};
 use fleet_policies::overrides::{self, OverridePolicy};
 use fleet_policies::pod_security::{ENFORCE_LABEL, Level};
 use fleet_policies::reason::Reason;
+use fleet_policies::selector::match_selectors;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Resource, ResourceExt,
@@ -98,6 +99,8 @@ pub struct AgentLease {
 pub struct World {
     pub objects: BTreeMap<KindRef, BTreeMap<Key, Object>>,
     pub policies: BTreeMap<(PolicyScope, Key), PolicyEntry>,
+    /// Policies that say in their status that something they name is not there, or that they select nothing.
+    idle_policies: BTreeSet<(PolicyScope, Key)>,
     /// The rules of all valid policies, rebuilt when one changes.
     pub rules: Vec<PolicyRule>,
     overrides: BTreeMap<(PolicyScope, Key), OverridePolicy>,
@@ -576,6 +579,10 @@ impl World {
         {
             self.objects.insert(kind.clone(), objects);
         }
+        let gone = match &change {
+            Change::Delete(object) => Some((key(object), object.labels().clone())),
+            _ => None,
+        };
         let objects = self.objects.entry(kind.clone()).or_default();
         let changed = keep(objects, &mut self.ended, change, |object, _| read_object(&kind, object));
         if listed {
@@ -583,6 +590,7 @@ impl World {
             let of_kind = self.bindings.iter().filter(|(_, entry)| entry.kind == kind);
             self.dirty.extend(of_kind.map(|(key, _)| Dirty::Binding(key.clone())));
         }
+        self.mark_policies_of(&kind, listed, gone.as_ref());
         let governed = !crate::kinds::dependencies().contains(&kind);
         for key in changed {
             let binding = self.binding_key(&kind, &key);
@@ -602,12 +610,52 @@ impl World {
         }
     }
 
+    /// Policies that may select something now, or nothing any more.
+    fn mark_policies_of(
+        &mut self,
+        kind: &KindRef,
+        listed: bool,
+        gone: Option<&(Key, BTreeMap<String, String>)>,
+    ) {
+        let of_kind = |entry: &PolicyEntry| {
+            let mut selectors = entry.rule.selectors.iter();
+            selectors.any(|s| s.kind == kind.kind && s.api_version == kind.api_version)
+        };
+        if listed {
+            let all = self.policies.iter().filter(|(_, entry)| of_kind(entry));
+            self.dirty.extend(all.map(|((scope, key), _)| Dirty::Policy(*scope, key.clone())));
+        } else if let Some(((namespace, name), labels)) = gone {
+            let reference = ObjectRef {
+                api_version: kind.api_version.clone(),
+                kind: kind.kind.clone(),
+                namespace: namespace.clone(),
+                name: name.clone(),
+                labels: labels.clone(),
+            };
+            let had = self
+                .policies
+                .iter()
+                .filter(|(_, entry)| match_selectors(&entry.rule.selectors, &reference).is_some());
+            self.dirty.extend(had.map(|((scope, key), _)| Dirty::Policy(*scope, key.clone())));
+        } else {
+            let idle = self.idle_policies.iter().filter(|id| self.policies.get(*id).is_some_and(of_kind));
+            self.dirty.extend(idle.map(|(scope, key)| Dirty::Policy(*scope, key.clone())));
+        }
+    }
+
+    /// Policies call clusters by name.
+    fn mark_all_policies(&mut self) {
+        self.dirty.extend(self.policies.keys().map(|(scope, key)| Dirty::Policy(*scope, key.clone())));
+    }
+
     fn observe_policy(&mut self, scope: PolicyScope, change: Change<(Key, PolicyEntry)>) {
         match change {
             Change::Reset(list) => {
                 self.policies.retain(|(kept, _), _| *kept != scope);
+                self.idle_policies.retain(|(kept, _)| *kept != scope);
                 for (key, entry) in list {
                     self.dirty.insert(Dirty::Policy(scope, key.clone()));
+                    self.note_idle(scope, &key, &entry);
                     self.policies.insert((scope, key), entry);
                 }
             }
@@ -616,18 +664,30 @@ impl World {
                 let same = known
                     .is_some_and(|known| known.generation == entry.generation && known.rule == entry.rule);
                 self.dirty.insert(Dirty::Policy(scope, key.clone()));
+                self.note_idle(scope, &key, &entry);
                 self.policies.insert((scope, key), entry);
                 if same {
                     return;
                 }
             }
             Change::Delete((key, _)) => {
+                self.idle_policies.remove(&(scope, key.clone()));
                 self.policies.remove(&(scope, key));
             }
         }
         let valid = self.policies.values().filter(|entry| entry.violations.is_empty());
         self.rules = valid.map(|entry| entry.rule.clone()).collect();
         self.mark_all_objects();
+    }
+
+    fn note_idle(&mut self, scope: PolicyScope, key: &Key, entry: &PolicyEntry) {
+        let is_idle = entry.conditions.iter().any(|c| c.type_ == "Effective" && c.status == "False");
+        let id = (scope, key.clone());
+        if is_idle {
+            self.idle_policies.insert(id)
+        } else {
+            self.idle_policies.remove(&id)
+        };
     }
 
     fn observe_override(&mut self, scope: PolicyScope, change: Change<OverridePolicy>) {
@@ -661,11 +721,13 @@ impl World {
                 }
                 self.recount.extend(self.clusters.keys().cloned());
                 self.dirty.extend(self.clusters.keys().cloned().map(Dirty::Cluster));
+                self.mark_all_policies();
                 self.mark_waiting();
             }
             Change::Apply(cluster) => {
                 let name = cluster.name_any();
                 let known = self.clusters.get(&name);
+                let joined = known.is_none();
                 let version = &cluster.metadata.resource_version;
                 let known_version = known.and_then(ResourceExt::resource_version);
                 let told_again = known.is_some_and(|known| known.metadata.uid == cluster.metadata.uid)
@@ -684,6 +746,9 @@ impl World {
                 });
                 let tainted = known.map_or(&[][..], |known| &known.spec.taints) != cluster.spec.taints;
                 self.clusters.insert(name, cluster);
+                if joined {
+                    self.mark_all_policies();
+                }
                 if tainted {
                     self.mark_waiting();
                 }
@@ -698,6 +763,7 @@ impl World {
             Change::Delete(cluster) => {
                 let name = cluster.name_any();
                 self.clusters.remove(&name);
+                self.mark_all_policies();
                 self.recount.insert(name.clone());
                 self.lost.remove(&name);
                 self.mark_users_of(&name);
@@ -714,10 +780,11 @@ impl World {
         self.dirty.extend(waiting.map(|(key, _)| Dirty::Binding(key.clone())));
     }
 
-    /// Clusters that an administrator has taken out for good.
-    pub fn gone_clusters(&self) -> BTreeSet<String> {
-        let gone = self.clusters.iter().filter(|(_, cluster)| crate::drain::is_gone(cluster));
-        gone.map(|(name, _)| name.clone()).collect()
+    /// Clusters that objects without a gang leave: those that are gone, and those that are drained.
+    pub fn leaving_clusters(&self) -> BTreeSet<String> {
+        let is_left = |cluster: &Cluster| crate::drain::is_gone(cluster) || crate::drain::is_drained(cluster);
+        let leaving = self.clusters.iter().filter(|(_, cluster)| is_left(cluster));
+        leaving.map(|(name, _)| name.clone()).collect()
     }
 
     /// Whether a cluster is lost by the process's clock. A change is news to all that runs there.

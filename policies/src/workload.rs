@@ -6,6 +6,7 @@
 //! becomes a job with a reason and never a panic.
 
 mod aggregate;
+mod check;
 mod components;
 mod conditions;
 mod dependencies;
@@ -16,6 +17,7 @@ mod run;
 use serde::{Deserialize, Serialize};
 
 pub use aggregate::aggregate;
+pub use check::check;
 pub use components::{Component, PodRequirements, WorkloadError, components, most, template_requests, total};
 pub use conditions::{Condition, created_condition, queuing_condition, set_failed};
 pub use dependencies::{DependencyKind, DependencyRef, dependencies};

@@ -29,6 +29,6 @@ pub use share::Share;
 pub use spec::NodeSpec;
 pub use tree::{
     LeafError, MAX_JOBS, NodeId, PREEMPTIBLE_LABEL, QUOTA_LABELS, QuotaTree, Request, TreeError, TreeNode,
-    TreeWarning, queue_prefix,
+    TreeWarning, known_attributes, queue_prefix,
 };
 pub use verdict::{Rule, Shortfall, Verdict};

@@ -4,6 +4,7 @@
 //! indexes, so that judging a job costs its depth times the resources it asks
 //! for. Jobs count as a resource of which each job asks for one.
 
+mod attributes;
 mod build;
 mod drain;
 mod warnings;
@@ -15,6 +16,8 @@ use fleet_resources::{QuantityError, ResourceName, Resources};
 use thiserror::Error;
 
 use crate::spec::NodeSpec;
+pub use attributes::known_attributes;
+pub(crate) use attributes::{GUARANTEE, RECLAIM, SHARE_PREEMPTION, WITHIN};
 
 /// The pseudo-resource that counts jobs.
 pub const MAX_JOBS: &str = "kube-queue/max-jobs";
@@ -150,6 +153,9 @@ pub struct TreeWarning {
     pub field: String,
     pub found: String,
     pub allowed: String,
+    /// The value is unknown or impossible, and does not count as it is written; else the tree does what it says, by
+    /// another rule than the documented one.
+    pub is_mistake: bool,
     /// One sentence naming node, field and values.
     pub sentence: String,
 }

@@ -23,6 +23,7 @@ use crate::plan::{TakeRule, Victim};
 use crate::planner::Started;
 use crate::queues::WaitingJob;
 use crate::share::Share;
+<<<<<<< HEAD
 use crate::tree::{JOBS, NodeId, QuotaTree, Request};
 use crate::verdict::Rule;
 use worth::Protected;
@@ -35,6 +36,9 @@ pub(crate) const GUARANTEE: &str = "fleet.dev/guarantee";
 pub(crate) const SHARE_PREEMPTION: &str = "fleet.dev/share-preemption";
 /// On a leaf: LowerPriority (default), LowerOrNewerEqualPriority, Never.
 pub(crate) const WITHIN: &str = "fleet.dev/preempt-within";
+=======
+use crate::tree::{GUARANTEE, JOBS, NodeId, QuotaTree, RECLAIM, Request, SHARE_PREEMPTION, WITHIN};
+>>>>>>> w-cli
 
 /// Clusters whose victims are compared, best first; the others are not looked at.
 const CLUSTERS_COMPARED: usize = 128;

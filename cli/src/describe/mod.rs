@@ -94,7 +94,7 @@ async fn describe(
 async fn events(server: &Server, object: &Value) -> Result<Vec<Value>, AskError> {
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-    let selectors = Selectors { labels: None, fields: Some(format!("involvedObject.uid={uid}")) };
+    let selectors = Selectors { fields: Some(format!("involvedObject.uid={uid}")), ..Selectors::default() };
     let path = format!("/api/v1/namespaces/{namespace}/events");
     let listed = server.list(&path, &selectors, "application/json").await?;
     let mut events: Vec<Value> = listed["items"].as_array().cloned().unwrap_or_default();

@@ -3,6 +3,7 @@
 //! Members are asked at the same time; one that does not answer is reported and holds up nobody.
 
 mod tables;
+mod watch;
 mod what;
 
 use anyhow::bail;
@@ -16,6 +17,7 @@ use crate::{
     args::{Format, GetArgs},
     connect::Hub,
     discovery::{self, Kind},
+    jsonpath::Template,
     members, output,
     progress::Progress,
     server::{AskError, Selectors, Server},
@@ -51,7 +53,52 @@ struct Missing {
     absent: bool,
 }
 
+pub use watch::run as watch;
+
+/// What the servers answered, before it is printed.
+struct Gathered {
+    answer: Answer,
+    asked: Vec<Asked>,
+    namespace: String,
+}
+
 pub async fn run(hub: &Hub, args: &GetArgs) -> anyhow::Result<Answer> {
+    let Gathered { mut answer, asked, namespace } = gather(hub, args).await?;
+    answer.text = print(&asked, args)?;
+    answer.painted = matches!(args.output, None | Some(Format::Wide));
+    say_nothing_found(&mut answer, &asked, args, &namespace);
+    Ok(answer)
+}
+
+fn print(asked: &[Asked], args: &GetArgs) -> anyhow::Result<String> {
+    let to_members = args.targets.all_clusters || !args.targets.clusters.is_empty();
+    match &args.output {
+        None | Some(Format::Wide) => print_tables(asked, args, to_members),
+        Some(Format::Name) => names(asked, args.sort_by.as_deref()),
+        Some(Format::Columns(spec)) => {
+            let (_, items) = objects_of(asked, to_members, args.sort_by.as_deref())?;
+            let items: Vec<&Value> = items.iter().collect();
+            let headers = if args.no_headers { output::Headers::Left } else { output::Headers::Printed };
+            if items.is_empty() { Ok(String::new()) } else { output::columns(spec, &items, headers) }
+        }
+        Some(format) => print_objects(asked, format, to_members, args.sort_by.as_deref()),
+    }
+}
+
+fn say_nothing_found(answer: &mut Answer, asked: &[Asked], args: &GetArgs, namespace: &str) {
+    if asked.is_empty() && !answer.failed {
+        answer.note("No clusters have joined.");
+    } else if answer.text.is_empty() && !answer.failed {
+        let namespaced = asked.iter().flat_map(|asked| &asked.found).any(|found| found.kind.namespaced);
+        answer.note(if namespaced && !args.all_namespaces {
+            format!("No resources found in {namespace} namespace.")
+        } else {
+            "No resources found".to_string()
+        });
+    }
+}
+
+async fn gather(hub: &Hub, args: &GetArgs) -> anyhow::Result<Gathered> {
     let queries = parse(&args.what)?;
     if queries.iter().any(|query| !query.names.is_empty()) {
         if args.all_namespaces {
@@ -79,22 +126,7 @@ pub async fn run(hub: &Hub, args: &GetArgs) -> anyhow::Result<Answer> {
     let namespace = args.scope.namespace.clone().unwrap_or_else(|| hub.namespace.clone());
     let asked = join_all(servers.iter().map(|server| ask(server, &queries, args, &namespace))).await;
     say_missing(&mut answer, &asked, args, to_members);
-    answer.text = match args.output {
-        None | Some(Format::Wide) => print_tables(&asked, args, to_members),
-        Some(Format::Name) => names(&asked),
-        Some(format) => print_objects(&asked, format, to_members)?,
-    };
-    if asked.is_empty() && !answer.failed {
-        answer.note("No clusters have joined.");
-    } else if answer.text.is_empty() && !answer.failed {
-        let namespaced = asked.iter().flat_map(|asked| &asked.found).any(|found| found.kind.namespaced);
-        answer.note(if namespaced && !args.all_namespaces {
-            format!("No resources found in {namespace} namespace.")
-        } else {
-            "No resources found".to_string()
-        });
-    }
-    Ok(answer)
+    Ok(Gathered { answer, asked, namespace })
 }
 
 async fn ask(server: &Server, queries: &[Query], args: &GetArgs, namespace: &str) -> Asked {
@@ -111,7 +143,12 @@ async fn ask(server: &Server, queries: &[Query], args: &GetArgs, namespace: &str
         _ => "application/json",
     };
     let namespace = (!args.all_namespaces).then_some(namespace);
-    let selectors = Selectors { labels: args.selector.clone(), fields: args.field_selector.clone() };
+    let selectors = Selectors {
+        labels: args.selector.clone(),
+        fields: args.field_selector.clone(),
+        // Fields of the spec are in the rows only when they are asked for.
+        whole_rows: accept == TABLE && args.sort_by.is_some(),
+    };
     for query in queries {
         let chosen = discovery::resolve(&kinds, &query.kind);
         if chosen.is_empty() {
@@ -179,7 +216,7 @@ fn same(a: &Kind, b: &Kind) -> bool {
     a.group == b.group && a.plural == b.plural
 }
 
-fn print_tables(asked: &[Asked], args: &GetArgs, to_members: bool) -> String {
+fn print_tables(asked: &[Asked], args: &GetArgs, to_members: bool) -> anyhow::Result<String> {
     let kinds = kinds_found(asked);
     let style = tables::Style {
         clusters: to_members,
@@ -187,6 +224,7 @@ fn print_tables(asked: &[Asked], args: &GetArgs, to_members: bool) -> String {
         namespaces: args.all_namespaces,
         headers: !args.no_headers,
         prefixed: kinds.len() > 1,
+        sort_by: args.sort_by.clone(),
     };
     let mut texts = Vec::new();
     for kind in &kinds {
@@ -196,12 +234,12 @@ fn print_tables(asked: &[Asked], args: &GetArgs, to_members: bool) -> String {
                 parts.push(Part { cluster: &one.server, answer: &found.answer });
             }
         }
-        let text = tables::merge(kind, &parts, &style, jiff::Timestamp::now());
+        let text = tables::merge(kind, &parts, &style, jiff::Timestamp::now())?;
         if !text.is_empty() {
             texts.push(text);
         }
     }
-    texts.join("\n")
+    Ok(texts.join("\n"))
 }
 
 /// The objects of one answer, whole.
@@ -224,7 +262,12 @@ fn objects(found: &Found) -> Vec<Value> {
         .collect()
 }
 
-fn print_objects(asked: &[Asked], format: Format, to_members: bool) -> anyhow::Result<String> {
+/// Everything that was found, in order; the first value is the one object that was asked for by name, if it was one.
+fn objects_of(
+    asked: &[Asked],
+    to_members: bool,
+    sort_by: Option<&str>,
+) -> anyhow::Result<(Option<Value>, Vec<Value>)> {
     let single = match asked {
         [one] => match one.found.as_slice() {
             [found] if found.named => Some(output::tidy(found.answer.clone())),
@@ -232,25 +275,35 @@ fn print_objects(asked: &[Asked], format: Format, to_members: bool) -> anyhow::R
         },
         _ => None,
     };
-    let value = match single {
-        Some(object) => object,
-        None => {
-            let mut items = Vec::new();
-            for one in asked {
-                for mut object in one.found.iter().flat_map(objects) {
-                    if to_members {
-                        mark(&mut object, &one.server);
-                    }
-                    items.push(object);
-                }
+    let mut items = Vec::new();
+    for one in asked {
+        for mut object in one.found.iter().flat_map(objects) {
+            if to_members {
+                mark(&mut object, &one.server);
             }
-            if items.is_empty() && asked.iter().any(|one| !one.missing.is_empty()) {
-                return Ok(String::new());
-            }
-            output::list(items)
+            items.push(object);
         }
-    };
-    if format == Format::Json { output::json(&value) } else { output::yaml(&value) }
+    }
+    output::sort(&mut items, sort_by)?;
+    Ok((single, items))
+}
+
+fn print_objects(
+    asked: &[Asked],
+    format: &Format,
+    to_members: bool,
+    sort_by: Option<&str>,
+) -> anyhow::Result<String> {
+    let (single, items) = objects_of(asked, to_members, sort_by)?;
+    if items.is_empty() && asked.iter().any(|one| !one.missing.is_empty()) {
+        return Ok(String::new());
+    }
+    let value = single.unwrap_or_else(|| output::list(items));
+    match format {
+        Format::JsonPath(template) => Template::read(template)?.print(&value),
+        Format::Json => output::json(&value),
+        _ => output::yaml(&value),
+    }
 }
 
 fn mark(object: &mut Value, cluster: &str) {
@@ -260,13 +313,15 @@ fn mark(object: &mut Value, cluster: &str) {
     }
 }
 
-fn names(asked: &[Asked]) -> String {
+fn names(asked: &[Asked], sort_by: Option<&str>) -> anyhow::Result<String> {
     let mut text = String::new();
     for found in asked.iter().flat_map(|asked| &asked.found) {
-        for object in objects(found) {
+        let mut all = objects(found);
+        output::sort(&mut all, sort_by)?;
+        for object in all {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             text.push_str(&format!("{}/{name}\n", found.kind.singular_group()));
         }
     }
-    text
+    Ok(text)
 }

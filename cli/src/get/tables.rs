@@ -5,7 +5,7 @@ use fleet_api::names::MANAGED_LABEL;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{age, discovery::Kind, table::Table};
+use crate::{age, discovery::Kind, jsonpath, table::Table};
 
 /// What one server answered for one kind.
 pub struct Part<'a> {
@@ -23,6 +23,8 @@ pub struct Style {
     pub headers: bool,
     /// Names as `kind/name`, when several kinds are printed.
     pub prefixed: bool,
+    /// Path of the field by which rows are ordered.
+    pub sort_by: Option<String>,
 }
 
 struct Column<'a> {
@@ -31,7 +33,10 @@ struct Column<'a> {
 }
 
 /// The table, or nothing when no server has a row.
-pub fn merge(kind: &Kind, parts: &[Part<'_>], style: &Style, now: Timestamp) -> String {
+///
+/// # Errors
+/// The path to sort by is none.
+pub fn merge(kind: &Kind, parts: &[Part<'_>], style: &Style, now: Timestamp) -> anyhow::Result<String> {
     // Pods belong to a job, which says whether the fleet made it.
     let adoption = style.clusters && !(kind.group.is_empty() && kind.plural == "pods");
     let columns: Vec<Column<'_>> = parts
@@ -55,6 +60,7 @@ pub fn merge(kind: &Kind, parts: &[Part<'_>], style: &Style, now: Timestamp) -> 
     if adoption {
         table.headers.push("ADOPTION".to_string());
     }
+    let mut sorted = Vec::new();
     for part in parts {
         for row in rows(part.answer, now) {
             let mut cells = Vec::new();
@@ -76,24 +82,33 @@ pub fn merge(kind: &Kind, parts: &[Part<'_>], style: &Style, now: Timestamp) -> 
             if adoption {
                 cells.push(if row.managed { "Y" } else { "N" }.to_string());
             }
-            table.rows.push(cells);
+            let key =
+                style.sort_by.as_deref().map(|path| jsonpath::sort_key(row.object, path)).transpose()?;
+            sorted.push((key, cells));
         }
     }
-    if table.rows.is_empty() {
-        return String::new();
+    if sorted.is_empty() {
+        return Ok(String::new());
+    }
+    sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
+    table.rows = sorted.into_iter().map(|(_, cells)| cells).collect();
+    if !style.headers {
+        table.headers.iter_mut().for_each(String::clear);
     }
     let text = table.print();
-    if style.headers {
+    Ok(if style.headers {
         text
     } else {
         text.split_once('\n').map(|(_, rows)| rows.to_string()).unwrap_or_default()
-    }
+    })
 }
 
 struct Row<'a> {
     cells: Vec<(&'a str, String)>,
     namespace: String,
     managed: bool,
+    /// As much of it as the server sends along.
+    object: &'a Value,
 }
 
 fn is_table(answer: &Value) -> bool {
@@ -123,7 +138,7 @@ fn rows(answer: &Value, now: Timestamp) -> Vec<Row<'_>> {
             .into_iter()
             .map(|item| {
                 let name = item["metadata"]["name"].as_str().unwrap_or_default().to_string();
-                row(vec![("Name", name), ("Age", age::of(item, now))], &item["metadata"])
+                row(vec![("Name", name), ("Age", age::of(item, now))], item)
             })
             .collect();
     }
@@ -132,13 +147,15 @@ fn rows(answer: &Value, now: Timestamp) -> Vec<Row<'_>> {
     all.map(|each| {
         let cells = each["cells"].as_array().into_iter().flatten();
         let cells = names.iter().copied().zip(cells.map(cell)).collect();
-        row(cells, &each["object"]["metadata"])
+        row(cells, &each["object"])
     })
     .collect()
 }
 
-fn row<'a>(cells: Vec<(&'a str, String)>, metadata: &Value) -> Row<'a> {
+fn row<'a>(cells: Vec<(&'a str, String)>, object: &'a Value) -> Row<'a> {
+    let metadata = &object["metadata"];
     Row {
+        object,
         cells,
         namespace: metadata["namespace"].as_str().unwrap_or_default().to_string(),
         managed: metadata["labels"][MANAGED_LABEL] == "true",
@@ -163,7 +180,7 @@ mod tests {
     }
 
     fn style(clusters: bool) -> Style {
-        Style { clusters, wide: false, namespaces: false, headers: true, prefixed: false }
+        Style { clusters, wide: false, namespaces: false, headers: true, prefixed: false, sort_by: None }
     }
 
     #[test]
@@ -176,7 +193,8 @@ mod tests {
         let west = json!({"kind": "Table", "columnDefinitions": columns, "rows": [
             {"cells": ["own", null, "1s", "x"], "object": {"metadata": {"namespace": "default"}}}]});
         let parts = [Part { cluster: "east", answer: &east }, Part { cluster: "west", answer: &west }];
-        let text = merge(&kind("kubeflow.org", "pytorchjobs"), &parts, &style(true), Timestamp::UNIX_EPOCH);
+        let text = merge(&kind("kubeflow.org", "pytorchjobs"), &parts, &style(true), Timestamp::UNIX_EPOCH)
+            .expect("a table");
         insta::assert_snapshot!(text, @r"
         NAME           CLUSTER   STATE     AGE     ADOPTION
         pytorch-test   east      Running   6m23s   Y
@@ -190,7 +208,8 @@ mod tests {
             "rows": [{"cells": ["a-0", "1/1"], "object": {"metadata": {"namespace": "default"}}}]});
         let parts = [Part { cluster: "east", answer: &answer }];
         let with_namespaces = Style { namespaces: true, ..style(true) };
-        let text = merge(&kind("", "pods"), &parts, &with_namespaces, Timestamp::UNIX_EPOCH);
+        let text =
+            merge(&kind("", "pods"), &parts, &with_namespaces, Timestamp::UNIX_EPOCH).expect("a table");
         insta::assert_snapshot!(text, @r"
         NAMESPACE   NAME   CLUSTER   READY
         default     a-0    east      1/1
@@ -202,10 +221,30 @@ mod tests {
         let answer = json!({"kind": "PodList", "items": [{"metadata": {"name": "a", "namespace": "default",
             "creationTimestamp": "1970-01-01T00:00:00Z"}}]});
         let now = "1970-01-01T00:00:09Z".parse().expect("a time");
-        let text = merge(&kind("", "pods"), &[Part { cluster: "hub", answer: &answer }], &style(false), now);
+        let text = merge(&kind("", "pods"), &[Part { cluster: "hub", answer: &answer }], &style(false), now)
+            .expect("a table");
         insta::assert_snapshot!(text, @r"
         NAME   AGE
         a      9s
         ");
+    }
+
+    #[test]
+    fn rows_are_ordered_by_a_field() {
+        let row = |name: &str, priority: i64| json!({"cells": [name], "object": {"metadata": {"name": name}, "spec": {"priority": priority}}});
+        let answer = json!({"kind": "Table", "columnDefinitions": [{"name": "Name"}],
+            "rows": [row("a", 10), row("b", 9), row("c", 0)]});
+        let by = |path: &str| {
+            let style = Style { sort_by: Some(path.into()), headers: false, ..style(false) };
+            merge(
+                &kind("", "pods"),
+                &[Part { cluster: "hub", answer: &answer }],
+                &style,
+                Timestamp::UNIX_EPOCH,
+            )
+        };
+        assert_eq!(by("{.spec.priority}").expect("a path"), "c\nb\na\n");
+        assert_eq!(by(".metadata.name").expect("a path"), "a\nb\nc\n");
+        assert!(by(".spec[").is_err());
     }
 }

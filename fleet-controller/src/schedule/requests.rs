@@ -82,3 +82,19 @@ pub(super) fn bind(entry: &BindingEntry, targets: Vec<TargetCluster>, now: Times
     let verb = Verb::Patch(Value::Array(operations));
     Write::new(Target::Binding, entry.namespace(), entry.name(), verb).then(told)
 }
+
+/// Takes an object that is no gang off every cluster it is on.
+pub(super) fn withdraw(entry: &BindingEntry, why: &str, now: Timestamp) -> Write {
+    let spec = &entry.object.spec;
+    let operations = json!([
+        {"op": "test", "path": "/metadata/uid", "value": entry.uid()},
+        {"op": "test", "path": "/spec/epoch", "value": spec.epoch},
+        {"op": "replace", "path": "/spec/epoch", "value": spec.epoch + 1},
+        {"op": "add", "path": "/spec/clusters", "value": []},
+    ]);
+    let names: Vec<&str> = spec.clusters.iter().map(|target| target.name.as_str()).collect();
+    let message = format!("taken off {}; {why}", names.join(", "));
+    let told = [entry.subject(), entry.object_subject()]
+        .map(|subject| events::warning(&subject, entry.source(), Reason::Drained, &message, now));
+    Write::new(Target::Binding, entry.namespace(), entry.name(), Verb::Patch(operations)).then(told)
+}

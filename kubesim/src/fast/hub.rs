@@ -13,7 +13,8 @@ use fleet_controller::{
     gather::{Change, Observation},
     kinds::{Kind, KindRef},
     planner::JobShape,
-    tree::{self, TreeChange, Trees},
+    tree,
+    trees::{TreeChange, Trees},
     world::World,
     writes::{Target, Verb},
 };
@@ -144,7 +145,7 @@ impl Objects {
         if !workload.is_job() {
             return Ok(Applied::Ignored);
         }
-        self.job(manifest, workload, value, now_ms)
+        self.job(manifest, workload, value)
     }
 
     /// Deletes what is no job.
@@ -180,6 +181,11 @@ impl Objects {
         self.trees.read(&self.world)
     }
 
+    /// Why no tree is in force although there is one.
+    pub fn tree_trouble(&self) -> Option<&str> {
+        self.trees.trouble()
+    }
+
     /// Policies of queues by path of their node.
     pub fn queue_policies(&self) -> Vec<(String, QueuePolicy)> {
         let named = tree::queue_policies(&self.world).into_iter();
@@ -206,21 +212,15 @@ impl Objects {
         value
     }
 
-    fn job(
-        &mut self,
-        manifest: &Manifest,
-        workload: WorkloadKind,
-        value: Value,
-        now_ms: i64,
-    ) -> Result<Applied, String> {
+    fn job(&mut self, manifest: &Manifest, workload: WorkloadKind, value: Value) -> Result<Applied, String> {
         let kind: Arc<str> = Arc::from(manifest.kind.as_str());
         let rejected =
             |reason, message: String| Applied::Rejected { kind: Arc::clone(&kind), reason, message };
-        if let Err(error) = workload::components(workload, &value) {
+        if let Err(error) = workload::check(workload, &value) {
             return Ok(rejected(Reason::InvalidWorkload, error.to_string()));
         }
         let reference = Kind::new(&manifest.api_version, &manifest.kind, &manifest.kind.to_lowercase(), true);
-        let Some(entry) = self.binding(&reference, manifest, value.clone(), now_ms)? else {
+        let Some(entry) = self.binding(&reference, manifest, value.clone())? else {
             return Ok(rejected(Reason::NoPolicy, self.no_policy()));
         };
         if !entry.is_gang() {
@@ -280,13 +280,11 @@ impl Objects {
         kind: &KindRef,
         manifest: &Manifest,
         value: Value,
-        now_ms: i64,
     ) -> Result<Option<BindingEntry>, String> {
         let key = (manifest.namespace.clone(), manifest.name.clone());
         let object: DynamicObject = read(&value)?;
         self.world.observe(Observation::Object(kind.clone(), Change::Apply(object.clone())));
-        let now = Timestamp::from_millisecond(now_ms).unwrap_or_default();
-        let writes = claim::plan(&self.world, kind, &key, now);
+        let writes = claim::plan(&self.world, kind, &key);
         // The simulation keeps the job from here on.
         self.world.observe(Observation::Object(kind.clone(), Change::Delete(object)));
         self.world.take_dirty();

@@ -93,6 +93,7 @@ impl Sim<'_> {
 
     fn rules(&mut self) {
         if let Some(change) = self.objects.tree_change() {
+            self.planner.set_tree_trouble(self.objects.tree_trouble());
             self.set_tree(change);
         }
         for (path, policy) in self.objects.queue_policies() {

@@ -15,10 +15,17 @@ use std::{
     time::Duration,
 };
 
-use fleet_api::crds::{self, Side};
+use fleet_api::{
+    advice,
+    crds::{self, Side},
+};
 use fleet_apiserver::{ApiServer, Config, ServeOptions, Server};
 use futures::future::BoxFuture;
-use kube::Client;
+use kube::{
+    Api, Client,
+    api::{DynamicObject, Patch, PatchParams},
+    core::{ApiResource, GroupVersionKind},
+};
 use member_agent::{JobController, MemberAccess, Webhook};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -73,6 +80,22 @@ struct Part {
     server: ApiServer,
     served: Option<Server>,
     client: Client,
+}
+
+/// The hub's warnings at `kubectl apply`, as the chart brings them.
+async fn warn_of_trees(hub: &Client) -> Result<(), StartError> {
+    let failed =
+        |error: kube::Error| StartError::Server { of: "hub".to_string(), message: error.to_string() };
+    for object in advice::objects() {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let plural = ApiResource::from_gvk(&gvk);
+        let api = Api::<DynamicObject>::all_with(hub.clone(), &plural);
+        let patch = Patch::Apply(&object);
+        api.patch(name, &PatchParams::apply("fleet").force(), &patch).await.map_err(failed)?;
+    }
+    Ok(())
 }
 
 impl LocalFleet {
@@ -158,6 +181,7 @@ impl LocalFleet {
             tasks: JoinSet::new(),
             failure: watch::channel(None).1,
         };
+        warn_of_trees(&fleet.hub.client).await?;
         fleet.spawn_parts(&spec);
         Ok(fleet)
     }

@@ -10,6 +10,7 @@ mod fields;
 mod job;
 pub mod log;
 mod read;
+mod remarks;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use fleet_resources::constraints::Taint;
 use serde_json::Value;
 
 pub use error::ScenarioError;
+pub use remarks::Remark;
 
 /// Nodes of all clusters together.
 pub const MAX_NODES: usize = 200_000;
@@ -177,6 +179,11 @@ impl Scenario {
     /// The first mistake, with line and field.
     pub fn read_clusters(file: &str, text: &str) -> Result<Vec<ClusterSpec>, ScenarioError> {
         read::clusters_only(file, text)
+    }
+
+    /// What the file says that does not count as it is written, and how many such things are left out.
+    pub fn remarks(&self) -> (Vec<Remark>, usize) {
+        remarks::remarks(self)
     }
 
     pub fn cluster(&self, name: &str) -> Option<&ClusterSpec> {

@@ -17,6 +17,59 @@ fn applied(event: &Event) -> &Manifest {
     }
 }
 
+/// What does not count names itself, where it stands and what is allowed.
+#[test]
+fn values_that_do_not_count_are_remarked_on() {
+    let file = |tree: &str, events: &str| {
+        format!(
+            "clusters: [{{name: east, nodePools: [{{name: p, allocatable: {{cpu: 8}}}}]}}]\nobjects:\n  - apiVersion: \
+             scheduling.sigs.k8s.io/v1beta1\n    kind: ElasticQuotaTree\n    metadata: {{name: t}}\n    spec: {{root: \
+             {{name: root, min: {{cpu: 8}}, max: {{cpu: 8}}, {tree}}}}}\nevents:\n  - {{at: 1s, job: {{name: a, components: \
+             [{{name: worker, requests: {{cpu: 1}}}}]}}}}\n{events}"
+        )
+    };
+    let check = |tree: &str, events: &str, expected: &[&str]| {
+        let (found, more) = Scenario::read("s.yaml", &file(tree, events)).expect("readable").remarks();
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!((found.len(), more), (usize::from(!expected.is_empty()), 0), "{found:?}");
+        assert!(expected.iter().all(|part| found[0].contains(part)), "{found:?}");
+    };
+    check("children: [{name: a, min: {cpu: 1}, namespaces: [default]}]", "", &[]);
+    let root = "quota root, attributes[fleet.dev/share-preemption]: found fairshare; allowed: FairShare";
+    check("attributes: {fleet.dev/share-preemption: fairshare}", "", &["s.yaml:3: ElasticQuotaTree t", root]);
+    let leaf = |fields: &str| format!("children: [{{name: a, namespaces: [default], {fields}}}]");
+    let weight = leaf("min: {cpu: 1}, attributes: {fleet.dev/weight: '-3'}");
+    check(
+        &weight,
+        "",
+        &["quota root/a, attributes[fleet.dev/weight]: found -3; allowed: a number of 0 or more"],
+    );
+    let above = leaf("min: {cpu: 2}, max: {cpu: 1}");
+    check(&above, "", &["quota root/a, min[cpu]: found 2; allowed: at most the max, here 1"]);
+    check(&leaf("min: {cpu: 3x}"), "", &["root/a, min", "\"3x\"", "the tree is not used"]);
+    check(
+        &leaf("mins: {cpu: 3}"),
+        "",
+        &["quota root/a: found the field \"mins\"; allowed: name, namespaces"],
+    );
+    let job = |name: &str| {
+        format!(
+            "  - {{at: 2s, job: {{name: {name}, components: [{{name: worker, requests: {{cpu: 1}}}}]}}}}\n"
+        )
+    };
+    check(&leaf("min: {cpu: 1}"), &job("b"), &[]);
+    check(&leaf("min: {cpu: 1}"), &job("a"), &["a second job default/a", "each name once"]);
+    let deleted = format!("  - {{at: 1500ms, delete: {{kind: PyTorchJob, name: a}}}}\n{}", job("a"));
+    check(&leaf("min: {cpu: 1}"), &deleted, &[]);
+    let policy = "  - at: 3s\n    apply: {apiVersion: policy.one.alibabacloud.com/v1alpha1, kind: \
+                  ClusterPropagationPolicy, metadata: {name: p}, spec: {resourceSelectors: [], placement: {}}}\n";
+    check(
+        &leaf("min: {cpu: 1}"),
+        policy,
+        &["ClusterPropagationPolicy p: spec.resourceSelectors", "governs nothing"],
+    );
+}
+
 #[test]
 fn what_is_not_said_has_its_default() {
     let scenario = read("");

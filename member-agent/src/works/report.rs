@@ -67,6 +67,8 @@ pub(super) fn status(
             identifier: identifier(ordinal, manifest),
             status: if found.is_object() { found.clone() } else { Value::Null },
             health: Some(format!("{:?}", health(kind_of(manifest), found))),
+            // Only where the status says which generation it is of: elsewhere it would be a write for nothing.
+            generation: object.metadata.generation.filter(|_| found["observedGeneration"].is_i64()),
         };
         let at = status.manifest_statuses.iter().position(|one| one.identifier.ordinal == ordinal as i64);
         match at {

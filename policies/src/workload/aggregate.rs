@@ -189,7 +189,25 @@ const VOLCANO_PHASES: &[&str] = &[
     "Completed",
 ];
 
+/// Phases in which a job stays; each becomes a condition with a type, for `kubectl wait --for=condition=Completed`.
+const VOLCANO_ENDS: [&str; 4] = ["Completed", "Failed", "Aborted", "Terminated"];
+
 fn volcano(items: &[(&str, &Value)]) -> Value {
+    let mut status = volcano_sum(items);
+    let phase = volcano_phase(&status).to_owned();
+    let mut conditions = conditions_of(&status).to_vec();
+    conditions.retain(|condition| condition["type"].is_null());
+    if VOLCANO_ENDS.contains(&phase.as_str()) {
+        let since = status["state"]["lastTransitionTime"].clone();
+        conditions.push(json!({"type": phase, "status": "True", "lastTransitionTime": since}));
+    }
+    if !conditions.is_empty() {
+        status["conditions"] = Value::Array(conditions);
+    }
+    status
+}
+
+fn volcano_sum(items: &[(&str, &Value)]) -> Value {
     if let [(_, status)] = items {
         return (*status).clone();
     }
@@ -224,6 +242,8 @@ fn volcano(items: &[(&str, &Value)]) -> Value {
     Value::Object(status)
 }
 
+/// `observedGeneration` is the hub's own and stays as it is: only the hub knows which of its generations the members
+/// have.
 fn deployment(current: &Value, items: &[(&str, &Value)]) -> Value {
     let mut status = Map::new();
     if let Some(generation) = current.get("observedGeneration") {
@@ -242,7 +262,31 @@ fn deployment(current: &Value, items: &[(&str, &Value)]) -> Value {
             status.insert(field.to_owned(), json!(sum));
         }
     }
+    let conditions: Vec<Value> =
+        ["Available", "Progressing"].iter().filter_map(|type_| worst(items, type_)).collect();
+    if !conditions.is_empty() {
+        status.insert("conditions".to_owned(), Value::Array(conditions));
+    }
     Value::Object(status)
+}
+
+/// A condition that is True where it is in every cluster, else that of the first cluster in which it is not, named.
+fn worst(items: &[(&str, &Value)], type_: &str) -> Option<Value> {
+    let found: Vec<(&str, &Value)> =
+        items.iter().filter_map(|(name, status)| Some((*name, find(status, type_)?))).collect();
+    let broken = found.iter().find(|(_, condition)| !is_true(condition));
+    let (name, condition) = broken.or(found.first())?;
+    let mut condition = (*condition).clone();
+    if broken.is_some() && items.len() > 1 {
+        let message = condition["message"].as_str().unwrap_or_default();
+        condition["message"] = json!(format!("cluster {name}: {message}"));
+    }
+    // What one cluster has not said yet is not true of all.
+    if broken.is_none() && found.len() < items.len() {
+        condition["status"] = json!("False");
+        condition["message"] = json!("not every cluster has reported");
+    }
+    Some(condition)
 }
 
 enum Extreme {
@@ -328,6 +372,41 @@ mod tests {
         let current = json!({"conditions": [{"type": "Queuing", "status": "True"}]});
         assert_eq!(aggregate(WorkloadKind::TFJob, &current, &[]), current);
         assert_eq!(aggregate(WorkloadKind::TFJob, &current, &[("a", &json!({}))]), current);
+    }
+
+    #[test]
+    fn a_deployment_is_available_where_it_is_in_every_cluster() {
+        let member = |available: &str| {
+            json!({"replicas": 1, "observedGeneration": 7, "conditions": [
+                {"type": "Available", "status": available, "reason": "r", "message": "m"}]})
+        };
+        let (up, down) = (member("True"), member("False"));
+        let current = json!({"observedGeneration": 2});
+        let of = |items: &[(&str, &Value)]| aggregate(WorkloadKind::Deployment, &current, items);
+        let all = of(&[("a", &up), ("b", &up)]);
+        assert_eq!(
+            (&all["conditions"][0]["status"], &all["observedGeneration"]),
+            (&json!("True"), &json!(2))
+        );
+        let some = of(&[("a", &up), ("b", &down)]);
+        assert_eq!(some["conditions"][0]["status"], "False");
+        assert_eq!(some["conditions"][0]["message"], "cluster b: m");
+        let silent = of(&[("a", &up), ("b", &json!({"replicas": 1}))]);
+        assert_eq!(silent["conditions"][0]["status"], "False");
+    }
+
+    #[test]
+    fn a_volcano_job_that_ended_can_be_waited_for() {
+        let ended = json!({"state": {"phase": "Completed", "lastTransitionTime": "t"},
+            "conditions": [{"status": "Completed"}]});
+        let status = aggregate(WorkloadKind::VolcanoJob, &Value::Null, &[("a", &ended)]);
+        assert_eq!(
+            status["conditions"][1],
+            json!({"type": "Completed", "status": "True", "lastTransitionTime": "t"})
+        );
+        assert_eq!(aggregate(WorkloadKind::VolcanoJob, &Value::Null, &[("a", &status)]), status);
+        let runs = json!({"state": {"phase": "Running"}});
+        assert_eq!(aggregate(WorkloadKind::VolcanoJob, &Value::Null, &[("a", &runs)]), runs);
     }
 
     #[test]

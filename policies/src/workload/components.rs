@@ -67,9 +67,9 @@ pub fn components(kind: WorkloadKind, object: &Value) -> Result<Vec<Component>, 
         });
     }
     match kind {
-        WorkloadKind::PyTorchJob => kubeflow(kind, spec, &["Master", "Worker"]),
-        WorkloadKind::TFJob => kubeflow(kind, spec, &["PS", "Worker", "Chief", "Master", "Evaluator"]),
-        WorkloadKind::MPIJob => kubeflow(kind, spec, &["Launcher", "Worker"]),
+        WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => {
+            kubeflow(kind, spec, kind.roles())
+        }
         WorkloadKind::VolcanoJob => volcano(spec),
         WorkloadKind::BatchJob => batch(spec),
         WorkloadKind::Deployment => deployment(spec),

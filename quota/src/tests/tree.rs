@@ -10,11 +10,11 @@ fn the_walkthrough_tree_is_accepted_with_warnings() {
     let (tree, warnings) = QuotaTree::build(&spec).unwrap();
     let sentences: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(sentences.join("\n"), @r"
-    quota root, max[cpu]: found 999900; the rule is max equal to min, here 9999; the max is the capacity
-    quota root, max[kube-queue/max-jobs]: found 10000000000; the rule is max equal to min, here nothing; the max is the capacity
-    quota root, max[memory]: found 400000Gi; the rule is max equal to min, here 40Gi; the max is the capacity
-    quota root, max[nvidia.com/gpu]: found 100000; the rule is max equal to min, here nothing; the max is the capacity
-    quota root/child-2, min: found nothing; the rule is a min for each node; without one nothing is guaranteed
+    quota root, max[cpu]: found 999900; allowed: max equal to min, here 9999; the max is the capacity
+    quota root, max[kube-queue/max-jobs]: found 10000000000; allowed: max equal to min, here nothing; the max is the capacity
+    quota root, max[memory]: found 400000Gi; allowed: max equal to min, here 40Gi; the max is the capacity
+    quota root, max[nvidia.com/gpu]: found 100000; allowed: max equal to min, here nothing; the max is the capacity
+    quota root/child-2, min: found nothing; allowed: a min for each node; without one nothing is guaranteed
     ");
     assert_eq!(tree.max(NodeId::ROOT, MAX_JOBS), None);
     assert_eq!(tree.max(NodeId::ROOT, "memory"), Some(400_000 << 30));
@@ -22,6 +22,69 @@ fn the_walkthrough_tree_is_accepted_with_warnings() {
     let child = tree.leaf_for(&BTreeMap::new(), "default").unwrap();
     assert_eq!(tree.max(child, MAX_JOBS), Some(1));
     assert_eq!(tree.min(child, "cpu"), 0);
+}
+
+/// An attribute that does not count as it is written says where it stands and what is allowed.
+#[test]
+fn attributes_that_do_not_count_are_told() {
+    let check = |at: &str, name: &str, value: &str, expected: &[&str]| {
+        let mut root = NodeSpec {
+            name: "root".into(),
+            children: vec![NodeSpec {
+                name: "a".into(),
+                children: vec![NodeSpec { name: "b".into(), ..NodeSpec::default() }],
+                ..NodeSpec::default()
+            }],
+            ..NodeSpec::default()
+        };
+        let node = match at {
+            "root" => &mut root,
+            "root/a" => &mut root.children[0],
+            _ => &mut root.children[0].children[0],
+        };
+        node.attributes.insert(name.into(), value.into());
+        let (_, warnings) = QuotaTree::build(&root).unwrap();
+        let told: Vec<String> =
+            warnings.iter().filter(|w| w.field.starts_with("attributes")).map(ToString::to_string).collect();
+        assert_eq!(told.len(), usize::from(!expected.is_empty()), "{at} {name}={value}: {told:?}");
+        for part in expected {
+            assert!(told[0].contains(part) && told[0].contains(at) && told[0].contains(name), "{told:?}");
+        }
+    };
+    check("root", "fleet.dev/share-preemption", "FairShare", &[]);
+    check("root", "fleet.dev/share-preemption", "fairshare", &["found fairshare", "allowed: FairShare"]);
+    check("root/a", "fleet.dev/share-preemption", "FairShare", &["on the root; it is ignored"]);
+    check("root/a/b", "fleet.dev/weight", "0.5", &[]);
+    check("root/a/b", "fleet.dev/weight", "-3", &["found -3", "a number of 0 or more; 1 is used"]);
+    check("root/a/b", "fleet.dev/reclaim", "Never", &[]);
+    check("root/a/b", "fleet.dev/reclaim", "always", &["allowed: Any, LowerPriority, Never"]);
+    check("root/a", "fleet.dev/reclaim", "Never", &["on leaves"]);
+    check("root/a", "fleet.dev/guarantee", "subtree", &["allowed: Subtree"]);
+    check("root/a/b", "fleet.dev/guarantee", "Subtree", &["nodes with children"]);
+    check("root/a/b", "fleet.dev/preempt-within", "", &["found \"\";", "LowerOrNewerEqualPriority"]);
+    check("root/a/b", "fleet.dev/max-bypass", "5", &["a duration such as 90s"]);
+    check("root/a/b", "fleet.dev/wieght", "2", &["the attributes fleet.dev/weight"]);
+    check("root/a/b", "weight", "2", &["the attributes fleet.dev/weight"]);
+    check("root/a/b", "alibabacloud.com/lendlimit", "cpu=1", &["a JSON object"]);
+    check(
+        "root/a/b",
+        "alibabacloud.com/lendlimit",
+        "{\"cpus\": 1}",
+        &["resource cpus", "that the tree names"],
+    );
+    check("root/a/b", "example.com/team", "blue", &[]);
+}
+
+#[test]
+fn resources_nobody_can_ask_for_are_told() {
+    let mut root = NodeSpec { name: "root".into(), ..NodeSpec::default() };
+    for name in ["gpu", "cpu", "nvidia.com/gpu", "Memory", "hugepages-2Mi"] {
+        root.max.insert(name.into(), "3".into());
+    }
+    let (_, warnings) = QuotaTree::build(&root).unwrap();
+    let told: Vec<&str> =
+        warnings.iter().filter(|w| w.found.starts_with("resource")).map(|w| w.found.as_str()).collect();
+    assert_eq!(told, ["resource \"Memory\"", "resource \"gpu\""]);
 }
 
 /// The quota tree of the user walkthrough.

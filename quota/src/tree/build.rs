@@ -4,17 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_resources::{ResourceName, quantity};
 
+use super::attributes::{LEND_LIMIT, MAX_BYPASS, WEIGHT};
 use super::{
     JOBS, MAX_DEPTH, MAX_JOBS, MAX_NODES, NodeId, QuotaTree, TreeError, TreeNode, TreeWarning, UNLIMITED_FROM,
 };
 use crate::spec::NodeSpec;
 
-/// Share of the parent's idle room a node gets; default 1.
-const WEIGHT: &str = "fleet.dev/weight";
-/// How much of min may be lent, a JSON object of quantities.
-const LEND_LIMIT: &str = "alibabacloud.com/lendlimit";
-/// How long others may pass the first job of a leaf.
-const MAX_BYPASS: &str = "fleet.dev/max-bypass";
 const DEFAULT_MAX_BYPASS_MS: i64 = 5 * 60 * 1000;
 /// How long room is kept for a job of a leaf whose start cannot be foreseen.
 const MAX_CLAIM: &str = "fleet.dev/max-claim";
@@ -101,7 +96,7 @@ impl Builder {
         let id = NodeId(self.nodes.len() as u32);
         let min = self.amounts(&spec.min, &path, "min")?;
         let max = self.amounts(&spec.max, &path, "max")?;
-        let lent = self.lend_limit(spec, &path);
+        let lent = self.lend_limit(spec);
         for r in 0..self.names.len() {
             let guaranteed = min[r].unwrap_or(0);
             let written = max[r].map(|amount| unlimited_above(self.names[r].as_str(), amount));
@@ -115,6 +110,7 @@ impl Builder {
             self.kept.push(lent[r].map_or(0, |lent| (guaranteed - lent).max(0)));
         }
         self.index_namespaces(spec, id, &path)?;
+<<<<<<< HEAD
         let weight_milli = self.weight(spec, &path);
         let max_bypass_ms = self.duration(spec, &path, MAX_BYPASS, DEFAULT_MAX_BYPASS_MS);
         let max_claim_ms = self.duration(spec, &path, MAX_CLAIM, DEFAULT_MAX_CLAIM_MS);
@@ -122,6 +118,10 @@ impl Builder {
         if parent.is_none() {
             self.max_loss_milli = self.max_loss(spec, &path);
         }
+=======
+        let weight_milli = weight(spec);
+        let max_bypass_ms = max_bypass(spec);
+>>>>>>> w-cli
         self.by_path.insert(path.clone(), id);
         let name = if parent.is_some() { spec.name.clone() } else { "root".to_owned() };
         if spec.children.is_empty()
@@ -199,6 +199,7 @@ impl Builder {
         Ok(())
     }
 
+<<<<<<< HEAD
     fn weight(&mut self, spec: &NodeSpec, path: &str) -> i64 {
         let Some(text) = spec.attributes.get(WEIGHT) else {
             return 1000;
@@ -236,31 +237,16 @@ impl Builder {
         }
     }
 
+=======
+>>>>>>> w-cli
     /// Written as a flat JSON object of quantities, such as `{"cpu": 4}`.
-    fn lend_limit(&mut self, spec: &NodeSpec, path: &str) -> Vec<Option<i64>> {
+    fn lend_limit(&self, spec: &NodeSpec) -> Vec<Option<i64>> {
         let mut limits = vec![None; self.names.len()];
-        let Some(text) = spec.attributes.get(LEND_LIMIT) else {
-            return limits;
-        };
-        let Some(pairs) = flat_json_object(text) else {
-            self.warn(
-                path,
-                &format!("attributes[{LEND_LIMIT}]"),
-                text,
-                "a JSON object of quantities; it is ignored",
-            );
-            return limits;
-        };
-        for (r, name) in self.names.clone().iter().enumerate().filter(|(r, _)| *r != JOBS) {
-            let limit = pairs.get(name.as_str()).map(|text| quantity::parse(name.as_str(), text));
-            match limit {
-                None => {}
-                Some(Ok(amount)) if amount >= 0 => limits[r] = Some(amount),
-                Some(_) => {
-                    let field = format!("attributes[{LEND_LIMIT}], resource {name}");
-                    self.warn(path, &field, &pairs[name.as_str()], "a quantity of 0 or more; it is ignored");
-                }
-            }
+        let pairs = spec.attributes.get(LEND_LIMIT).and_then(|text| flat_json_object(text));
+        for (r, name) in self.names.iter().enumerate().filter(|(r, _)| *r != JOBS) {
+            let text = pairs.as_ref().and_then(|pairs| pairs.get(name.as_str()));
+            limits[r] =
+                text.and_then(|text| quantity::parse(name.as_str(), text).ok()).filter(|amount| *amount >= 0);
         }
         limits
     }
@@ -297,14 +283,33 @@ impl Builder {
     }
 }
 
+/// A weight is a plain decimal; read in thousandths, as cpu is. What is none counts as 1.
+fn weight(spec: &NodeSpec) -> i64 {
+    let written = spec.attributes.get(WEIGHT).and_then(|text| quantity::parse(ResourceName::CPU, text).ok());
+    written.filter(|weight| *weight >= 0).unwrap_or(1000)
+}
+
+fn max_bypass(spec: &NodeSpec) -> i64 {
+    let written = spec.attributes.get(MAX_BYPASS).and_then(|text| duration_ms(text));
+    written.unwrap_or(DEFAULT_MAX_BYPASS_MS)
+}
+
 impl TreeWarning {
+    /// A rule of good order.
+    pub(super) fn advice(path: &str, field: &str, found: &str, allowed: &str) -> Self {
+        Self { is_mistake: false, ..Self::new(path, field, found, allowed) }
+    }
+
+    /// A value that does not count as it is written.
     pub(super) fn new(path: &str, field: &str, found: &str, allowed: &str) -> Self {
+        let found = if found.is_empty() { "\"\"" } else { found };
         Self {
             path: path.to_owned(),
             field: field.to_owned(),
             found: found.to_owned(),
             allowed: allowed.to_owned(),
-            sentence: format!("quota {path}, {field}: found {found}; the rule is {allowed}"),
+            is_mistake: true,
+            sentence: format!("quota {path}, {field}: found {found}; allowed: {allowed}"),
         }
     }
 }
@@ -324,7 +329,7 @@ fn unlimited_above(name: &str, amount: i64) -> i64 {
 }
 
 /// `1h30m`, `90s`, `250ms`; every number has its unit. `None` for anything else.
-fn duration_ms(text: &str) -> Option<i64> {
+pub(super) fn duration_ms(text: &str) -> Option<i64> {
     let mut rest = text.trim();
     let mut sum = 0_i64;
     while !rest.is_empty() {
@@ -346,7 +351,7 @@ fn duration_ms(text: &str) -> Option<i64> {
 }
 
 /// `{"a": "1", "b": 2}` without nesting or escapes; anything else is `None`.
-fn flat_json_object(text: &str) -> Option<BTreeMap<String, String>> {
+pub(super) fn flat_json_object(text: &str) -> Option<BTreeMap<String, String>> {
     let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?.trim();
     let mut pairs = BTreeMap::new();
     if inner.is_empty() {

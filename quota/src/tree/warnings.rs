@@ -2,38 +2,59 @@
 
 use fleet_resources::quantity;
 
-use super::{JOBS, NodeId, QuotaTree, TreeWarning};
+use super::{JOBS, MAX_JOBS, NodeId, QuotaTree, TreeWarning, attributes};
 use crate::spec::NodeSpec;
 
 /// Rules that were broken: each warning names node, field and values.
 pub(super) fn broken_rules(tree: &QuotaTree, root: &NodeSpec) -> Vec<TreeWarning> {
     let mut found = Vec::new();
     if !root.name.is_empty() && root.name != "root" {
-        found.push(TreeWarning::new("root", "name", &root.name, "root; that name is used"));
+        found.push(TreeWarning::advice("root", "name", &root.name, "root; that name is used"));
     }
     for (name, max) in &root.max {
         let min = root.min.get(name);
         if min != Some(max) {
             let min = min.map_or("nothing", String::as_str);
             let sentence = format!("max equal to min, here {min}; the max is the capacity");
-            found.push(TreeWarning::new("root", &format!("max[{name}]"), max, &sentence));
+            found.push(TreeWarning::advice("root", &format!("max[{name}]"), max, &sentence));
         }
     }
+    unknown_resources(root, &mut found);
     for id in tree.ids() {
         min_above_max(tree, id, &mut found);
         children_above_parent(tree, id, &mut found);
+        attributes::broken(tree, id, &mut found);
         let node = tree.node(id);
         let guarantees = (0..tree.names.len()).any(|r| tree.min_at(id, r) > 0);
         if id != NodeId::ROOT && !guarantees {
             let allowed = "a min for each node; without one nothing is guaranteed";
-            found.push(TreeWarning::new(&node.path, "min", "nothing", allowed));
+            found.push(TreeWarning::advice(&node.path, "min", "nothing", allowed));
         }
         if node.is_leaf() && node.namespaces.is_empty() {
             let allowed = "at least one namespace; only jobs with a quota label come here";
-            found.push(TreeWarning::new(&node.path, "namespaces", "nothing", allowed));
+            found.push(TreeWarning::advice(&node.path, "namespaces", "nothing", allowed));
         }
     }
     found
+}
+
+/// Resources without a domain are Kubernetes' own; another such name is asked for by no pod.
+fn unknown_resources(root: &NodeSpec, found: &mut Vec<TreeWarning>) {
+    const OWN: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
+    let is_known = |name: &str| name.contains('/') || OWN.contains(&name) || name.starts_with("hugepages-");
+    let mut open = vec![(root, "root".to_owned())];
+    while let Some((spec, path)) = open.pop() {
+        for (field, amounts) in [("min", &spec.min), ("max", &spec.max)] {
+            for name in amounts.keys().filter(|name| !is_known(name)) {
+                let allowed = format!(
+                    "{}, hugepages-SIZE, {MAX_JOBS}, or a name with a domain such as nvidia.com/gpu",
+                    OWN.join(", ")
+                );
+                found.push(TreeWarning::new(&path, field, &format!("resource {name:?}"), &allowed));
+            }
+        }
+        open.extend(spec.children.iter().map(|child| (child, format!("{path}/{}", child.name))));
+    }
 }
 
 fn min_above_max(tree: &QuotaTree, id: NodeId, found: &mut Vec<TreeWarning>) {

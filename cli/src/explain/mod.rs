@@ -4,6 +4,8 @@
 //! The reason is the controller's own. What each cluster lacks is worked out here, by the same rules and from
 //! the members' last reports.
 
+mod unbound;
+
 use fleet_api::{Cluster, ElasticQuotaTree, QueueUnit, ResourceBinding, convert};
 use fleet_controller::{binding::BindingEntry, cluster, planner::unfit_text};
 use fleet_placement::{NodeShape, fits_shapes_empty, fits_sum, free_sum, place_on_shapes};
@@ -18,7 +20,7 @@ use crate::{
     answer::Answer,
     args::ExplainArgs,
     connect::Hub,
-    output,
+    discovery, output,
     progress::Progress,
     queue::{self, QueueRow},
     table::Table,
@@ -36,30 +38,36 @@ struct Position {
 struct ClusterVerdict {
     cluster: String,
     fits: bool,
+    /// The job is there.
+    here: bool,
     sentence: String,
 }
 
 pub async fn run(hub: &Hub, args: &ExplainArgs) -> anyhow::Result<Answer> {
     let _progress = Progress::start("asking the hub");
     let namespace = args.scope.namespace.clone().unwrap_or_else(|| hub.namespace.clone());
-    let (kind, name) = match args.job.split_once('/') {
-        Some((kind, name)) => (Some(kind.to_lowercase()), name),
-        None => (None, args.job.as_str()),
+    let (word, name) = wanted(&args.job);
+    let kinds = discovery::kinds(&hub.server).await?;
+    let kind = match &word {
+        None => None,
+        Some(word) => match discovery::resolve(&kinds, word).first() {
+            Some(kind) => Some(*kind),
+            None => anyhow::bail!("job {name:?}: found the kind {word:?}, which the hub does not serve"),
+        },
     };
     let bindings: Vec<ResourceBinding> =
         queue::list(hub, format!("/apis/fleet.dev/v1alpha1/namespaces/{namespace}/resourcebindings")).await?;
     let of_job = |binding: &&ResourceBinding| {
         let resource = &binding.spec.resource;
-        let own = resource.kind.to_lowercase();
-        resource.name == name && kind.as_ref().is_none_or(|kind| *kind == own || *kind == format!("{own}s"))
+        let group = resource.api_version.split_once('/').map_or("", |(group, _)| group);
+        resource.name == name && kind.is_none_or(|kind| kind.kind == resource.kind && kind.group == group)
     };
     let found: Vec<&ResourceBinding> = bindings.iter().filter(of_job).collect();
     let binding = match found.as_slice() {
         [binding] => (*binding).clone(),
-        [] => anyhow::bail!(
-            "job {name:?} in namespace {namespace}: found no ResourceBinding of it; it does not exist, or no \
-             PropagationPolicy selects it (`fleet get pytorchjob,job,mpijob,tfjob -n {namespace}` lists jobs)"
-        ),
+        [] => {
+            return unbound::explain(hub, &kinds, kind, &namespace, &name, args.output.as_ref()).await;
+        }
         several => {
             let kinds: Vec<&str> = several.iter().map(|b| b.spec.resource.kind.as_str()).collect();
             anyhow::bail!("job {name:?}: found {}; allowed is one: KIND/NAME", kinds.join(" and "))
@@ -70,34 +78,112 @@ pub async fn run(hub: &Hub, args: &ExplainArgs) -> anyhow::Result<Answer> {
         queue::list::<ElasticQuotaTree>(hub, queue::trees()),
         queue::list::<Cluster>(hub, "/apis/fleet.dev/v1alpha1/clusters".to_string()),
     )?;
+    let policy = policy_says(hub, &binding).await?;
     let entry = BindingEntry::read(binding, None);
     let unit = units.iter().find(|unit| {
         unit.namespace().as_deref() == Some(entry.namespace()) && unit.name_any() == entry.unit_name()
     });
-    let verdicts: Vec<ClusterVerdict> = clusters.iter().map(|cluster| judge(&entry, cluster)).collect();
+    let verdicts = verdicts(&entry, &clusters);
     let rows = queue::rows(&trees, &units);
     let path: Vec<&QueueRow> = match unit.and_then(|unit| unit.spec.queue.as_deref()) {
         Some(leaf) => rows.iter().filter(|row| row.holds(leaf)).collect(),
         None => Vec::new(),
     };
-    if args.output.is_some() {
-        let (leaf, fleet) = positions(&units, unit);
-        let value = json!({
-            "job": format!("{}/{}", entry.namespace(), entry.object.spec.resource.name),
-            "unit": unit, "binding": entry.object.status, "clusters": verdicts, "quota": path,
-            "positionInLeaf": leaf, "positionInFleet": fleet,
-        });
-        if let Some(text) = output::data(args.output, &value)? {
-            return Ok(Answer::text(text));
-        }
+    let (leaf, fleet) = positions(&units, unit);
+    let value = json!({
+        "job": format!("{}/{}", entry.namespace(), entry.object.spec.resource.name),
+        "unit": unit, "binding": entry.object.status, "clusters": verdicts, "quota": path,
+        "policy": policy, "positionInLeaf": leaf, "positionInFleet": fleet,
+    });
+    if let Some(text) = output::data(args.output.as_ref(), &value, ("", ".job"))? {
+        return Ok(Answer::text(text));
     }
-    Ok(Answer::text(print(&entry, unit, &units, &path, &verdicts, Timestamp::now())))
+    let mut text = print(&entry, unit, &units, &path, &verdicts, &policy, Timestamp::now());
+    let invalid = queue::invalid(&trees);
+    if entry.is_suspended() && !invalid.is_empty() {
+        text.push_str(&format!("\n{invalid}"));
+    }
+    Ok(Answer::people(text))
 }
 
-/// Whether the cluster may and can hold the whole job, by its last report.
+/// Kind and name, from `NAME`, `KIND/NAME` or `KIND NAME`.
+fn wanted(words: &[String]) -> (Option<String>, String) {
+    match words {
+        [kind, name] => (Some(kind.clone()), name.clone()),
+        [word] => match word.split_once('/') {
+            Some((kind, name)) => (Some(kind.to_string()), name.to_string()),
+            None => (None, word.clone()),
+        },
+        _ => (None, String::new()),
+    }
+}
+
+/// The policy that governs the job, and what is wrong with it by its own conditions, a line each.
+async fn policy_says(hub: &Hub, binding: &ResourceBinding) -> anyhow::Result<Vec<String>> {
+    let policy = &binding.spec.policy;
+    if policy.name.is_empty() {
+        return Ok(vec![
+            "none: it was deleted or selects the job no more; the job goes on as it was".to_string(),
+        ]);
+    }
+    let base = "/apis/policy.one.alibabacloud.com/v1alpha1";
+    let (shown, path) = match policy.namespace.as_str() {
+        "" => (
+            format!("{} {}", policy.kind, policy.name),
+            format!("{base}/clusterpropagationpolicies/{}", policy.name),
+        ),
+        namespace => (
+            format!("{} {namespace}/{}", policy.kind, policy.name),
+            format!("{base}/namespaces/{namespace}/propagationpolicies/{}", policy.name),
+        ),
+    };
+    let object = match hub.server.object(&path).await {
+        Ok(object) if object["metadata"]["uid"] == policy.uid.as_str() || policy.uid.is_empty() => object,
+        Ok(_) => return Ok(vec![format!("{shown}, which was deleted")]),
+        Err(error) if error.is_not_found() => return Ok(vec![format!("{shown}, which was deleted")]),
+        Err(error) => return Err(error.into()),
+    };
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let broken = conditions.filter(|condition| condition["status"] == "False");
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_string();
+    let lines =
+        broken.map(|condition| format!("{}: {}", text(&condition["reason"]), text(&condition["message"])));
+    Ok(std::iter::once(shown).chain(lines).collect())
+}
+
+/// What each cluster says, and each that the policy names and that has not joined. Of a job that has ended nobody
+/// is asked.
+fn verdicts(entry: &BindingEntry, clusters: &[Cluster]) -> Vec<ClusterVerdict> {
+    if entry.is_finished() {
+        return Vec::new();
+    }
+    let mut verdicts: Vec<ClusterVerdict> = clusters.iter().map(|cluster| judge(entry, cluster)).collect();
+    let placement = &entry.placement;
+    let single = placement.cluster_affinity.iter();
+    let named = single.chain(placement.cluster_affinities.iter().map(|term| &term.affinity));
+    let mut named: Vec<&String> = named.flat_map(|affinity| &affinity.cluster_names).collect();
+    named.sort();
+    named.dedup();
+    for name in named.into_iter().filter(|name| !clusters.iter().any(|cluster| cluster.name_any() == **name))
+    {
+        let sentence = "has not joined the fleet; the policy names it".to_string();
+        verdicts.push(ClusterVerdict { cluster: name.clone(), fits: false, here: false, sentence });
+    }
+    verdicts
+}
+
+/// Whether the cluster may and can hold the whole job, by its last report; of a job that is there, how much of it.
 fn judge(entry: &BindingEntry, object: &Cluster) -> ClusterVerdict {
     let name = object.name_any();
-    let say = |fits: bool, sentence: String| ClusterVerdict { cluster: name.clone(), fits, sentence };
+    if let Some(target) = entry.object.spec.clusters.iter().find(|target| target.name == name) {
+        let sentence = match entry.is_gang() {
+            true => format!("the job is bound here (run {})", entry.object.spec.epoch),
+            false => replicas_text(entry, target.replicas),
+        };
+        return ClusterVerdict { cluster: name, fits: true, here: true, sentence };
+    }
+    let say =
+        |fits: bool, sentence: String| ClusterVerdict { cluster: name.clone(), fits, here: false, sentence };
     let facts = cluster::facts(object);
     if let Some(unfit) = affinity::unfit(&entry.placement, &facts) {
         return say(false, unfit_text(Some(unfit)));
@@ -107,6 +193,9 @@ fn judge(entry: &BindingEntry, object: &Cluster) -> ClusterVerdict {
     let kind = format!("{}/{}", resource.api_version, resource.kind);
     if !status.api_enablements.is_empty() && !status.api_enablements.contains(&kind) {
         return say(false, unfit_text(None));
+    }
+    if !entry.is_gang() {
+        return say(true, "is open to the object".to_string());
     }
     let shapes: Vec<NodeShape> = status.node_shapes.iter().map(convert::placement_shape).collect();
     if status.reservation == Some(false) {
@@ -124,6 +213,15 @@ fn judge(entry: &BindingEntry, object: &Cluster) -> ClusterVerdict {
         Err(refusal) => {
             say(false, format!("{}; it could not hold the job if nothing else ran there", refusal.sentence()))
         }
+    }
+}
+
+/// `2 replicas`; objects without replicas are simply there.
+fn replicas_text(entry: &BindingEntry, replicas: i64) -> String {
+    match (entry.gang.components.is_empty(), replicas) {
+        (true, _) => "the object is here".to_string(),
+        (false, 1) => "1 replica is here".to_string(),
+        (false, replicas) => format!("{replicas} replicas are here"),
     }
 }
 
@@ -153,6 +251,7 @@ fn print(
     units: &[QueueUnit],
     path: &[&QueueRow],
     verdicts: &[ClusterVerdict],
+    policy: &[String],
     now: Timestamp,
 ) -> String {
     let spec = &entry.object.spec;
@@ -164,6 +263,13 @@ fn print(
     let result = status.and_then(|status| status.result.as_ref());
     let state = match (result, spec.clusters.first()) {
         (Some(result), _) => format!("{} in {}", result.outcome, result.cluster),
+        (None, Some(_)) if !entry.is_gang() => {
+            let each = spec.clusters.iter().map(|target| match entry.gang.components.is_empty() {
+                true => target.name.clone(),
+                false => format!("{} ({})", target.name, target.replicas),
+            });
+            format!("in {}", each.collect::<Vec<_>>().join(", "))
+        }
         (None, Some(target)) => {
             format!("{} in {} (run {})", phase.unwrap_or("Bound"), target.name, spec.epoch)
         }
@@ -199,6 +305,9 @@ fn print(
         spec.components.iter().map(|c| format!("{{{} {}}}", c.name, c.replicas)).collect();
     lines.push(("Asks for", format!("{} in [{}]", entry.total, components.join(" "))));
     lines.push(("Priority", spec.priority.to_string()));
+    for (index, line) in policy.iter().enumerate() {
+        lines.push((if index == 0 { "Policy" } else { "" }, line.clone()));
+    }
     let mut text = String::new();
     for (label, value) in lines {
         let label = if label.is_empty() { String::new() } else { format!("{label}:") };
@@ -208,13 +317,19 @@ fn print(
         text.push('\n');
         text.push_str(&queue::table(path.iter().copied(), false));
     }
-    text.push('\n');
-    let mut table = Table::new(&["CLUSTER", "FITS", "WHY"]);
-    for verdict in verdicts {
-        let fits = if verdict.fits { "yes" } else { "no" };
-        table.row([verdict.cluster.clone(), fits.to_string(), verdict.sentence.clone()]);
+    if !verdicts.is_empty() {
+        text.push('\n');
+        let mut table = Table::new(&["CLUSTER", "FITS", "WHY"]);
+        for verdict in verdicts {
+            let fits = match (verdict.here, verdict.fits) {
+                (true, _) => "here",
+                (false, true) => "yes",
+                (false, false) => "no",
+            };
+            table.row([verdict.cluster.clone(), fits.to_string(), verdict.sentence.clone()]);
+        }
+        text.push_str(&table.print());
     }
-    text.push_str(&table.print());
     let attempts = status.map_or(&[][..], |status| &status.attempts);
     if !attempts.is_empty() {
         text.push('\n');
@@ -292,7 +407,15 @@ mod tests {
         ];
         let verdicts: Vec<ClusterVerdict> = clusters.iter().map(|c| judge(&entry, c)).collect();
         let now = "2026-01-01T10:01:00Z".parse().expect("a time");
-        let text = print(&entry, Some(&units[0]), &units, &[], &verdicts, now);
+        let text = print(
+            &entry,
+            Some(&units[0]),
+            &units,
+            &[],
+            &verdicts,
+            &["PropagationPolicy team/p".to_string()],
+            now,
+        );
         insta::assert_snapshot!(text, @r"
         Job:       team/train (PyTorchJob)
         State:     waits, for 60s
@@ -301,6 +424,7 @@ mod tests {
         Queue:     root/team, 2 of 2 there, 3 of 3 in the fleet
         Asks for:  nvidia.com/gpu 8 in [{worker 2}]
         Priority:  0
+        Policy:    PropagationPolicy team/p
 
         CLUSTER   FITS   WHY
         east      no     1 of 2 worker fit: 3 of 4 nodes lack 2 nvidia.com/gpu
@@ -309,5 +433,68 @@ mod tests {
         RUN   CLUSTER   ENDED     REASON      MESSAGE
         1     east      40s ago   Preempted   makes room for team/a in east (Reclaim); 30 s of work since its last checkpoint are lost
         ");
+    }
+
+    fn bound(kind: &str, placement: Value, clusters: Value) -> BindingEntry {
+        let version = if kind == "Deployment" { "apps/v1" } else { "kubeflow.org/v1" };
+        BindingEntry::read(
+            read(json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "ResourceBinding",
+                "metadata": {"name": "x", "namespace": "team", "creationTimestamp": "2026-01-01T10:00:00Z"},
+                "spec": {"resource": {"apiVersion": version, "kind": kind, "namespace": "team", "name": "x"},
+                    "policy": {"kind": "PropagationPolicy", "name": "p"}, "epoch": 2, "clusters": clusters,
+                    "placement": placement,
+                    "components": [{"name": "worker", "replicas": 2, "request": {"nvidia.com/gpu": "4"}}]}})),
+            None,
+        )
+    }
+
+    /// State line and table of a job that is somewhere.
+    fn shown(entry: &BindingEntry, clusters: &[Cluster]) -> String {
+        let now = "2026-01-01T10:01:00Z".parse().expect("a time");
+        let text = print(entry, None, &[], &[], &verdicts(entry, clusters), &["p".to_string()], now);
+        let kept = text.lines().filter(|line| {
+            line.starts_with("State")
+                || line.contains("  here")
+                || line.contains("   no ")
+                || line.contains("   yes ")
+        });
+        kept.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn where_a_job_is_and_what_its_policy_names() {
+        let full =
+            json!([{"count": 1, "allocatable": {"nvidia.com/gpu": "8"}, "free": {"nvidia.com/gpu": "0"}}]);
+        let clusters = [cluster("east", full.clone()), cluster("west", full)];
+        // The places that a running job takes are not free; that is no reason against its own cluster.
+        insta::assert_snapshot!(shown(&bound("PyTorchJob", json!({}), json!([{"name": "east"}])), &clusters), @r"
+        State:     Bound in east (run 2)
+        east      here   the job is bound here (run 2)
+        west      no     0 of 2 worker fit: 1 of 1 nodes lack 4 nvidia.com/gpu
+        ");
+        let web = bound(
+            "Deployment",
+            json!({}),
+            json!([{"name": "east", "replicas": 2}, {"name": "west", "replicas": 1}]),
+        );
+        insta::assert_snapshot!(shown(&web, &clusters), @r"
+        State:     in east (2), west (1)
+        east      here   2 replicas are here
+        west      here   1 replica is here
+        ");
+        let affinity = json!({"clusterAffinity": {"clusterNames": ["east", "esat"]}});
+        let named = shown(&bound("PyTorchJob", affinity, json!([{"name": "east"}])), &clusters);
+        assert!(named.contains("esat      no     has not joined the fleet"), "{named}");
+    }
+
+    #[test]
+    fn words_name_a_job() {
+        let check = |words: &[&str], kind: Option<&str>, name: &str| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_string()).collect();
+            assert_eq!(wanted(&words), (kind.map(str::to_string), name.to_string()));
+        };
+        check(&["a"], None, "a");
+        check(&["deploy/a"], Some("deploy"), "a");
+        check(&["deploy", "a"], Some("deploy"), "a");
     }
 }

@@ -1,0 +1,101 @@
+//! `fleet get -w`: the answer again each second, of which what changed is printed.
+
+use std::{collections::BTreeMap, io::Write, process::ExitCode, time::Duration};
+
+use super::{Asked, Gathered, gather, print};
+use crate::{args::GetArgs, connect::Hub, terminal};
+
+/// Pause between two looks.
+const STEP: Duration = Duration::from_secs(1);
+
+/// Prints until the reader goes away.
+///
+/// # Errors
+/// What the first look finds wrong.
+pub async fn run(hub: &Hub, args: &GetArgs) -> anyhow::Result<ExitCode> {
+    let mut seen: BTreeMap<String, String> = BTreeMap::new();
+    let mut first = true;
+    loop {
+        let Gathered { mut answer, mut asked, namespace } = gather(hub, args).await?;
+        let fresh = keep_changed(&mut asked, &mut seen);
+        let mut shown = args.clone();
+        shown.no_headers |= !first;
+        if first || fresh {
+            answer.text = print(&asked, &shown)?;
+        }
+        if first {
+            super::say_nothing_found(&mut answer, &asked, args, &namespace);
+        }
+        if !put(&answer.text) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if first {
+            answer.notes.iter().for_each(|note| eprintln!("{note}"));
+        }
+        first = false;
+        tokio::time::sleep(STEP).await;
+    }
+}
+
+/// Whether the reader is still there.
+fn put(text: &str) -> bool {
+    let painted = if terminal::has_colours() { terminal::paint(text) } else { text.to_string() };
+    let mut out = std::io::stdout().lock();
+    out.write_all(painted.as_bytes()).and_then(|()| out.flush()).is_ok()
+}
+
+/// Leaves in the answers what is new or has another version than when it was last seen. Whether anything is left.
+fn keep_changed(asked: &mut [Asked], seen: &mut BTreeMap<String, String>) -> bool {
+    let mut any = false;
+    for one in asked {
+        for found in &mut one.found {
+            let prefix = format!("{} {}", one.server, found.kind.plural_group());
+            let mut is_new = |metadata: &serde_json::Value| {
+                let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_string();
+                let id = format!("{prefix} {}/{}", text("namespace"), text("name"));
+                let version = format!("{} {}", text("uid"), text("resourceVersion"));
+                let new = seen.get(&id) != Some(&version);
+                seen.insert(id, version);
+                any |= new;
+                new
+            };
+            if let Some(rows) = found.answer["rows"].as_array_mut() {
+                rows.retain(|row| is_new(&row["object"]["metadata"]));
+            } else if let Some(items) = found.answer["items"].as_array_mut() {
+                items.retain(|item| is_new(&item["metadata"]));
+            } else if !is_new(&found.answer["metadata"]) {
+                // One object, asked for by name, as a list of none.
+                found.answer = serde_json::json!({"items": []});
+                found.named = false;
+            }
+        }
+    }
+    any
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{discovery::Kind, get::Found};
+
+    #[test]
+    fn what_changed_is_left() {
+        let mut seen = BTreeMap::new();
+        let mut look = |versions: &[(&str, &str)]| {
+            let rows: Vec<_> = versions
+                .iter()
+                .map(|(name, version)| json!({"cells": [name], "object": {"metadata": {"name": name, "resourceVersion": version}}}))
+                .collect();
+            let found =
+                Found { kind: Kind::default(), answer: json!({"kind": "Table", "rows": rows}), named: false };
+            let mut asked = [Asked { server: "hub".into(), found: vec![found], missing: Vec::new() }];
+            let any = keep_changed(&mut asked, &mut seen);
+            (any, asked[0].found[0].answer["rows"].as_array().map_or(0, Vec::len))
+        };
+        assert_eq!(look(&[("a", "1"), ("b", "1")]), (true, 2));
+        assert_eq!(look(&[("a", "1"), ("b", "1")]), (false, 0));
+        assert_eq!(look(&[("a", "2"), ("b", "1"), ("c", "3")]), (true, 2));
+    }
+}

@@ -1,0 +1,118 @@
+//! What a valid policy names and does not find: kinds, clusters, objects.
+
+use std::collections::BTreeSet;
+
+use fleet_api::policy::{ClusterAffinity, PropagationSpec};
+use fleet_policies::{
+    choice::{ObjectRef, PolicyRule, PolicyScope, is_skipped_namespace},
+    reason::Reason,
+    selector::{self, ResourceSelector},
+};
+
+use crate::{
+    kinds::KindRef,
+    world::{Key, Object, PolicyEntry, World},
+};
+
+/// The first thing that keeps the policy from doing what it says, with all of them in the sentence.
+pub(super) fn lacking(
+    world: &World,
+    is_unserved: &dyn Fn(&(String, String)) -> bool,
+    entry: &PolicyEntry,
+) -> Option<(Reason, String)> {
+    if !entry.violations.is_empty() {
+        return None;
+    }
+    let mut found = Vec::new();
+    for (i, wanted) in entry.rule.selectors.iter().enumerate() {
+        if is_unserved(&(wanted.api_version.clone(), wanted.kind.clone())) {
+            found.push((
+                Reason::KindNotServed,
+                format!(
+                    "spec.resourceSelectors[{i}]: found {} {}; allowed: a namespaced kind that the hub serves",
+                    wanted.api_version, wanted.kind
+                ),
+            ));
+        }
+    }
+    let joined: Vec<&str> = world.clusters.keys().map(String::as_str).collect();
+    for (field, name) in named_clusters(&entry.spec) {
+        if !world.clusters.contains_key(&name) {
+            let allowed = if joined.is_empty() { "none has joined".to_string() } else { joined.join(", ") };
+            found.push((Reason::UnknownCluster, format!("{field}: found {name}; allowed: {allowed}")));
+        }
+    }
+    if found.is_empty() && selects_nothing(world, &entry.rule) {
+        let scope = match entry.rule.scope {
+            PolicyScope::Namespaced => format!(" in namespace {}", entry.rule.namespace),
+            PolicyScope::Cluster => String::new(),
+        };
+        found.push((Reason::SelectsNothing, format!("no object{scope} is selected now")));
+    }
+    let first = found.first()?.0;
+    let sentences: Vec<String> = found.into_iter().map(|(_, sentence)| sentence).collect();
+    Some((first, sentences.join("; ")))
+}
+
+/// Every cluster that the spec calls by name, with the field.
+fn named_clusters(spec: &PropagationSpec) -> BTreeSet<(String, String)> {
+    let mut named = BTreeSet::new();
+    let Some(placement) = &spec.placement else { return named };
+    let mut add = |at: &str, affinity: &ClusterAffinity| {
+        for (field, names) in [("clusterNames", &affinity.cluster_names), ("exclude", &affinity.exclude)] {
+            named.extend(names.iter().map(|name| (format!("spec.placement.{at}.{field}"), name.clone())));
+        }
+    };
+    if let Some(affinity) = &placement.cluster_affinity {
+        add("clusterAffinity", affinity);
+    }
+    for (i, term) in placement.cluster_affinities.iter().enumerate() {
+        add(&format!("clusterAffinities[{i}]"), &term.affinity);
+    }
+    let scheduling = placement.replica_scheduling.as_ref();
+    let weights = scheduling.and_then(|scheduling| scheduling.weight_preference.as_ref());
+    for (i, weight) in weights.iter().flat_map(|weights| &weights.static_weight_list).enumerate() {
+        let at = format!("replicaScheduling.weightPreference.staticWeightList[{i}].targetCluster");
+        add(&at, &weight.target_cluster);
+    }
+    named
+}
+
+/// Whether none of the known objects is selected. A kind that is not listed yet may hold one.
+fn selects_nothing(world: &World, rule: &PolicyRule) -> bool {
+    rule.selectors.iter().all(|wanted| {
+        let of_kind = |kind: &&KindRef| kind.api_version == wanted.api_version && kind.kind == wanted.kind;
+        let Some((kind, objects)) = world.objects.iter().find(|(kind, _)| of_kind(kind)) else {
+            return false;
+        };
+        // One that is named is looked up; a namespace is a range of keys.
+        if !wanted.name.is_empty() && !wanted.namespace.is_empty() {
+            let key = (wanted.namespace.clone(), wanted.name.clone());
+            return !objects.get(&key).is_some_and(|object| matches(rule, wanted, kind, &key, object));
+        }
+        let first: Key = (wanted.namespace.clone(), String::new());
+        let here = objects
+            .range(first..)
+            .take_while(|((namespace, _), _)| wanted.namespace.is_empty() || *namespace == wanted.namespace);
+        !here.into_iter().any(|(key, object)| matches(rule, wanted, kind, key, object))
+    })
+}
+
+fn matches(rule: &PolicyRule, wanted: &ResourceSelector, kind: &KindRef, key: &Key, object: &Object) -> bool {
+    let reference = reference(kind, key, object);
+    let reaches = rule.scope == PolicyScope::Cluster || rule.namespace == key.0;
+    reaches
+        && !object.deleting
+        && !is_skipped_namespace(&key.0)
+        && selector::match_selector(wanted, &reference).is_some()
+}
+
+fn reference(kind: &KindRef, key: &Key, object: &Object) -> ObjectRef {
+    ObjectRef {
+        api_version: kind.api_version.clone(),
+        kind: kind.kind.clone(),
+        namespace: key.0.clone(),
+        name: key.1.clone(),
+        labels: object.labels.clone(),
+    }
+}

@@ -1,0 +1,170 @@
+use fleet_policies::reason::Reason;
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    gather::{Change, Observation},
+    kinds, policy,
+};
+
+fn torch() -> KindRef {
+    kinds::jobs()[0].clone()
+}
+
+fn key() -> Key {
+    ("team".to_string(), "train".to_string())
+}
+
+fn object(value: Value) -> DynamicObject {
+    serde_json::from_value(value).expect("an object")
+}
+
+/// A job whose one role is called `role`.
+fn job(generation: i64, role: &str, status: Value) -> Change<DynamicObject> {
+    Change::Apply(object(json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+        "metadata": {"name": "train", "namespace": "team", "uid": "u", "generation": generation,
+            "resourceVersion": format!("{}{}", generation, status.to_string().len())},
+        "spec": {"pytorchReplicaSpecs": {role: {"replicas": 1, "template": {"spec": {"containers": [{"name": "c"}]}}}}},
+        "status": status})))
+}
+
+fn policy_value(name: &str, extra: Value) -> Value {
+    let mut spec = json!({"resourceSelectors": [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}],
+        "placement": {}});
+    for (field, value) in extra.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    json!({"apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"name": name, "namespace": "team", "uid": format!("uid-{name}"), "generation": 1}, "spec": spec})
+}
+
+fn apply_policy(world: &mut World, name: &str, extra: Value) {
+    let policy = serde_json::from_value(policy_value(name, extra)).expect("a policy");
+    world.observe(Observation::Policy(Change::Apply(policy)));
+}
+
+/// What is written for the job: the status and the event's reason and count.
+fn told(unclaimed: &mut Unclaimed, world: &World) -> (Option<Value>, Option<(String, i64)>) {
+    let mut writes = unclaimed.plan(world, &torch(), &key(), Timestamp::UNIX_EPOCH);
+    assert!(writes.len() <= 1, "{writes:?}");
+    let Some(mut write) = writes.pop() else { return (None, None) };
+    let nested = write.then.pop();
+    let (status, event) = match (write.target.clone(), write.verb.clone()) {
+        (Target::Event, _) => (None, Some(write)),
+        (_, Verb::MergeStatus(body)) => (Some(body["status"].clone()), nested),
+        _ => (None, None),
+    };
+    let event = event.map(|event| match event.verb {
+        Verb::Create(body) => (body["reason"].as_str().unwrap_or_default().to_string(), 1),
+        Verb::Merge(body) => (String::new(), body["count"].as_i64().unwrap_or_default()),
+        _ => (String::new(), 0),
+    });
+    (status, event)
+}
+
+#[test]
+fn a_job_without_policy_says_so_until_it_has_one() {
+    let (mut world, mut unclaimed) = (World::default(), Unclaimed::default());
+    world.observe(Observation::Object(torch(), job(1, "Master", Value::Null)));
+    let (status, event) = told(&mut unclaimed, &world);
+    let status = status.expect("a state");
+    assert_eq!(status["conditions"][0]["type"], "NoPolicy");
+    assert!(status["conditions"][0]["message"].to_string().contains("namespace team"), "{status}");
+    assert_eq!(event, Some(("NoPolicy".to_string(), 1)));
+    // The watch tells what was written; nothing is said twice, also by another process.
+    world.observe(Observation::Object(torch(), job(1, "Master", status.clone())));
+    assert_eq!(told(&mut unclaimed, &world), (None, None));
+    assert_eq!(told(&mut Unclaimed::default(), &world), (None, None));
+    apply_policy(&mut world, "p", json!({}));
+    assert_eq!(told(&mut unclaimed, &world).0, Some(json!({"conditions": []})));
+}
+
+#[test]
+fn nonsense_is_told_once_a_generation_and_counted() {
+    let (mut world, mut unclaimed) = (World::default(), Unclaimed::default());
+    apply_policy(&mut world, "p", json!({}));
+    world.observe(Observation::Object(torch(), job(1, "Mastre", Value::Null)));
+    assert!(claim::plan(&world, &torch(), &key()).is_empty(), "it is not bound");
+    let (status, event) = told(&mut unclaimed, &world);
+    let status = status.expect("a state");
+    assert_eq!(status["conditions"][0]["type"], "InvalidWorkload");
+    assert!(status["conditions"][0]["message"].to_string().contains("Mastre"), "{status}");
+    assert_eq!(event, Some(("InvalidWorkload".to_string(), 1)));
+    world.observe(Observation::Object(torch(), job(1, "Mastre", status.clone())));
+    assert_eq!(told(&mut unclaimed, &world), (None, None));
+    world.observe(Observation::Object(torch(), job(2, "Mastre", status)));
+    assert_eq!(told(&mut unclaimed, &world), (None, Some((String::new(), 2))));
+}
+
+#[test]
+fn an_invalid_policy_is_named_by_the_jobs_it_would_select() {
+    let (mut world, mut unclaimed) = (World::default(), Unclaimed::default());
+    apply_policy(&mut world, "p", json!({"preemption": "Always"}));
+    world.observe(Observation::Object(torch(), job(1, "Master", Value::Null)));
+    let (_, event) = told(&mut unclaimed, &world);
+    assert_eq!(event, Some((Reason::PolicyInvalid.to_string(), 1)));
+}
+
+fn binding(clusters: Value, epoch: i64) -> fleet_api::ResourceBinding {
+    serde_json::from_value(json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "ResourceBinding",
+        "metadata": {"name": "train-pytorchjob", "namespace": "team", "uid": "b"},
+        "spec": {"resource": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "namespace": "team",
+                "name": "train", "uid": "u"},
+            "policy": {"kind": "PropagationPolicy", "namespace": "team", "name": "p", "uid": "uid-p"},
+            "clusters": clusters, "epoch": epoch}}))
+    .expect("a binding")
+}
+
+#[test]
+fn a_deleted_policy_leaves_no_claim() {
+    let mut world = World::default();
+    world.observe(Observation::Object(torch(), job(1, "Master", Value::Null)));
+    world.observe(Observation::Binding(Change::Apply(binding(json!([]), 0))));
+    let writes = claim::plan(&world, &torch(), &key());
+    assert!(matches!(writes[0].verb, Verb::Delete { .. }), "what waits leaves its queue: {writes:?}");
+    world.observe(Observation::Binding(Change::Reset(vec![binding(json!([{"name": "east"}]), 1)])));
+    let writes = claim::plan(&world, &torch(), &key());
+    let Verb::Merge(patch) = &writes[0].verb else { panic!("{writes:?}") };
+    assert_eq!(patch["spec"]["policy"]["name"], "", "what runs follows nobody");
+    // One that only became invalid keeps its jobs.
+    apply_policy(&mut world, "p", json!({"preemption": "Always"}));
+    assert!(claim::plan(&world, &torch(), &key()).is_empty());
+}
+
+#[test]
+fn a_policy_says_what_it_does_not_find() {
+    let check = |extra: Value, unserved: &[(&str, &str)], expected: Option<(&str, &str)>| {
+        let mut world = World::default();
+        world.observe(Observation::Object(torch(), Change::Reset(Vec::new())));
+        if expected.is_none_or(|(reason, _)| reason != "SelectsNothing") {
+            world.observe(Observation::Object(torch(), job(1, "Master", Value::Null)));
+        }
+        apply_policy(&mut world, "p", extra);
+        let unserved: BTreeMap<(String, String), ()> =
+            unserved.iter().map(|(version, kind)| ((version.to_string(), kind.to_string()), ())).collect();
+        let id = ("team".to_string(), "p".to_string());
+        let writes = policy::plan(&world, &unserved, PolicyScope::Namespaced, &id, Timestamp::UNIX_EPOCH);
+        let condition = writes.first().map(|write| match &write.verb {
+            Verb::MergeStatus(body) => body["status"]["conditions"][0].clone(),
+            _ => Value::Null,
+        });
+        match (condition, expected) {
+            (None, None) => {}
+            (Some(found), Some((reason, text))) => {
+                assert_eq!(
+                    (&found["type"], &found["reason"]),
+                    (&json!("Effective"), &json!(reason)),
+                    "{found}"
+                );
+                assert!(found["message"].to_string().contains(text), "{found}");
+            }
+            (found, expected) => panic!("{found:?}, not {expected:?}"),
+        }
+    };
+    check(json!({}), &[], None);
+    check(json!({}), &[], Some(("SelectsNothing", "namespace team")));
+    check(json!({}), &[("kubeflow.org/v1", "PyTorchJob")], Some(("KindNotServed", "PyTorchJob")));
+    let named = json!({"placement": {"clusterAffinity": {"clusterNames": ["esat"]}}});
+    check(named, &[], Some(("UnknownCluster", "spec.placement.clusterAffinity.clusterNames: found esat")));
+}

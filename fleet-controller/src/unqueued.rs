@@ -1,0 +1,37 @@
+//! What runs without having queued. Such jobs are placed at once, whatever their quota's max: their policy does not
+//! ask for a queue. What they use is not `used` of the quota, which never exceeds its max (invariant 3); it stands
+//! beside it, and a queued job is admitted only where both leave room.
+
+use std::collections::BTreeMap;
+
+use fleet_quota::{Ledger, NodeId};
+use fleet_resources::Resources;
+
+use crate::{binding::BindingEntry, schedule::job_id, world::World};
+
+/// The sum below one node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Unqueued {
+    pub resources: Resources,
+    pub jobs: i64,
+}
+
+/// Whether the job never waits in a queue: its policy does not say `suspension.scheduling`. Admission leaves the
+/// field as `false`.
+pub fn is_unqueued(entry: &BindingEntry) -> bool {
+    entry.object.spec.suspension.as_ref().is_none_or(|suspension| suspension.scheduling.is_none())
+}
+
+/// The sums, for each node that has any.
+pub fn by_node(world: &World, ledger: &Ledger) -> BTreeMap<NodeId, Unqueued> {
+    let mut sums: BTreeMap<NodeId, Unqueued> = BTreeMap::new();
+    for (key, _) in world.bindings.iter().filter(|(_, entry)| is_unqueued(entry)) {
+        let Some(job) = ledger.job(&job_id(key)) else { continue };
+        for node in ledger.tree().path_to_root(job.leaf) {
+            let sum = sums.entry(node).or_default();
+            sum.resources.add(&job.request);
+            sum.jobs += 1;
+        }
+    }
+    sums
+}

@@ -1,0 +1,210 @@
+//! What a job may not say: fields that can be read and make a job that never runs.
+
+use serde_json::Value;
+
+use super::{WorkloadError, WorkloadKind, components, replica_specs_field};
+
+const RESTART_POLICIES: &str = "Always, OnFailure, Never, ExitCode";
+const CLEAN_POD_POLICIES: &str = "All, Running, None";
+
+impl WorkloadKind {
+    /// Roles of a Kubeflow job, as its operator spells them; empty for the other kinds.
+    pub fn roles(self) -> &'static [&'static str] {
+        match self {
+            Self::PyTorchJob => &["Master", "Worker"],
+            Self::TFJob => &["PS", "Worker", "Chief", "Master", "Evaluator"],
+            Self::MPIJob => &["Launcher", "Worker"],
+            _ => &[],
+        }
+    }
+
+    fn roles_text(self) -> &'static str {
+        match self {
+            Self::PyTorchJob => "Master, Worker",
+            Self::TFJob => "PS, Worker, Chief, Master, Evaluator",
+            Self::MPIJob => "Launcher, Worker",
+            _ => "none",
+        }
+    }
+}
+
+/// The first field that makes a job that cannot run.
+///
+/// # Errors
+/// Names the field, what was found and what is allowed.
+pub fn check(kind: WorkloadKind, object: &Value) -> Result<(), WorkloadError> {
+    let spec = &object["spec"];
+    let pods: i64 = components(kind, object)?.iter().map(|component| component.replicas).sum();
+    match kind {
+        WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => kubeflow(kind, spec, pods),
+        WorkloadKind::VolcanoJob => volcano(spec, pods),
+        WorkloadKind::BatchJob => containers(&spec["template"], "spec"),
+        WorkloadKind::Deployment | WorkloadKind::Other => Ok(()),
+    }
+}
+
+fn wrong(path: impl Into<String>, found: impl Into<String>, allowed: &'static str) -> WorkloadError {
+    WorkloadError::Field { path: path.into(), found: found.into(), allowed }
+}
+
+fn kubeflow(kind: WorkloadKind, spec: &Value, pods: i64) -> Result<(), WorkloadError> {
+    let field = format!("spec.{}", replica_specs_field(kind));
+    let empty = serde_json::Map::new();
+    let roles = spec[replica_specs_field(kind)].as_object().unwrap_or(&empty);
+    for (role, replicas) in roles {
+        let path = format!("{field}.{role}");
+        if !kind.roles().contains(&role.as_str()) {
+            return Err(wrong(field, format!("the role {role:?}"), kind.roles_text()));
+        }
+        let restart = &replicas["restartPolicy"];
+        one_of(restart, &format!("{path}.restartPolicy"), RESTART_POLICIES)?;
+        containers(&replicas["template"], &path)?;
+    }
+    if roles.is_empty() {
+        return Err(wrong(field, "no role", kind.roles_text()));
+    }
+    if kind == WorkloadKind::MPIJob && !roles.contains_key("Launcher") {
+        return Err(wrong(field, "no Launcher", "Launcher, and workers where it asks for them"));
+    }
+    if pods == 0 {
+        return Err(wrong(field, "0 replicas in all", "1 or more"));
+    }
+    let run = &spec["runPolicy"];
+    one_of(&run["cleanPodPolicy"], "spec.runPolicy.cleanPodPolicy", CLEAN_POD_POLICIES)?;
+    for name in ["backoffLimit", "ttlSecondsAfterFinished", "activeDeadlineSeconds"] {
+        not_negative(&run[name], &format!("spec.runPolicy.{name}"))?;
+    }
+    Ok(())
+}
+
+fn volcano(spec: &Value, pods: i64) -> Result<(), WorkloadError> {
+    let tasks = spec["tasks"].as_array().map_or(&[][..], Vec::as_slice);
+    if tasks.is_empty() {
+        return Err(wrong("spec.tasks", "no task", "at least one task"));
+    }
+    for (i, task) in tasks.iter().enumerate() {
+        containers(&task["template"], &format!("spec.tasks[{i}]"))?;
+        let replicas = task["replicas"].as_i64().unwrap_or(1);
+        if let Some(min) = task["minAvailable"].as_i64().filter(|min| *min > replicas) {
+            return Err(wrong(
+                format!("spec.tasks[{i}].minAvailable"),
+                format!("{min} of {replicas} replicas"),
+                "at most its replicas",
+            ));
+        }
+    }
+    if let Some(min) = spec["minAvailable"].as_i64().filter(|min| *min > pods) {
+        return Err(wrong(
+            "spec.minAvailable",
+            format!("{min} of {pods} replicas"),
+            "at most the replicas of all tasks",
+        ));
+    }
+    Ok(())
+}
+
+fn containers(template: &Value, path: &str) -> Result<(), WorkloadError> {
+    if template["spec"]["containers"].as_array().is_some_and(|containers| !containers.is_empty()) {
+        return Ok(());
+    }
+    Err(wrong(format!("{path}.template.spec.containers"), "no container", "at least one container"))
+}
+
+fn one_of(value: &Value, path: &str, words: &'static str) -> Result<(), WorkloadError> {
+    match value {
+        Value::Null => Ok(()),
+        Value::String(word) if word.is_empty() || words.split(", ").any(|known| known == word) => Ok(()),
+        other => Err(wrong(path, other.to_string(), words)),
+    }
+}
+
+fn not_negative(value: &Value, path: &str) -> Result<(), WorkloadError> {
+    match value.as_i64() {
+        Some(number) if number < 0 => Err(wrong(path, number.to_string(), "0 or more")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn role(replicas: Value) -> Value {
+        json!({"replicas": replicas, "template": {"spec": {"containers": [{"name": "c"}]}}})
+    }
+
+    fn refused(kind: WorkloadKind, spec: Value, expected: &[&str]) {
+        let found = check(kind, &json!({"spec": spec})).map_err(|error| error.to_string());
+        match expected {
+            [] => assert_eq!(found, Ok(()), "{spec}"),
+            parts => {
+                let text = found.expect_err("it cannot run");
+                assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn jobs_that_cannot_run() {
+        let torch = |roles: Value| json!({"pytorchReplicaSpecs": roles});
+        let kind = WorkloadKind::PyTorchJob;
+        refused(kind, torch(json!({"Master": role(json!(1)), "Worker": role(json!(3))})), &[]);
+        refused(
+            kind,
+            torch(json!({"Mastre": role(json!(1))})),
+            &["spec.pytorchReplicaSpecs", "\"Mastre\"", "Master, Worker"],
+        );
+        refused(kind, torch(json!({"Master": role(json!(-1))})), &["Master.replicas", "-1", "0 or more"]);
+        refused(kind, torch(json!({"Master": role(json!(0))})), &["0 replicas in all"]);
+        refused(kind, torch(json!({})), &["no role"]);
+        refused(kind, json!({}), &["no role", "Master, Worker"]);
+        refused(kind, torch(json!({"Worker": {"replicas": 1}})), &["Worker.template.spec.containers"]);
+        let mut restart = role(json!(1));
+        restart["restartPolicy"] = json!("Sometimes");
+        refused(kind, torch(json!({"Master": restart})), &["Master.restartPolicy", "Sometimes", "OnFailure"]);
+        let mut asks = role(json!(1));
+        asks["template"]["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "abc"}});
+        refused(
+            kind,
+            torch(json!({"Master": asks})),
+            &["Master.template.spec.containers[0].resources.requests", "\"abc\""],
+        );
+        let run =
+            json!({"pytorchReplicaSpecs": {"Master": role(json!(1))}, "runPolicy": {"backoffLimit": -2}});
+        refused(kind, run, &["spec.runPolicy.backoffLimit", "-2"]);
+        refused(
+            WorkloadKind::TFJob,
+            json!({"tfReplicaSpecs": {"PS": role(json!(1)), "worker": role(json!(1))}}),
+            &["\"worker\"", "PS, Worker"],
+        );
+        refused(
+            WorkloadKind::MPIJob,
+            json!({"mpiReplicaSpecs": {"Worker": role(json!(2))}}),
+            &["no Launcher"],
+        );
+        let task = |replicas: i64, min: i64| {
+            json!({"name": "t", "replicas": replicas, "minAvailable": min,
+                "template": {"spec": {"containers": [{"name": "c"}]}}})
+        };
+        refused(WorkloadKind::VolcanoJob, json!({"tasks": [task(2, 2)], "minAvailable": 2}), &[]);
+        refused(WorkloadKind::VolcanoJob, json!({"tasks": []}), &["spec.tasks", "no task"]);
+        refused(
+            WorkloadKind::VolcanoJob,
+            json!({"tasks": [task(2, 3)]}),
+            &["spec.tasks[0].minAvailable", "3 of 2"],
+        );
+        refused(
+            WorkloadKind::VolcanoJob,
+            json!({"tasks": [task(2, 2)], "minAvailable": 5}),
+            &["spec.minAvailable", "5 of 2"],
+        );
+        refused(
+            WorkloadKind::BatchJob,
+            json!({"template": {"spec": {}}}),
+            &["spec.template.spec.containers"],
+        );
+        refused(WorkloadKind::Deployment, json!({"replicas": 2}), &[]);
+    }
+}
