@@ -23,22 +23,9 @@ use crate::plan::{TakeRule, Victim};
 use crate::planner::Started;
 use crate::queues::WaitingJob;
 use crate::share::Share;
-<<<<<<< HEAD
-use crate::tree::{JOBS, NodeId, QuotaTree, Request};
+use crate::tree::{GUARANTEE, JOBS, NodeId, QuotaTree, RECLAIM, Request, SHARE_PREEMPTION, WITHIN};
 use crate::verdict::Rule;
 use worth::Protected;
-
-/// On a leaf: from whom its jobs may reclaim: Any (default), LowerPriority, Never.
-pub(crate) const RECLAIM: &str = "fleet.dev/reclaim";
-/// On an inner node: `Subtree` lends its own min to any job below it.
-pub(crate) const GUARANTEE: &str = "fleet.dev/guarantee";
-/// On the root: `FairShare` lets borrowers take from larger borrowers.
-pub(crate) const SHARE_PREEMPTION: &str = "fleet.dev/share-preemption";
-/// On a leaf: LowerPriority (default), LowerOrNewerEqualPriority, Never.
-pub(crate) const WITHIN: &str = "fleet.dev/preempt-within";
-=======
-use crate::tree::{GUARANTEE, JOBS, NodeId, QuotaTree, RECLAIM, Request, SHARE_PREEMPTION, WITHIN};
->>>>>>> w-cli
 
 /// Clusters whose victims are compared, best first; the others are not looked at.
 const CLUSTERS_COMPARED: usize = 128;

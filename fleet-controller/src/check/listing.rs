@@ -52,20 +52,13 @@ impl Snapshot {
             let cluster = namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX).unwrap_or(namespace);
             snapshot.holds.push((cluster.to_string(), hold));
         }
-<<<<<<< HEAD
-        snapshot.tree = in_force(list(hub, QUOTA_TREE).await?);
-        snapshot.quota = snapshot.tree.as_ref().map(|tree| Quota::read(&tree["spec"]));
+        if let Some((tree, spec)) = in_force(list(hub, QUOTA_TREE).await?) {
+            snapshot.quota = Some(Quota::read(&spec));
+            snapshot.tree = Some(tree);
+        }
         for kind in RUNS {
             snapshot.jobs.extend(list(hub, kind).await?);
         }
-=======
-        // The oldest usable tree counts.
-        let mut trees = list(hub, QUOTA_TREE).await?;
-        trees.sort_by_key(|tree| {
-            (tree["metadata"]["creationTimestamp"].to_string(), tree["metadata"]["name"].to_string())
-        });
-        snapshot.quota = in_force(&trees).map(|spec| Quota::read(&spec));
->>>>>>> w-cli
         snapshot.warnings = list(hub, EVENT).await?;
         snapshot.warnings.retain(|event| event["type"] == "Warning");
         for (cluster, client) in members {
@@ -88,31 +81,22 @@ impl Snapshot {
     }
 }
 
-<<<<<<< HEAD
-/// The tree that counts: the oldest that is not said to be unusable.
-fn in_force(mut trees: Vec<Value>) -> Option<Value> {
-    let is_refused = |tree: &Value| {
-        let conditions = tree["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-        conditions.iter().any(|c| c["type"] == "Valid" && c["status"] == "False")
-    };
+/// The tree that counts and the spec by which jobs are admitted: of trees, the oldest first, the first whose status keeps
+/// one in force, else the first that is not called invalid.
+fn in_force(mut trees: Vec<Value>) -> Option<(Value, Value)> {
     trees.sort_by_key(|tree| {
-        let meta = &tree["metadata"];
-        (is_refused(tree), meta["creationTimestamp"].to_string(), meta["name"].to_string())
+        (tree["metadata"]["creationTimestamp"].to_string(), tree["metadata"]["name"].to_string())
     });
-    trees.into_iter().next()
-=======
-/// The spec by which jobs are admitted: that of the first tree whose status keeps one in force, else of the first one
-/// that is not called invalid.
-fn in_force(trees: &[Value]) -> Option<Value> {
     if let Some(kept) = trees.iter().find(|tree| tree["status"]["inForce"].is_object()) {
-        return Some(kept["status"]["inForce"].clone());
+        return Some((kept.clone(), kept["status"]["inForce"].clone()));
     }
-    let is_refused = |tree: &&Value| {
+    let is_refused = |tree: &Value| {
         let conditions = tree["status"]["conditions"].as_array().into_iter().flatten();
         conditions.into_iter().any(|c| c["type"] == "Valid" && c["status"] == "False")
     };
-    trees.iter().find(|tree| !is_refused(tree)).map(|tree| tree["spec"].clone())
->>>>>>> w-cli
+    let usable = trees.into_iter().find(|tree| !is_refused(tree))?;
+    let spec = usable["spec"].clone();
+    Some((usable, spec))
 }
 
 /// All objects of a kind, with their kind; a server that does not know it has none.

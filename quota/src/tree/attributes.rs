@@ -14,6 +14,12 @@ pub(super) const WEIGHT: &str = "fleet.dev/weight";
 pub(super) const LEND_LIMIT: &str = "alibabacloud.com/lendlimit";
 /// How long others may pass the first job of a leaf.
 pub(super) const MAX_BYPASS: &str = "fleet.dev/max-bypass";
+/// How long a claim may keep room idle for the first job of a leaf.
+pub(super) const MAX_CLAIM: &str = "fleet.dev/max-claim";
+/// How long jobs of a leaf run before they may be preempted, but by a reclaim inside min.
+pub(super) const MIN_RUNTIME: &str = "fleet.dev/min-runtime";
+/// On the root: GPU-hours that may be lost for each GPU-hour gained by a preemption.
+pub(super) const MAX_LOSS: &str = "fleet.dev/max-gpu-loss";
 /// On a leaf: from whom its jobs may reclaim: Any (default), LowerPriority, Never.
 pub(crate) const RECLAIM: &str = "fleet.dev/reclaim";
 /// On an inner node: `Subtree` lends its own min to any job below it.
@@ -52,6 +58,9 @@ const ATTRIBUTES: &[(&str, On, Takes, &str)] = &[
     (WEIGHT, On::Any, Takes::Number, "1 is used"),
     (LEND_LIMIT, On::Any, Takes::Quantities, "it is ignored"),
     (MAX_BYPASS, On::Leaf, Takes::Duration, "5m is used"),
+    (MAX_CLAIM, On::Leaf, Takes::Duration, "30m is used"),
+    (MIN_RUNTIME, On::Leaf, Takes::Duration, "none is used"),
+    (MAX_LOSS, On::Root, Takes::Number, "there is no limit"),
     (RECLAIM, On::Leaf, Takes::Words(&["Any", "LowerPriority", "Never"]), "Any is used"),
     (GUARANTEE, On::Inner, Takes::Words(&["Subtree"]), "it is ignored"),
     (SHARE_PREEMPTION, On::Root, Takes::Words(&["FairShare"]), "it is ignored"),

@@ -4,20 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_resources::{ResourceName, quantity};
 
-use super::attributes::{LEND_LIMIT, MAX_BYPASS, WEIGHT};
+use super::attributes::{LEND_LIMIT, MAX_BYPASS, MAX_CLAIM, MAX_LOSS, MIN_RUNTIME, WEIGHT};
 use super::{
     JOBS, MAX_DEPTH, MAX_JOBS, MAX_NODES, NodeId, QuotaTree, TreeError, TreeNode, TreeWarning, UNLIMITED_FROM,
 };
 use crate::spec::NodeSpec;
 
 const DEFAULT_MAX_BYPASS_MS: i64 = 5 * 60 * 1000;
-/// How long room is kept for a job of a leaf whose start cannot be foreseen.
-const MAX_CLAIM: &str = "fleet.dev/max-claim";
 const DEFAULT_MAX_CLAIM_MS: i64 = 30 * 60 * 1000;
-/// How long a job of a leaf runs before it may be preempted by priority or by share.
-const MIN_RUNTIME: &str = "fleet.dev/min-runtime";
-/// On the root: GPU-hours that may be lost for each GPU-hour that the taker runs.
-const MAX_LOSS: &str = "fleet.dev/max-gpu-loss";
 const MAX_NAME: usize = 253;
 
 type Found = (QuotaTree, Vec<TreeWarning>);
@@ -110,18 +104,13 @@ impl Builder {
             self.kept.push(lent[r].map_or(0, |lent| (guaranteed - lent).max(0)));
         }
         self.index_namespaces(spec, id, &path)?;
-<<<<<<< HEAD
-        let weight_milli = self.weight(spec, &path);
-        let max_bypass_ms = self.duration(spec, &path, MAX_BYPASS, DEFAULT_MAX_BYPASS_MS);
-        let max_claim_ms = self.duration(spec, &path, MAX_CLAIM, DEFAULT_MAX_CLAIM_MS);
-        let min_runtime_ms = self.duration(spec, &path, MIN_RUNTIME, 0);
-        if parent.is_none() {
-            self.max_loss_milli = self.max_loss(spec, &path);
-        }
-=======
         let weight_milli = weight(spec);
-        let max_bypass_ms = max_bypass(spec);
->>>>>>> w-cli
+        let max_bypass_ms = duration(spec, MAX_BYPASS, DEFAULT_MAX_BYPASS_MS);
+        let max_claim_ms = duration(spec, MAX_CLAIM, DEFAULT_MAX_CLAIM_MS);
+        let min_runtime_ms = duration(spec, MIN_RUNTIME, 0);
+        if parent.is_none() {
+            self.max_loss_milli = max_loss(spec);
+        }
         self.by_path.insert(path.clone(), id);
         let name = if parent.is_some() { spec.name.clone() } else { "root".to_owned() };
         if spec.children.is_empty()
@@ -199,46 +188,6 @@ impl Builder {
         Ok(())
     }
 
-<<<<<<< HEAD
-    fn weight(&mut self, spec: &NodeSpec, path: &str) -> i64 {
-        let Some(text) = spec.attributes.get(WEIGHT) else {
-            return 1000;
-        };
-        // A weight is a plain decimal; read in thousandths, as cpu is.
-        match quantity::parse(ResourceName::CPU, text) {
-            Ok(weight) if weight >= 0 => weight,
-            _ => {
-                self.warn(path, &format!("attributes[{WEIGHT}]"), text, "a number of 0 or more; 1 is used");
-                1000
-            }
-        }
-    }
-
-    fn duration(&mut self, spec: &NodeSpec, path: &str, name: &str, default_ms: i64) -> i64 {
-        let Some(text) = spec.attributes.get(name) else { return default_ms };
-        duration_ms(text).unwrap_or_else(|| {
-            let used = if default_ms == 0 { "none".to_owned() } else { format!("{}m", default_ms / 60_000) };
-            let allowed = format!("a duration such as 90s, 5m or 1h30m; {used} is used");
-            self.warn(path, &format!("attributes[{name}]"), text, &allowed);
-            default_ms
-        })
-    }
-
-    fn max_loss(&mut self, spec: &NodeSpec, path: &str) -> Option<i64> {
-        let text = spec.attributes.get(MAX_LOSS)?;
-        // A plain decimal; read in thousandths, as cpu is.
-        match quantity::parse(ResourceName::CPU, text) {
-            Ok(limit) if limit >= 0 => Some(limit),
-            _ => {
-                let field = format!("attributes[{MAX_LOSS}]");
-                self.warn(path, &field, text, "a number of 0 or more; there is no limit");
-                None
-            }
-        }
-    }
-
-=======
->>>>>>> w-cli
     /// Written as a flat JSON object of quantities, such as `{"cpu": 4}`.
     fn lend_limit(&self, spec: &NodeSpec) -> Vec<Option<i64>> {
         let mut limits = vec![None; self.names.len()];
@@ -289,9 +238,15 @@ fn weight(spec: &NodeSpec) -> i64 {
     written.filter(|weight| *weight >= 0).unwrap_or(1000)
 }
 
-fn max_bypass(spec: &NodeSpec) -> i64 {
-    let written = spec.attributes.get(MAX_BYPASS).and_then(|text| duration_ms(text));
-    written.unwrap_or(DEFAULT_MAX_BYPASS_MS)
+/// A duration in milliseconds; one that cannot be read counts as absent.
+fn duration(spec: &NodeSpec, name: &str, default_ms: i64) -> i64 {
+    spec.attributes.get(name).and_then(|text| duration_ms(text)).unwrap_or(default_ms)
+}
+
+/// In thousandths; one that cannot be read is none.
+fn max_loss(spec: &NodeSpec) -> Option<i64> {
+    let limit = quantity::parse(ResourceName::CPU, spec.attributes.get(MAX_LOSS)?).ok()?;
+    Some(limit).filter(|limit| *limit >= 0)
 }
 
 impl TreeWarning {
