@@ -38,7 +38,7 @@ impl Planner {
     /// before something changes, and a bounded plan goes on where the one before it stopped, so that with nothing
     /// new a bounded number of plans asks everybody once and the planner comes to rest.
     ///
-    /// Returns whether starts of this plan were taken back, so that there is more to start.
+    /// Returns whether starts of this plan were taken back and others may be made in it.
     pub(super) fn take(
         &mut self,
         now_ms: i64,
@@ -119,7 +119,12 @@ impl Planner {
         if !bounded {
             self.searched.clear();
         }
-        self.take_starts_back(places, plan)
+        let evicts = plan.takes().next().is_some();
+        let taken_back = self.started.values().any(|started| started.end == StartEnd::TakenBack);
+        let undone = (evicts || taken_back) && self.take_starts_back(places, plan);
+        // Those who are evicted wait again, maybe before others that were to start: these start in the next plan.
+        plan.more |= undone && evicts;
+        undone && !evicts
     }
 
     /// The class's last search, where nothing has changed since.
