@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::Planner;
 use super::contest::Candidate;
 use super::holds::{Claiming, Visitor};
+use super::taking::evicted_key;
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Decision, Outcome, Plan, PlanLimits};
@@ -298,6 +299,9 @@ impl Planner {
         if let Outcome::Take(take) = plan.decisions.remove(at).outcome {
             for victim in take.victims {
                 self.ending.remove(&victim.job);
+                if let Some(job) = self.ledger.job(&victim.job) {
+                    self.evicted.remove(&evicted_key(job));
+                }
             }
         }
     }
