@@ -18,6 +18,7 @@ mod pass;
 mod retake;
 mod taking;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ use contest::Contest;
 use holds::Holds;
 use index::Index;
 use retake::Retakes;
+use taking::evicted_key;
 
 pub use edit::TreeEdit;
 pub use explain::Position;
@@ -47,6 +49,8 @@ pub struct Planner {
     queues: Queues,
     /// Admitted jobs on their way out.
     ending: BTreeSet<JobId>,
+    /// Of these the ones that make room: leaf, priority and age.
+    evicted: BTreeSet<(NodeId, Reverse<i64>, i64, JobId)>,
     holds: Holds,
     watches: Watches,
     contest: Contest,
@@ -83,6 +87,7 @@ impl Planner {
             ledger: Ledger::new(tree),
             queues: Queues::default(),
             ending: BTreeSet::new(),
+            evicted: BTreeSet::new(),
             holds: Holds::default(),
             index: Index::default(),
             dirty: BTreeSet::new(),
@@ -208,6 +213,7 @@ impl Planner {
     pub fn release(&mut self, id: &JobId) -> Option<AdmittedJob> {
         self.ending.remove(id);
         let job = self.ledger.release(id)?;
+        self.evicted.remove(&evicted_key(&job));
         self.holds.victim_ended(&self.ledger, id);
         self.room_grew(&job);
         Some(job)

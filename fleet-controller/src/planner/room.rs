@@ -182,7 +182,7 @@ impl Room {
                 known.counted = held.counted;
                 if known.nodes != held.nodes {
                     known.nodes.clone_from(&held.nodes);
-                    self.supposed = [None, None];
+                    self.move_to_named(id);
                 }
                 return change;
             }
@@ -211,6 +211,20 @@ impl Room {
             }
             None => self.try_take(shape).unwrap_or(Taken::Nothing),
         }
+    }
+
+    /// The member has said on which nodes the job is: it need not be where it was placed here.
+    fn move_to_named(&mut self, id: &JobId) {
+        let Some(hold) = self.holds.get_mut(id) else { return };
+        if let Taken::Places(places) = &mut hold.taken {
+            let named = self.nodes.named(&hold.shape.gang, &hold.nodes).filter(|named| !named.is_empty());
+            let Some(named) = named.filter(|named| named != places) else { return };
+            self.nodes.give_back(places);
+            self.nodes.take(&named);
+            *places = named;
+            self.refused.clear();
+        }
+        self.supposed = [None, None];
     }
 
     fn give_back(&mut self, id: &JobId) -> Change {

@@ -150,7 +150,9 @@ impl Sim<'_> {
             return;
         }
         self.jobs[job].started_ms = Some(self.now_ms);
+        let nodes = self.members[member].stays.get(&job).map(|stay| NodesOf::clone(&stay.nodes));
         let held = Held::here(&self.members[member].name, Counted::ByPlanner);
+        let held = Held { nodes: nodes.unwrap_or_default(), ..held };
         let known = self.planner_job(job, Stand::Holds(held));
         self.planner.set_job(known, self.now_ms);
     }

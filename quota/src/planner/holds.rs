@@ -176,8 +176,22 @@ impl Holds {
         }
     }
 
+    /// The taker does not count on the victim any more; it is to be weighed anew.
+    pub fn spare(&mut self, taker: &JobId, victim: &JobId) {
+        if let Some(taking) = self.takings.get_mut(taker) {
+            taking.left.remove(victim);
+            taking.victims.retain(|other| other != victim);
+        }
+        if let Some(takers) = self.takers.get_mut(victim) {
+            takers.remove(taker);
+            if takers.is_empty() {
+                self.takers.remove(victim);
+            }
+        }
+    }
+
     /// Counts anew what a taking keeps.
-    fn weigh(&mut self, ledger: &Ledger, taker: &JobId) {
+    pub fn weigh(&mut self, ledger: &Ledger, taker: &JobId) {
         self.unweigh(taker);
         let Some(taking) = self.takings.get_mut(taker) else { return };
         taking.kept = taking.weight(ledger);

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::Planner;
 use super::contest::Candidate;
 use super::holds::{Claiming, Visitor};
+use super::taking::evicted_key;
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Decision, Outcome, Plan, PlanLimits};
@@ -298,6 +299,9 @@ impl Planner {
         if let Outcome::Take(take) = plan.decisions.remove(at).outcome {
             for victim in take.victims {
                 self.ending.remove(&victim.job);
+                if let Some(job) = self.ledger.job(&victim.job) {
+                    self.evicted.remove(&evicted_key(job));
+                }
             }
         }
     }
@@ -310,17 +314,12 @@ impl Planner {
         self.started.values_mut().for_each(|started| started.end = StartEnd::Stands);
     }
 
-    /// Jobs that were taken from in the plan that started them wait again as they did before. Returns whether
-    /// there was one.
+    /// All that this plan has started, and took nobody for it, wait again as they did before: those that are taken
+    /// from must, and the others were placed beside them. Returns whether there was one.
     pub(super) fn take_starts_back(&mut self, places: &mut dyn Places, plan: &mut Plan) -> bool {
-        let taken_back = |started: &Started| started.end == StartEnd::TakenBack;
-        let taken: Vec<JobId> = self
-            .started
-            .iter()
-            .filter(|(_, started)| taken_back(started))
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in &taken {
+        let open = |id: &JobId| self.started.get(id).is_some_and(|started| started.end != StartEnd::Stands);
+        let taken: Vec<JobId> = plan.admitted().map(|(id, _)| id.clone()).filter(open).collect();
+        for id in taken.iter().rev() {
             let Some(Started { job, cluster, claim, .. }) = self.started.remove(id) else { continue };
             let (leaf, key) = (job.leaf, job.order_key());
             places.put_back(&job, &cluster);
@@ -333,6 +332,7 @@ impl Planner {
                 self.queues.set_aside(id, None);
             }
         }
+        let taken: BTreeSet<JobId> = taken.into_iter().collect();
         let undone = |d: &Decision| matches!(d.outcome, Outcome::Admit { .. }) && taken.contains(&d.job);
         if !taken.is_empty() {
             plan.decisions.retain(|decision| !undone(decision));

@@ -4,6 +4,7 @@
 //! that take already are counted as started and their victims as gone: no two
 //! count on one victim. The ledger is as before at the end.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::contest::{Candidate, Contest};
@@ -11,7 +12,7 @@ use super::holds::Visitor;
 use super::{Planner, StartEnd};
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
-use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, WaitReason};
+use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, Victim, WaitReason};
 use crate::queues::{Class, ClassId, Missed, OrderKey, Stop, WaitingJob};
 use crate::share::Share;
 use crate::tree::{NodeId, Request};
@@ -38,7 +39,7 @@ impl Planner {
     /// before something changes, and a bounded plan goes on where the one before it stopped, so that with nothing
     /// new a bounded number of plans asks everybody once and the planner comes to rest.
     ///
-    /// Returns whether starts of this plan were taken back, so that there is more to start.
+    /// Returns whether starts of this plan were taken back and others may be made in it.
     pub(super) fn take(
         &mut self,
         now_ms: i64,
@@ -110,7 +111,11 @@ impl Planner {
             contest.used_changed(&self.ledger, leaf);
             contest.set(&self.ledger, leaf, self.next_taker(&lines, leaf, now_ms));
         }
+        let spared = if begun { self.reprieve(places, plan, &mut supposed) } else { Vec::new() };
         self.restore(supposed);
+        for taker in spared {
+            self.holds.weigh(&self.ledger, &taker);
+        }
         if begun {
             self.ask_kept_again();
         }
@@ -119,7 +124,12 @@ impl Planner {
         if !bounded {
             self.searched.clear();
         }
-        self.take_starts_back(places, plan)
+        let evicts = plan.takes().next().is_some();
+        let taken_back = self.started.values().any(|started| started.end == StartEnd::TakenBack);
+        let undone = (evicts || taken_back) && self.take_starts_back(places, plan);
+        // Those who are evicted wait again, maybe before others that were to start: these start in the next plan.
+        plan.more |= undone && evicts;
+        undone && !evicts
     }
 
     /// The class's last search, where nothing has changed since.
@@ -236,7 +246,11 @@ impl Planner {
         let fronts = classes.filter_map(|id| Some((*id, self.queues.class(*id)?)));
         let line = self.queues.line_of(leaf)?;
         let (id, class, front) = fronts.filter_map(|(id, class)| Some((id, class, class.front()?))).find(
-            |(_, class, front)| line.blocked_by_aside(front).is_none() && !self.rests(class, front, now_ms),
+            |(_, class, front)| {
+                line.blocked_by_aside(front).is_none()
+                    && !self.rests(class, front, now_ms)
+                    && !self.is_behind_evicted(leaf, front)
+            },
         )?;
         Some(Candidate {
             class: id,
@@ -245,6 +259,59 @@ impl Planner {
             preemptible: class.key.preemptible,
             borrower: !self.ledger.inside_min(leaf, &class.request),
         })
+    }
+
+    /// Whether a job of the leaf that goes before this one makes room now: it takes first when it waits again.
+    fn is_behind_evicted(&self, leaf: NodeId, front: &OrderKey) -> bool {
+        let first = self.evicted.range((leaf, Reverse(i64::MAX), i64::MIN, JobId::new(""))..).next();
+        first.is_some_and(|(at, priority, enqueued_at_ms, _)| {
+            *at == leaf && (*priority, *enqueued_at_ms) < (front.priority, front.enqueued_at_ms)
+        })
+    }
+
+    /// What one takes may spare another one's victims: those that fit beside all takers of this plan stay. All
+    /// takers are counted as started and all victims as gone. Returns the takers whose victims those were.
+    fn reprieve(&mut self, places: &mut dyn Places, plan: &mut Plan, supposed: &mut Supposed) -> Vec<JobId> {
+        let mut spared = Vec::new();
+        let takes = plan.decisions.iter().rev().filter_map(|decision| match &decision.outcome {
+            Outcome::Take(take) => Some((decision.job.clone(), take.victims.clone())),
+            _ => None,
+        });
+        let takes: Vec<(JobId, Vec<Victim>)> = takes.collect();
+        if takes.len() < 2 {
+            return spared;
+        }
+        for (taker, victims) in takes {
+            for victim in victims.iter().rev() {
+                let Some(at) = supposed.released.iter().position(|job| job.id == victim.job) else {
+                    continue;
+                };
+                if !self.may_stay(&supposed.released[at], places) {
+                    continue;
+                }
+                let job = supposed.released.remove(at);
+                self.ending.remove(&job.id);
+                self.evicted.remove(&evicted_key(&job));
+                self.ledger.admit(job);
+                self.holds.spare(&taker, &victim.job);
+                spare(plan, &taker, &victim.job);
+                spared.push(taker.clone());
+                // Nothing else may happen before it starts.
+                plan.more = true;
+            }
+        }
+        spared
+    }
+
+    fn may_stay(&mut self, job: &AdmittedJob, places: &mut dyn Places) -> bool {
+        let request = self.ledger.tree().request(&job.request);
+        if self.ledger.first_short(job.leaf, &request, job.preemptible, |_| 0).is_some() {
+            return false;
+        }
+        let Some(cluster) = places.cluster_of(&job.id) else { return false };
+        let (takers, mut gone) = self.holds.takers_in(&cluster, None);
+        gone.retain(|id| *id != job.id);
+        takers.is_empty() || places.fits_without(&takers, &cluster, &gone)
     }
 
     fn search_for(&mut self, id: &JobId, now_ms: i64, places: &mut dyn Places) -> Searched {
@@ -294,7 +361,10 @@ impl Planner {
                 None => evicted.push(victim.clone()),
             }
         }
-        self.ending.extend(evicted.iter().map(|victim| victim.job.clone()));
+        for victim in &evicted {
+            self.ending.insert(victim.job.clone());
+            self.evicted.extend(self.ledger.job(&victim.job).map(evicted_key));
+        }
         let cluster = found.cluster.clone();
         let outcome = if !evicted.is_empty() {
             self.retakes.took(id, now_ms);
@@ -373,6 +443,22 @@ impl Planner {
             self.ledger.admit(job);
         }
     }
+}
+
+/// Leaf, priority and age of a job that makes room: its place in line once it waits again.
+pub(super) fn evicted_key(job: &AdmittedJob) -> (NodeId, Reverse<i64>, i64, JobId) {
+    (job.leaf, Reverse(job.priority), job.enqueued_at_ms, job.id.clone())
+}
+
+/// The taker's victim is not evicted after all.
+fn spare(plan: &mut Plan, taker: &JobId, victim: &JobId) {
+    plan.decisions.retain_mut(|decision| match &mut decision.outcome {
+        Outcome::Take(take) if decision.job == *taker => {
+            take.victims.retain(|other| other.job != *victim);
+            !take.victims.is_empty()
+        }
+        _ => true,
+    });
 }
 
 /// By parent: its two children with the largest shares.

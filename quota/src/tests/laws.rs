@@ -187,7 +187,7 @@ proptest! {
         let mut history = History::new(LAW_TREE, "east 9, west 6");
         for event in &events {
             history.happen(event);
-            history.plan();
+            while history.plan().more {}
             let Fleet { planner, clusters, .. } = &mut history.fleet;
             for id in history.jobs.keys().filter(|id| planner.queues().get(id).is_some()) {
                 let job = planner.queues().get(id).unwrap();
