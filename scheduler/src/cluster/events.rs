@@ -286,6 +286,7 @@ impl Cluster {
             return;
         }
         self.count(id, -1);
+        self.forget_kept(id);
         let Some(pod) = self.pods[id as usize].take() else { return };
         self.group_mut(pod.group).pods.remove(&id);
         self.mark(pod.group);
