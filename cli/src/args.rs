@@ -332,6 +332,9 @@ pub struct UpArgs {
     /// How long simulated jobs run that do not say it (annotation sim.fleet.dev/runtime): 60s, 5m, forever
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub runtime: RunTime,
+    /// Configuration of the members' schedulers, as volcano-scheduler.conf; read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub scheduler_conf: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Args)]

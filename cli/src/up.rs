@@ -38,7 +38,11 @@ pub async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
         data_dir: Some(path.clone()),
         listen: Listen::From { host: IpAddr::V4(Ipv4Addr::LOCALHOST), first_port: args.port },
         default_run_time: args.runtime,
+        scheduler_conf: args.scheduler_conf.as_ref().map(absolute).transpose()?,
     };
+    if let Some(file) = &spec.scheduler_conf {
+        member_agent::check_scheduler_conf(file)?;
+    }
     fleet_kubesim::local_fleet::check_ports(&spec)?;
     let bin = path.join("bin");
     for name in ["fleet"].into_iter().chain(plugins::PLUGINS) {

@@ -6,7 +6,7 @@
 //! or deadline.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -107,6 +107,8 @@ enum Ended {
     Told(Vec<PodKey>),
     /// Those that could not be.
     Evicted(Vec<PodKey>),
+    /// Those that the extender keeps.
+    Kept(Vec<PodKey>, Vec<PodKey>),
     Status(core_groups::Written),
     Command(core_commands::Done),
     /// A PodGroup that could not be made.
@@ -117,6 +119,8 @@ enum Ended {
 enum Lazy {
     Tell(Vec<Told>, String),
     Evict(Vec<(PodKey, String)>),
+    /// Those of them that the extender lets go.
+    Ask(scheduler::extender::Leave, Vec<(PodKey, String)>),
     Status(core_groups::StatusWrite),
     Command(core_commands::CommandWrite),
     Describe(core_groups::Description),
@@ -455,6 +459,14 @@ impl Core {
                     self.state.set_told(&pod, None);
                 }
             }
+            Ok(Ended::Kept(kept, failed)) => {
+                for id in kept.iter().filter_map(|pod| self.state.pod(pod)?.id).collect::<Vec<_>>() {
+                    self.state.cluster.keep(id);
+                }
+                for pod in kept.iter().chain(&failed) {
+                    self.state.set_evicting(pod, false);
+                }
+            }
             Ok(Ended::Evicted(failed)) => {
                 for pod in failed {
                     self.state.set_evicting(&pod, false);
@@ -607,8 +619,18 @@ impl Core {
             self.to_bind.push_back(bindings);
         }
         let mut leaving = Vec::new();
+        let mut asked: BTreeMap<(fleet_scheduler::GroupId, fleet_scheduler::Action), Vec<(PodKey, String)>> =
+            BTreeMap::new();
         for eviction in outcome.evicted {
             let Some(key) = self.state.key_of(eviction.pod) else { continue };
+            if let Some(taker) = eviction.taker
+                && let Some(uid) = self.state.pod(&key).map(|pod| pod.uid.clone())
+                && scheduler::extender::may_leave(&self.state, taker, eviction.action, &[]).is_some()
+            {
+                self.state.set_evicting(&key, true);
+                asked.entry((taker, eviction.action)).or_default().push((key, uid));
+                continue;
+            }
             self.state.set_evicting(&key, true);
             if let Some(pod) = self.state.pod(&key) {
                 tracing::info!(pod = %key.name, namespace = %key.namespace, action = ?eviction.action, "a pod leaves for another");
@@ -617,6 +639,13 @@ impl Core {
         }
         if !leaving.is_empty() {
             self.lazy.push_front(Lazy::Evict(leaving));
+        }
+        for ((taker, action), victims) in asked {
+            let keys: Vec<PodKey> = victims.iter().map(|(key, _)| key.clone()).collect();
+            self.lazy.push_front(match scheduler::extender::may_leave(&self.state, taker, action, &keys) {
+                Some(leave) => Lazy::Ask(leave, victims),
+                None => Lazy::Evict(victims),
+            });
         }
         for group in self.state.cluster.take_changed_groups() {
             self.statuses.group_changed(group, &mut self.state, &self.context.admissions);
@@ -775,6 +804,19 @@ impl Core {
                         Ended::Told(write::tell(context, notices, pods, message).await)
                     }
                     Lazy::Evict(pods) => Ended::Evicted(write::evict(context, pods).await),
+                    Lazy::Ask(leave, pods) => {
+                        let allowed = scheduler::extender::allowed(&leave).await;
+                        let (go, stay): (Vec<_>, Vec<_>) =
+                            pods.into_iter().partition(|(_, uid)| allowed.contains(uid));
+                        // With one of its victims kept a taker has no place: it looks for others.
+                        if stay.is_empty() {
+                            Ended::Evicted(write::evict(context, go).await)
+                        } else {
+                            let keys =
+                                |pods: Vec<(PodKey, String)>| pods.into_iter().map(|(key, _)| key).collect();
+                            Ended::Kept(keys(stay), keys(go))
+                        }
+                    }
                     Lazy::Command(write) => Ended::Command(write.perform(context, notices).await),
                     Lazy::Status(write) => Ended::Status(write.perform(context).await),
                     Lazy::Describe(wanted) => Ended::Undescribed(wanted.perform(context).await),

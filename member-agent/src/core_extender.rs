@@ -33,6 +33,7 @@ impl Extender {
         {
             let inquiry: Option<Inquiry> = match asked.question {
                 Question::MayEnter => extender::may_enter(state, asked.group),
+                Question::MayHold => extender::may_hold(state, asked.group),
                 Question::Scores(class) => extender::scores(state, asked.group, class),
             };
             let Some(inquiry) = inquiry else {

@@ -66,6 +66,16 @@ use crate::{
     notices::Notices,
 };
 
+/// Whether the scheduler can be configured by this file.
+///
+/// # Errors
+/// The file cannot be read, or what is wrong with it, with its line.
+pub fn check_scheduler_conf(file: &std::path::Path) -> anyhow::Result<()> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file).map_err(|error| anyhow::anyhow!("{shown}: {error}"))?;
+    scheduler::conf::read(&text).map(drop).map_err(|error| anyhow::anyhow!("{shown}: {error}"))
+}
+
 /// Runs the agent of one member until `shutdown` is cancelled. Never returns an error for something that
 /// may pass (an API server away); only for what cannot (two agents under one name).
 ///

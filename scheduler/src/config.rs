@@ -641,14 +641,7 @@ fn read_zones(plugin: &Plugin) -> Result<BTreeMap<String, (i64, i64)>, ArgumentE
 }
 
 /// Verbs of an extender that nobody is asked with.
-const UNASKED: [&str; 6] = [
-    "extender.onSessionOpenVerb",
-    "extender.onSessionCloseVerb",
-    "extender.preemptableVerb",
-    "extender.reclaimableVerb",
-    "extender.queueOverusedVerb",
-    "extender.jobReadyVerb",
-];
+const UNASKED: [&str; 2] = ["extender.onSessionOpenVerb", "extender.onSessionCloseVerb"];
 
 /// Known plugins and arguments that are named and change nothing.
 pub fn not_acted_on(config: &Config) -> BTreeSet<&'static str> {

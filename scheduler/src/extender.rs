@@ -3,7 +3,8 @@
 //! A cycle waits for nobody. It notes its questions (may this group enter, which nodes are good for these pods), passes
 //! over the groups that need the answers, and finds them in a later cycle. Whether a pod may go to a node is asked when the
 //! node is chosen and before anything is bound: a no comes back as a veto, and the group is placed anew. Every word has a
-//! time until which it holds. Source: Volcano's plugin of that name (`extender.*`). Deliberately absent: requests.
+//! time until which it holds. So does who may leave for others: it is asked when victims are chosen and before one of them
+//! is told to go; who is to stay is no candidate for a while. Source: Volcano's plugin of that name (`extender.*`). Deliberately absent: requests.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use std::ops::RangeInclusive;
@@ -32,6 +33,10 @@ pub struct ExtenderPolicy {
     pub predicate: Option<String>,
     pub prioritize: Option<String>,
     pub enqueueable: Option<String>,
+    pub queue_overused: Option<String>,
+    pub job_ready: Option<String>,
+    pub preemptable: Option<String>,
+    pub reclaimable: Option<String>,
     /// No answer is as good as a yes.
     pub ignorable: bool,
 }
@@ -55,6 +60,10 @@ impl ExtenderPolicy {
             predicate: text("extender.predicateVerb"),
             prioritize: text("extender.prioritizeVerb"),
             enqueueable: text("extender.jobEnqueueableVerb"),
+            queue_overused: text("extender.queueOverusedVerb"),
+            job_ready: text("extender.jobReadyVerb"),
+            preemptable: text("extender.preemptableVerb"),
+            reclaimable: text("extender.reclaimableVerb"),
             ignorable: read_bool(plugin, "extender.ignorable")?.unwrap_or(false),
         })
     }
@@ -73,6 +82,8 @@ fn milliseconds(text: &str) -> Option<u64> {
 pub enum Question {
     /// Whether its queue may let it in.
     MayEnter,
+    /// Whether its queue may hold more.
+    MayHold,
     /// How good nodes are for its pods of a class.
     Scores(ClassId),
 }
@@ -107,6 +118,8 @@ enum Word {
 pub(crate) struct Words {
     answers: BTreeMap<(GroupId, Question), (Word, i64)>,
     vetoes: BTreeMap<(GroupId, ClassId, NodeId), (Arc<str>, i64)>,
+    /// Pods that are not to leave for others.
+    kept: BTreeMap<PodId, i64>,
     /// Nobody answers for these groups.
     silent: BTreeMap<GroupId, (Arc<str>, i64)>,
     /// By number, since numbers of groups are used again.
@@ -193,6 +206,21 @@ impl Cluster {
         self.reconsider(key.0);
     }
 
+    /// The pod is not to leave for others.
+    pub fn keep(&mut self, pod: PodId) {
+        let until = self.words.holds(VETO_HOLDS_S);
+        self.words.kept.insert(pod, until);
+        self.freed();
+    }
+
+    pub(crate) fn is_kept(&self, pod: PodId) -> bool {
+        self.words.kept.contains_key(&pod)
+    }
+
+    pub(crate) fn forget_kept(&mut self, pod: PodId) {
+        self.words.kept.remove(&pod);
+    }
+
     /// Nobody says whether the pods of the group may go where they were to go.
     pub fn no_answer(&mut self, group: GroupId, why: &str) {
         let until = self.words.holds(NO_HOLDS_S);
@@ -224,7 +252,14 @@ impl Cluster {
         self.words.answers.retain(|(group, _), (_, until)| holds(*group, *until));
         self.words.vetoes.retain(|(group, ..), (_, until)| holds(*group, *until));
         self.words.silent.retain(|group, (_, until)| holds(*group, *until));
+        self.words.kept.retain(|_, until| {
+            if *until > now {
+                next_end = Some(next_end.map_or(*until, |next: i64| next.min(*until)));
+            }
+            *until > now
+        });
         self.words.next_end = next_end;
+        self.freed();
         groups.into_iter().for_each(|group| self.reconsider(group));
     }
 
@@ -247,7 +282,15 @@ impl Cluster {
         if let Some((why, _)) = self.words.silent.get(&group) {
             return Some(why.clone());
         }
-        policy.prioritize.as_ref()?;
+        let scores = policy.prioritize.is_some();
+        if policy.queue_overused.is_some()
+            && let Some(why) = self.word(group, Question::MayHold)
+        {
+            return Some(why);
+        }
+        if !scores {
+            return None;
+        }
         let classes: Vec<ClassId> = self.group(group).pending_by_class.keys().copied().collect();
         let words: Vec<Option<Arc<str>>> =
             classes.into_iter().map(|class| self.word(group, Question::Scores(class))).collect();
@@ -280,7 +323,8 @@ impl Cluster {
 
     /// The group is not to be judged by its equals.
     pub(crate) fn is_spoken_of(&self, group: GroupId) -> bool {
-        self.policy.extender.as_ref().is_some_and(|policy| policy.prioritize.is_some())
+        let asks = |policy: &ExtenderPolicy| policy.prioritize.is_some() || policy.queue_overused.is_some();
+        self.policy.extender.as_ref().is_some_and(asks)
             || self.words.silent.contains_key(&group)
             || self.words.vetoes.range(nodes_of(group)).next().is_some()
     }

@@ -8,6 +8,7 @@ use fleet_resources::Resources;
 use crate::order::JobKey;
 use crate::pod::{ClassId, PodId, Status, TaskOrder};
 use crate::queue::QueueId;
+use crate::sub_groups::{PROMISED, READY, SubGroup, SubGroupPolicy, VALID};
 use crate::task_topology::TaskTopology;
 
 pub type GroupId = u32;
@@ -66,6 +67,8 @@ pub struct GroupInput {
     pub min_member: i64,
     /// Minimum per task.
     pub min_roles: BTreeMap<Arc<str>, i64>,
+    /// Partitions of tasks, of which some must be whole.
+    pub sub_groups: Vec<SubGroupPolicy>,
     pub min_resources: Option<Resources>,
     pub priority: i64,
     /// Seconds.
@@ -123,6 +126,7 @@ pub struct Group {
     pub counts: [i64; Status::COUNT],
     pub best_effort_pending: i64,
     pub roles: Vec<Role>,
+    pub(crate) sub_groups: Vec<SubGroup>,
     pub pods: BTreeSet<PodId>,
     /// Pods that may be placed, those that ask for nothing apart.
     pub pending: BTreeSet<TaskOrder>,
@@ -181,6 +185,7 @@ impl Group {
             counts: [0; Status::COUNT],
             best_effort_pending: 0,
             roles: Vec::new(),
+            sub_groups: Vec::new(),
             pods: BTreeSet::new(),
             pending: BTreeSet::new(),
             pending_by_class: BTreeMap::new(),
@@ -230,16 +235,19 @@ impl Group {
     pub fn is_ready(&self) -> bool {
         self.ready() + self.best_effort_pending >= self.min()
             && self.roles_hold(|role| role.ready() + role.best_effort_pending)
+            && self.short_of_sub_groups(&READY).is_none()
     }
 
     pub fn is_pipelined(&self) -> bool {
         let pipelined = self.count(Status::Pipelined);
         self.ready() + pipelined + self.best_effort_pending >= self.min()
             && self.roles_hold(|role| role.ready() + role.count(Status::Pipelined) + role.best_effort_pending)
+            && self.short_of_sub_groups(&PROMISED).is_none()
     }
 
     pub fn is_starving(&self) -> bool {
         self.count(Status::Pipelined) + self.ready() < self.min()
+            || self.short_of_sub_groups(&PROMISED).is_some()
     }
 
     /// Enough pods exist, of each task too; else which are missing, as reason and sentence.
@@ -257,6 +265,13 @@ impl Group {
                 );
                 return Err(("NotEnoughPodsOfTask", sentence));
             }
+        }
+        if let Some((policy, whole)) = self.short_of_sub_groups(&VALID) {
+            let sentence = format!(
+                "waiting for the gang: {whole} of {} partitions of {} have {} pods",
+                policy.min, policy.name, policy.size
+            );
+            return Err(("NotEnoughPodsOfTask", sentence));
         }
         if self.valid() < self.min() {
             let sentence = format!("waiting for the gang: {} of {} pods exist", self.valid(), self.min());

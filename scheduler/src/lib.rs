@@ -27,6 +27,7 @@ pub mod resource_quotas;
 mod score;
 mod shares;
 mod shuffle;
+pub mod sub_groups;
 pub mod task_topology;
 mod terms;
 pub mod topology;

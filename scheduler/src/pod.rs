@@ -243,6 +243,8 @@ pub struct Pod {
     pub group: GroupId,
     pub class: ClassId,
     pub role: u16,
+    /// Its sub-group among those of its group.
+    pub(crate) sub_group: Option<u16>,
     pub status: Status,
     pub node: Option<NodeId>,
     pub priority: i64,

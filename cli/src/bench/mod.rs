@@ -86,6 +86,7 @@ async fn start(nodes: usize) -> anyhow::Result<LocalFleet> {
         data_dir: None,
         listen: Listen::InProcess,
         default_run_time: RunTime::Forever,
+        ..FleetSpec::default()
     };
     let fleet = LocalFleet::start(spec).await?;
     fleet.ready(READY_WITHIN).await?;

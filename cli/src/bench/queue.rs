@@ -190,6 +190,7 @@ pub async fn run(shape: Shape, json_wanted: bool) -> anyhow::Result<ExitCode> {
         data_dir: None,
         listen: Listen::InProcess,
         default_run_time: RunTime::Forever,
+        ..FleetSpec::default()
     })
     .await?;
     fleet.ready(READY_WITHIN).await?;

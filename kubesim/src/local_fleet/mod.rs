@@ -197,7 +197,8 @@ impl LocalFleet {
                 continue;
             };
             let (hub, client) = (self.hub.client.clone(), part.client.clone());
-            let options = agent_options(member, part);
+            let mut options = agent_options(member, part);
+            options.scheduler_conf.clone_from(&spec.scheduler_conf);
             let nodes = hollow::NodeSpec {
                 count: member.nodes,
                 cpu: member.cpu.clone(),

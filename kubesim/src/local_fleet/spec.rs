@@ -16,6 +16,8 @@ pub struct FleetSpec {
     pub listen: Listen,
     /// Run time of a job's pod that no annotation speaks for.
     pub default_run_time: RunTime,
+    /// Configuration of all members' schedulers, as `volcano-scheduler.conf`; `None`: the agent's own.
+    pub scheduler_conf: Option<PathBuf>,
 }
 
 /// One member: its name and its nodes, all alike.
@@ -84,6 +86,7 @@ impl Default for FleetSpec {
             data_dir: None,
             listen: Listen::InProcess,
             default_run_time: RunTime::For(std::time::Duration::from_secs(3)),
+            scheduler_conf: None,
         }
     }
 }

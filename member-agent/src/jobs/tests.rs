@@ -253,7 +253,7 @@ async fn hosts_of_a_volcano_job_follow_its_size() {
             .wait(&maps, "a-svc", "of the new size", |map| {
                 map.is_some_and(|map| {
                     map.data["data"]["w.host"] == hosts(count)
-                        && map.data["data"]["VC_W_NUM"] == count.to_string()
+                        && map.data["data"]["VC_W_NUM"].as_str().and_then(|n| n.parse().ok()) == Some(count)
                 })
             })
             .await;

@@ -1,13 +1,18 @@
 //! Plugin extender: questions to a server of the cluster's owner, in the form that Volcano asks them.
 //!
-//! Verbs `predicate` (may this task go to this node), `prioritize` (how good are these nodes for this task) and
-//! `jobEnqueueable` (may this job enter its queue). A task carries its pod as the API server has it; nodes and jobs carry
+//! Verbs `predicate` (may this task go to this node), `prioritize` (how good are these nodes for this task),
+//! `jobEnqueueable` (may this job enter its queue), `queueOverused` (may its queue hold no more), `jobReady` (may this job,
+//! which has its places, start), `preemptable` and `reclaimable` (which of these tasks may leave for that one). A task carries its pod as the API server has it; nodes and jobs carry
 //! what the scheduler knows of them. Deliberately absent: when to ask ([`fleet_scheduler::extender`]).
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use fleet_scheduler::{
-    GroupId, NodeId,
+    Action, GroupId, NodeId, Status,
     amounts::{CPU, MEMORY, PODS},
     extender::{Answer, ExtenderPolicy},
     node::Cell,
@@ -38,6 +43,7 @@ pub(crate) struct Check {
     policy: ExtenderPolicy,
     task: Value,
     node: Value,
+    job: Value,
 }
 
 /// What is to be asked about a group.
@@ -46,6 +52,22 @@ pub(crate) struct Inquiry {
     policy: ExtenderPolicy,
     /// Pod of the task, to be sent along.
     pod: Option<PodKey>,
+    body: Value,
+    about: About,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    Entry,
+    Queue,
+    Nodes,
+}
+
+/// Who is to leave for whom, and is asked about first.
+#[derive(Clone, Debug)]
+pub(crate) struct Leave {
+    policy: ExtenderPolicy,
+    verb: String,
     body: Value,
 }
 
@@ -60,17 +82,78 @@ pub(crate) enum Verdict {
 
 /// The check of a pod that is to be bound to the node; `None` where nobody wants one.
 pub(crate) fn check(state: &MemberState, key: &PodKey, pod: &PodEntry, node: NodeId) -> Option<Arc<Check>> {
-    let policy = state.cluster.policy.extender.as_ref().filter(|policy| policy.predicate.is_some())?;
+    let asks = |policy: &&ExtenderPolicy| policy.predicate.is_some() || policy.job_ready.is_some();
+    let policy = state.cluster.policy.extender.as_ref().filter(asks)?;
     // It stands there already; whoever asks whether it fits wants the node without it.
     let own = pod.id.and_then(|id| state.cluster.find_pod(id)).map(|pod| state.cluster.class(pod.class));
     let node = node_info(state, node, own.map_or(&[], |class| &class.request));
     let task = task(state, key, pod);
-    Some(Arc::new(Check { policy: policy.clone(), task, node }))
+    let group = pod.id.and_then(|id| state.cluster.find_pod(id)).map(|known| known.group);
+    let job = group.and_then(|group| job(state, group)).filter(|_| policy.job_ready.is_some());
+    Some(Arc::new(Check { policy: policy.clone(), task, node, job: job.unwrap_or_default() }))
 }
 
 /// The question whether the group may enter its queue.
 pub(crate) fn may_enter(state: &MemberState, group: GroupId) -> Option<Inquiry> {
     let policy = state.cluster.policy.extender.clone()?;
+    Some(Inquiry { policy, pod: None, body: json!({"job": job(state, group)?}), about: About::Entry })
+}
+
+/// The question whether the group's queue may hold more.
+pub(crate) fn may_hold(state: &MemberState, group: GroupId) -> Option<Inquiry> {
+    let policy = state.cluster.policy.extender.clone()?;
+    let queue = &state.cluster.queue(state.cluster.try_group(group)?.queue).input;
+    let body = json!({"queue": {
+        "UID": queue.name,
+        "Name": queue.name,
+        "Weight": queue.weight,
+        "Queue": {"metadata": {"name": queue.name}, "spec": {"weight": queue.weight, "reclaimable": queue.reclaimable}},
+    }});
+    Some(Inquiry { policy, pod: None, body, about: About::Queue })
+}
+
+/// The question who of these may leave for the group; `None` where nobody wants to be asked.
+pub(crate) fn may_leave(
+    state: &MemberState,
+    taker: GroupId,
+    action: Action,
+    victims: &[PodKey],
+) -> Option<Leave> {
+    let policy = state.cluster.policy.extender.clone()?;
+    let verb = if action == Action::Reclaim { &policy.reclaimable } else { &policy.preemptable };
+    let verb = verb.clone()?;
+    let group = state.cluster.try_group(taker)?;
+    let first = group.pods.iter().find(|id| state.cluster.pod(**id).status == Status::Pipelined)?;
+    let key = state.key_of(*first)?;
+    let evictor = task(state, &key, state.pod(&key)?);
+    let evictees: Vec<Value> =
+        victims.iter().filter_map(|key| Some(task(state, key, state.pod(key)?))).collect();
+    Some(Leave { policy, verb, body: json!({"evictor": evictor, "evictees": evictees}) })
+}
+
+/// Uids of those that may leave. No answer keeps all, unless the extender may be ignored.
+pub(crate) async fn allowed(leave: &Leave) -> BTreeSet<String> {
+    let uids = |list: &Value| -> BTreeSet<String> {
+        let tasks = list.as_array().into_iter().flatten();
+        tasks.filter_map(|task| task["UID"].as_str().map(str::to_owned)).collect()
+    };
+    let all = uids(&leave.body["evictees"]);
+    match post(&leave.policy, &leave.verb, &leave.body).await {
+        // Zero: it has nothing to say.
+        Ok(said) if said["status"].as_i64() == Some(0) => all,
+        Ok(said) => uids(&said["victims"]),
+        Err(error) if leave.policy.ignorable => {
+            tracing::debug!(error, "the extender is ignored");
+            all
+        }
+        Err(error) => {
+            tracing::warn!(error, "the extender does not say who may leave: nobody does");
+            BTreeSet::new()
+        }
+    }
+}
+
+fn job(state: &MemberState, group: GroupId) -> Option<Value> {
     let known = state.cluster.try_group(group)?;
     let input = &known.input;
     let queue = &state.cluster.queue(known.queue).input.name;
@@ -80,7 +163,7 @@ pub(crate) fn may_enter(state: &MemberState, group: GroupId) -> Option<Inquiry> 
         .flat_map(|resources| resources.iter())
         .map(|(name, amount)| (name.as_str(), fleet_resources::quantity::format(name.as_str(), amount)))
         .collect();
-    let job = json!({
+    Some(json!({
         "UID": format!("{}/{}", input.namespace, input.name),
         "Name": input.name,
         "Namespace": input.namespace,
@@ -91,8 +174,7 @@ pub(crate) fn may_enter(state: &MemberState, group: GroupId) -> Option<Inquiry> 
             "metadata": {"name": input.name, "namespace": input.namespace},
             "spec": {"minMember": input.min_member, "queue": queue, "minResources": minimum},
         },
-    });
-    Some(Inquiry { policy, pod: None, body: json!({"job": job}) })
+    }))
 }
 
 /// The question how good nodes are for pods of the group's class.
@@ -104,21 +186,31 @@ pub(crate) fn scores(state: &mut MemberState, group: GroupId, class: u32) -> Opt
     let nodes = state.cluster.best_nodes(id, SCORED_NODES);
     let nodes: Vec<Value> = nodes.into_iter().map(|node| node_info(state, node, &[])).collect();
     let body = json!({"task": task(state, &key, state.pod(&key)?), "nodes": nodes});
-    Some(Inquiry { policy, pod: Some(key), body })
+    Some(Inquiry { policy, pod: Some(key), body, about: About::Nodes })
 }
 
 /// Asks about a group. No answer is a no with why, unless the extender may be ignored.
 pub(crate) async fn answer(context: &Context, inquiry: Inquiry) -> Answer {
-    let Inquiry { policy, pod, mut body } = inquiry;
-    let verb = if pod.is_some() { &policy.prioritize } else { &policy.enqueueable };
+    let Inquiry { policy, pod, mut body, about } = inquiry;
+    let verb = match about {
+        About::Nodes => &policy.prioritize,
+        About::Entry => &policy.enqueueable,
+        About::Queue => &policy.queue_overused,
+    };
     let said = async {
         if let Some(pod) = &pod {
             body["task"]["Pod"] = read(context, pod).await?;
         }
         let said = post(&policy, verb.as_deref().unwrap_or_default(), &body).await?;
-        if pod.is_none() {
-            let refused = said["status"].as_i64() == Some(REJECT);
-            return Ok(if refused { Answer::No("refused by the extender".to_owned()) } else { Answer::Yes });
+        let refused = match about {
+            About::Entry => (said["status"].as_i64() == Some(REJECT)).then_some("refused by the extender"),
+            About::Queue => {
+                (said["overused"] == true).then_some("the extender says that its queue is overused")
+            }
+            About::Nodes => None,
+        };
+        if about != About::Nodes {
+            return Ok(refused.map_or(Answer::Yes, |why| Answer::No(why.to_owned())));
         }
         match said["errorMessage"].as_str().filter(|text| !text.is_empty()) {
             Some(error) => Err(error.to_owned()),
@@ -148,6 +240,12 @@ fn silence(error: &str) -> String {
 pub(crate) async fn verdict(context: &Context, bindings: &[Binding]) -> Verdict {
     let checks: Vec<(PodKey, Arc<Check>)> =
         bindings.iter().filter_map(|binding| Some((binding.pod.clone(), binding.check.clone()?))).collect();
+    if let Some((_, check)) = checks.first()
+        && let Some(why) = not_ready(check).await
+    {
+        return Verdict::Silent(why);
+    }
+    let checks = checks.into_iter().filter(|(_, check)| check.policy.predicate.is_some());
     let mut said = stream::iter(checks)
         .map(|(pod, check)| async move {
             let said = may_go(context, &check, &pod).await;
@@ -164,6 +262,21 @@ pub(crate) async fn verdict(context: &Context, bindings: &[Binding]) -> Verdict 
         }
     }
     if refused.is_empty() { Verdict::Fine } else { Verdict::Refused(refused) }
+}
+
+/// Why a job that has its places may not start; `None`: it may.
+async fn not_ready(check: &Check) -> Option<String> {
+    let verb = check.policy.job_ready.as_deref()?;
+    match post(&check.policy, verb, &json!({"job": check.job})).await {
+        Ok(said) => {
+            (said["status"] == false).then(|| "the extender says that the job is not ready".to_owned())
+        }
+        Err(error) if check.policy.ignorable => {
+            tracing::debug!(error, "the extender is ignored");
+            None
+        }
+        Err(error) => Some(silence(&error)),
+    }
 }
 
 /// Why the pod may not go to its node; `None`: it may.
@@ -283,11 +396,7 @@ mod tests {
         }
     }
 
-    /// A member with two nodes, an agent that asks for the named verbs, and the server it asks.
-    async fn play(arguments: &str) -> (Fixture, Arc<Server>) {
-        let fixture = Fixture::new(&[]).await;
-        fixture.create_node("n1").await;
-        fixture.create_node("n2").await;
+    async fn serve() -> (Arc<Server>, std::net::SocketAddr) {
         let server = Arc::new(Server::default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -297,6 +406,15 @@ mod tests {
         });
         let router = Router::new().route("/v1/{verb}", verb);
         tokio::spawn(axum::serve(listener, router).into_future());
+        (server, address)
+    }
+
+    /// A member with two nodes, an agent that asks for the named verbs, and the server it asks.
+    async fn play(arguments: &str) -> (Fixture, Arc<Server>) {
+        let fixture = Fixture::new(&[]).await;
+        fixture.create_node("n1").await;
+        fixture.create_node("n2").await;
+        let (server, address) = serve().await;
         fixture.run_agent(&format!(
             "actions: enqueue, allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: extender\n    \
              arguments:\n      extender.urlPrefix: http://{address}/v1/\n{arguments}"
@@ -335,6 +453,60 @@ mod tests {
         let nodes: Vec<&str> =
             asked["nodes"].as_array().unwrap().iter().filter_map(|node| node["Name"].as_str()).collect();
         assert_eq!(nodes, ["n1", "n2"]);
+    }
+
+    #[tokio::test]
+    async fn a_queue_must_not_be_overused_and_a_job_must_be_ready() {
+        let verbs =
+            "      extender.queueOverusedVerb: queueOverused\n      extender.jobReadyVerb: jobReady\n";
+        let (fixture, server) = play(verbs).await;
+        server.say("queueOverused", |_| json!({"overused": true}));
+        server.say("jobReady", |_| json!({"status": false}));
+        fixture.create_pod("p", "1", json!({})).await;
+        fixture.wait_told("p", "the extender says that its queue is overused").await;
+        assert_eq!(server.asked("queueOverused").unwrap()["queue"]["Name"], "default");
+        server.say("queueOverused", |_| json!({"overused": false}));
+        fixture.wait_told("p", "the extender says that the job is not ready").await;
+        assert_eq!(server.asked("jobReady").unwrap()["job"]["MinAvailable"], 1);
+        server.say("jobReady", |_| json!({"status": true}));
+        fixture.wait_bound("p", "n1").await;
+    }
+
+    #[tokio::test]
+    async fn victims_leave_when_the_extender_lets_them() {
+        use fleet_scheduler::{Config, Limits, Plugin, PluginName, Policy};
+
+        use crate::state::testing;
+
+        let (server, address) = serve().await;
+        let extender = Plugin::new(PluginName::Extender)
+            .argument("extender.urlPrefix", &format!("http://{address}/v1"))
+            .argument("extender.preemptableVerb", "preemptable");
+        let tier = [PluginName::Priority, PluginName::Gang, PluginName::Predicates].map(Plugin::new);
+        let config = Config {
+            actions: vec![Action::Allocate, Action::Preempt],
+            tiers: vec![tier.into_iter().chain([extender]).collect()],
+            ..Config::default()
+        };
+        let mut state = testing::state(&["n1 8"]);
+        state.cluster.set_policy(Policy::compile(&config).unwrap());
+        for name in ["a", "b"] {
+            state.apply_pod(&testing::pod(&format!("{name}: gpu=4 node=n1 phase=Running")));
+        }
+        state.apply_pod(&testing::pod("high: gpu=8 priority=9"));
+        let outcome = state.cluster.cycle(0, &Limits::default());
+        let taker = outcome.evicted[0].taker.unwrap();
+        let victims: Vec<PodKey> = outcome.evicted.iter().filter_map(|one| state.key_of(one.pod)).collect();
+        assert_eq!(victims.len(), 2);
+        assert!(may_leave(&state, taker, Action::Reclaim, &victims).is_none(), "nobody wants to be asked");
+        let leave = may_leave(&state, taker, Action::Preempt, &victims).unwrap();
+        assert!(allowed(&leave).await.is_empty(), "who does not answer keeps all");
+        server.say("preemptable", |body| json!({"status": 1, "victims": [body["evictees"][1]]}));
+        assert_eq!(allowed(&leave).await, ["uid-b".to_owned()].into());
+        let asked = server.asked("preemptable").unwrap();
+        assert_eq!(asked["evictor"]["Name"], "high");
+        server.say("preemptable", |_| json!({"status": 0}));
+        assert_eq!(allowed(&leave).await.len(), 2, "it has nothing to say");
     }
 
     #[tokio::test]

@@ -4,11 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use fleet_resources::{Resources, quantity};
 use fleet_scheduler::{
-    GroupId, GroupInput, Phase, group::Topology, queue::DEFAULT_QUEUE, task_topology::TaskTopology,
+    GroupId, GroupInput, Phase, group::Topology, queue::DEFAULT_QUEUE, sub_groups::SubGroupPolicy,
+    task_topology::TaskTopology,
 };
 use serde_json::{Value, json};
 
-use super::{GangKey, MemberState, PodEntry, PodKey};
+use super::{GangKey, MemberState, PodEntry, PodKey, read_labels};
 use crate::core_resource_quotas::amounts;
 
 /// Name of the queue of pods that others schedule; no object has it.
@@ -288,6 +289,7 @@ impl PodGroupObject {
             queue: spec["queue"].as_str().filter(|queue| !queue.is_empty()).unwrap_or(DEFAULT_QUEUE).into(),
             min_member: spec["minMember"].as_i64().unwrap_or(1),
             min_roles: roles.map(|(role, n)| (Arc::from(role.as_str()), n.as_i64().unwrap_or(0))).collect(),
+            sub_groups: sub_groups(&spec["subGroupPolicy"]),
             min_resources: resources,
             priority: 0,
             created: self.created,
@@ -306,4 +308,21 @@ impl PodGroupObject {
             manual: false,
         }
     }
+}
+
+/// Those with a minimum; what cannot be read of a selector selects nothing more than the rest of it.
+fn sub_groups(list: &Value) -> Vec<SubGroupPolicy> {
+    let read = |policy: &Value| SubGroupPolicy {
+        name: policy["name"].as_str().unwrap_or_default().into(),
+        selector: read_labels(&policy["labelSelector"]).unwrap_or_default(),
+        keys: policy["matchLabelKeys"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|key| key.as_str().map(str::to_owned))
+            .collect(),
+        size: policy["subGroupSize"].as_i64().unwrap_or(1),
+        min: policy["minSubGroups"].as_i64().unwrap_or(0),
+    };
+    list.as_array().into_iter().flatten().map(read).filter(|policy| policy.min > 0).collect()
 }

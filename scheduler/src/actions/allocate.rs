@@ -295,7 +295,9 @@ impl Cluster {
         }
         // One pod after the other did not do; look for a packing of all of them.
         self.rollback(0);
-        self.pack(id).ok_or(stopped)
+        let packed = self.pack(id);
+        // The search knows how many are needed, not that partitions must be whole.
+        packed.filter(|_| self.group(id).is_ready()).ok_or(stopped)
     }
 
     /// The group's tasks in buckets, and its waiting pods in their order, where its annotations ask for it.

@@ -16,7 +16,7 @@ impl Cluster {
     /// Whether the pod may be asked to leave at all.
     pub(crate) fn is_candidate(&self, taker: GroupId, victim: PodId, action: Action) -> bool {
         let pod = self.pod(victim);
-        if !pod.preemptable || pod.group == taker {
+        if !pod.preemptable || pod.group == taker || self.is_kept(victim) {
             return false;
         }
         let (own, other) = (self.group(taker), self.group(pod.group));

@@ -223,6 +223,7 @@ impl Cluster {
             let pod = self.pod(id);
             (pod.class, pod.group, pod.role, pod.status, pod.node, pod.order(id))
         };
+        let sub_group = self.pod(id).sub_group;
         let request = self.classes[class as usize].request.clone();
         let best_effort = request.is_empty();
         if let Some(node) = node {
@@ -235,6 +236,9 @@ impl Cluster {
         };
         let entry = self.groups[group as usize].as_mut().unwrap_or_else(|| unreachable!("group of a pod"));
         entry.counts[status as usize] += sign;
+        if let Some(sub_group) = sub_group.and_then(|at| entry.sub_groups.get_mut(usize::from(at))) {
+            sub_group.counts[status as usize] += sign;
+        }
         let role = &mut entry.roles[usize::from(role)];
         role.counts[status as usize] += sign;
         let queue = entry.queue;

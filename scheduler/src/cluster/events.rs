@@ -101,14 +101,31 @@ impl Cluster {
             _ => {}
         }
         group.min_resources = minimum;
+        let divided_anew = group.input.sub_groups != input.sub_groups;
         group.input = input;
         let roles: Vec<Arc<str>> = group.input.min_roles.keys().cloned().collect();
         roles.iter().for_each(|role| {
             group.role_index(role);
         });
+        if divided_anew {
+            self.divide(id);
+        }
         self.mark(id);
         self.freed();
         id
+    }
+
+    /// Puts the pods of a group into their sub-groups, which have changed.
+    fn divide(&mut self, id: GroupId) {
+        let pods: Vec<PodId> = self.group(id).pods.iter().copied().collect();
+        pods.iter().for_each(|pod| self.count(*pod, -1));
+        self.group_mut(id).sub_groups.clear();
+        for pod in &pods {
+            let labels = self.pod(*pod).labels.clone();
+            let sub_group = self.group_mut(id).sub_group_of(&labels);
+            self.pod_mut(*pod).sub_group = sub_group;
+        }
+        pods.iter().for_each(|pod| self.count(*pod, 1));
     }
 
     fn move_group(&mut self, id: GroupId, to: QueueId) {
@@ -222,6 +239,7 @@ impl Cluster {
     pub fn add_pod(&mut self, input: PodInput) -> PodId {
         let class = self.intern_class(&input.spec);
         let role = self.group_mut(input.group).role_index(&input.role);
+        let sub_group = self.group_mut(input.group).sub_group_of(&input.labels);
         let matches = if self.terms.is_empty() {
             Vec::new()
         } else {
@@ -235,6 +253,7 @@ impl Cluster {
             group: input.group,
             class,
             role,
+            sub_group,
             status: input.status,
             node,
             priority: input.priority,
@@ -286,6 +305,7 @@ impl Cluster {
             return;
         }
         self.count(id, -1);
+        self.forget_kept(id);
         let Some(pod) = self.pods[id as usize].take() else { return };
         self.group_mut(pod.group).pods.remove(&id);
         self.mark(pod.group);

@@ -127,3 +127,43 @@ fn silence_holds_the_group_for_a_moment() {
     bed.cycle_at(5);
     assert_eq!(bed.binds(), "a-a-0>n1");
 }
+
+#[test]
+fn a_queue_that_the_extender_calls_overused_holds_no_more() {
+    let mut bed = bed(&["queueOverused"]).groups(&["a default"]).pods(&["a-a-0 a c1"]);
+    bed.cycle_at(0);
+    assert_eq!((bed.binds().as_str(), bed.why("a").as_str()), ("", "waiting for the extender to answer"));
+    let asked = question(&mut bed, "a", Question::MayHold);
+    bed.cluster.hear(asked, Answer::No("full".to_owned()));
+    bed.cycle_at(1);
+    assert_eq!((bed.binds().as_str(), bed.why("a").as_str()), ("", "full"));
+    bed.cycle_at(6);
+    let asked = question(&mut bed, "a", Question::MayHold);
+    bed.cluster.hear(asked, Answer::Yes);
+    bed.cycle_at(7);
+    assert_eq!(bed.binds(), "a-a-0>n1");
+}
+
+#[test]
+fn who_is_kept_leaves_for_nobody_for_a_while() {
+    let config = Config {
+        actions: vec![Action::Preempt],
+        tiers: vec![vec![
+            Plugin::with(Priority, &[Hook::JobOrder, Hook::Preemptable]),
+            Plugin::with(Gang, &[Hook::Preemptable, Hook::JobPipelined, Hook::JobStarving]),
+        ]],
+        ..Config::default()
+    };
+    let mut bed = Bed::new(&config)
+        .nodes(&["n1 c2"])
+        .queues(&["q"])
+        .groups(&["low q min=0 prio=1", "high q prio=9"])
+        .pods(&["l-a-0 low c1 on=n1", "l-a-1 low c1 on=n1", "h-a-0 high c1"]);
+    bed.cluster.keep(bed.pods["l-a-0"]);
+    bed.cluster.keep(bed.pods["l-a-1"]);
+    bed.cycle_at(0);
+    assert_eq!(bed.evictions(), "");
+    assert_eq!(bed.cluster.next_word_ends(), Some(30));
+    bed.cycle_at(30);
+    assert_eq!(bed.evicted.len(), 1);
+}

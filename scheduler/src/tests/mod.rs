@@ -16,5 +16,6 @@ mod preempt;
 mod queues;
 mod reclaim;
 mod resource_quotas;
+mod sub_groups;
 mod task_topology;
 mod usage;
