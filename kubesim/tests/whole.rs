@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fleet_kubesim::{
     Scenario,
-    whole::{EXPECT_LABEL, Event, Line, Outcome, Plan, Process, Way, What, run_plan},
+    whole::{EXPECT_LABEL, Event, Line, Outcome, People, Plan, Process, Way, What, run_plan},
 };
 
 /// Seeds of each run of the suite; `cargo xtask simulate` runs as many as one likes.
@@ -13,6 +13,10 @@ const SEEDS: u64 = 6;
 /// when its job was made anew, an answer refused in a race and not given again, a controller that started cut off,
 /// a job whose end came while a listing was on its way, kubelets that took their side containers along.
 const SEEDS_THAT_FAILED: [u64; 7] = [1958, 2146, 2889, 4306, 4596, 6331, 6673];
+/// Who was there when a seed failed once, without faults: an override that renames a running job or makes it larger, a
+/// second kind of the same name.
+const PEOPLE_THAT_BROKE_SOMETHING: [(&str, u64); 3] =
+    [("overrides,fair", 1), ("overrides,fair", 8), ("names,fair", 2)];
 /// The first writes of the controller after a job was applied, at each of which it dies once.
 const WRITES: u64 = 6;
 
@@ -54,6 +58,13 @@ fn seeds_pass() {
 fn seeds_that_failed_once_pass() {
     for seed in SEEDS_THAT_FAILED {
         passes(&Plan::of_seed(seed));
+    }
+}
+
+#[test]
+fn people_that_broke_something_once_break_nothing() {
+    for (names, seed) in PEOPLE_THAT_BROKE_SOMETHING {
+        passes(&Plan::of_seed_with(seed, &People::named(names).expect("known")));
     }
 }
 
