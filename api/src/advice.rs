@@ -8,19 +8,36 @@ use serde_json::{Value, json};
 
 /// Name of the policy and of its binding.
 const NAME: &str = "fleet-quota-tree";
+/// The tree's root, as a variable of the policy.
+const ROOT: &str = "variables.root";
 /// Levels of the tree that are looked at; the controller looks at all.
 const LEVELS: usize = 6;
 /// A number of 0 or more, as attributes write it.
 const NUMBER: &str = "^([0-9]+([.][0-9]*)?|[.][0-9]+)m?$";
 const DURATION: &str = "^([0-9]+(ms|s|m|h|d))+$";
 
+/// A variable of the policy and the expression of its text; empty where nothing is wrong.
+fn variables() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for (number, (name, nodes, values)) in known_attributes().enumerate() {
+        let own = |node: &str, path: &str| attribute(node, path, name, nodes, &values);
+        found.push((format!("attribute{number}"), below(ROOT, "'root'", &own, LEVELS)));
+    }
+    found.push(("unknown".to_string(), below(ROOT, "'root'", &unknown, LEVELS)));
+    found.push(("amounts".to_string(), below(ROOT, "'root'", &amounts, LEVELS)));
+    found
+}
+
 /// The policy and its binding, for a hub.
 pub fn objects() -> Vec<Value> {
-    let variable = |name: &str, own: &dyn Fn(&str, &str) -> String| json!({"name": name, "expression": below("object.spec.root", "'root'", own, LEVELS)});
-    let check = |name: &str| {
+    let found = variables();
+    let mut variables = vec![json!({"name": "root", "expression": "object.spec.root"})];
+    variables.extend(found.iter().map(|(name, text)| json!({"name": name, "expression": text})));
+    let check = |(name, _): &(String, String)| {
         let text = format!("variables.{name}");
         json!({"expression": format!("{text} == ''"), "messageExpression": text})
     };
+    let checks: Vec<Value> = found.iter().map(check).collect();
     let rule = json!({"apiGroups": ["scheduling.sigs.k8s.io"], "apiVersions": ["v1beta1"],
         "operations": ["CREATE", "UPDATE"], "resources": ["elasticquotatrees"]});
     let policy = json!({
@@ -30,8 +47,8 @@ pub fn objects() -> Vec<Value> {
         "spec": {
             "failurePolicy": "Ignore",
             "matchConstraints": {"resourceRules": [rule]},
-            "variables": [variable("attributes", &attributes), variable("amounts", &amounts)],
-            "validations": [check("attributes"), check("amounts")],
+            "variables": variables,
+            "validations": checks,
         },
     });
     let binding = json!({
@@ -64,38 +81,50 @@ fn below(node: &str, path: &str, own: &dyn Fn(&str, &str) -> String, levels: usi
     format!("{text} + (has({node}.children) ? {node}.children.map({child}, {rest}).join('') : '')")
 }
 
-/// What is wrong with a node's attributes.
-fn attributes(node: &str, path: &str) -> String {
-    let found = |allowed: &str| {
-        format!(
-            "'quota ' + {path} + ', attributes[' + a + ']: found ' + {node}.attributes[a] + '; allowed: {allowed}. '"
-        )
+fn found(node: &str, path: &str, key: &str, shown: &str, allowed: &str) -> String {
+    format!(
+        "'quota ' + {path} + ', attributes[{shown}]: found ' + {node}.attributes[{key}] + '; allowed: {allowed}. '"
+    )
+}
+
+/// What is wrong with one attribute of a node.
+fn attribute(node: &str, path: &str, name: &str, nodes: &str, values: &str) -> String {
+    let value = format!("{node}.attributes['{name}']");
+    let fits = match values {
+        "a number of 0 or more" => format!("{value}.matches('{NUMBER}')"),
+        "a duration such as 90s, 5m or 1h30m" => format!("{value}.matches('{DURATION}')"),
+        "a JSON object of quantities" => format!("{value}.matches('^ *[{{].*[}}] *$')"),
+        words => {
+            let words: Vec<String> = words.split(", ").map(|word| format!("'{word}'")).collect();
+            format!("{value} in [{}]", words.join(", "))
+        }
     };
+    let leaf = format!("(!has({node}.children) || size({node}.children) == 0)");
+    let is_root = node == ROOT;
+    let here = match nodes {
+        "the root" => is_root.to_string(),
+        "leaves" => leaf,
+        "any node" => "true".to_string(),
+        _ => format!("{} && !{leaf}", !is_root),
+    };
+    let key = format!("'{name}'");
+    let wrong = found(node, path, &key, name, values);
+    let elsewhere = found(node, path, &key, name, &format!("this attribute on {nodes}"));
+    format!(
+        "(has({node}.attributes) && {key} in {node}.attributes ? (!({fits}) ? {wrong} : !({here}) ? {elsewhere} : '') : '')"
+    )
+}
+
+/// Attributes under Fleet's name that nobody knows.
+fn unknown(node: &str, path: &str) -> String {
     let names: Vec<&str> = known_attributes().map(|(name, ..)| name).collect();
-    let unknown = found(&format!("the attributes {}", names.join(", ")));
-    let mut text = format!("(a.startsWith('fleet.dev/') ? {unknown} : '')");
-    for (name, nodes, values) in known_attributes() {
-        let fits = match values.as_str() {
-            "a number of 0 or more" => format!("{node}.attributes[a].matches('{NUMBER}')"),
-            "a duration such as 90s, 5m or 1h30m" => format!("{node}.attributes[a].matches('{DURATION}')"),
-            "a JSON object of quantities" => format!("{node}.attributes[a].matches('^ *[{{].*[}}] *$')"),
-            words => {
-                let words: Vec<String> = words.split(", ").map(|word| format!("'{word}'")).collect();
-                format!("{node}.attributes[a] in [{}]", words.join(", "))
-            }
-        };
-        let leaf = format!("(!has({node}.children) || size({node}.children) == 0)");
-        let root = path == "'root'";
-        let here = match nodes {
-            "the root" => root.to_string(),
-            "leaves" => leaf,
-            "any node" => "true".to_string(),
-            _ => format!("{} && !{leaf}", !root),
-        };
-        let (wrong, elsewhere) = (found(&values), found(&format!("this attribute on {nodes}")));
-        text = format!("(a == '{name}' ? (!({fits}) ? {wrong} : !({here}) ? {elsewhere} : '') : {text})");
-    }
-    format!("(has({node}.attributes) ? {node}.attributes.map(a, {text}).join('') : '')")
+    let listed: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
+    let text = found(node, path, "a", "' + a + '", &format!("the attributes {}", names.join(", ")));
+    format!(
+        "(has({node}.attributes) ? {node}.attributes.map(a, a.startsWith('fleet.dev/') && !(a in [{}]) ? {text} : \
+         '').join('') : '')",
+        listed.join(", ")
+    )
 }
 
 /// Mins above their max.
@@ -122,6 +151,10 @@ mod tests {
         }
         let standing = std::fs::read_to_string(file).unwrap_or_default();
         assert!(standing == text, "{file} is out of date; run {UPDATE}=1 cargo test -p fleet-api");
+        // The embedded server takes no longer ones.
+        for (name, expression) in super::variables() {
+            assert!(expression.len() < 10_000, "{name}: {} bytes", expression.len());
+        }
         // A template of the chart: what Helm would read as its own is not there.
         assert!(!text.contains("{{"), "{text}");
     }

@@ -147,8 +147,8 @@ mod tests {
         table.row(["east", "no", "0 of 2 worker fit: 3 of 4 nodes lack 2 nvidia.com/gpu"]);
         insta::assert_snapshot!(table.print_within(Some(40)), @r"
         CLUSTER   FITS   WHY
-        east      no     0 of 2 worker fit: 3
-                         of 4 nodes lack 2
+        east      no     0 of 2 worker fit: 3 of
+                         4 nodes lack 2
                          nvidia.com/gpu
         ");
         let mut wide = Table::new(&["Name", "State", "Endpoint", "Provider"]);
@@ -157,6 +157,6 @@ mod tests {
         NAME           STATE
         pytorch-test   Running
         ");
-        assert_eq!(wide.print_within(None).lines().map(|line| line.len()).max(), Some(61));
+        assert_eq!(wide.print_within(None).lines().map(|line| line.len()).max(), Some(58));
     }
 }

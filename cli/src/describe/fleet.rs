@@ -93,6 +93,7 @@ fn print(binding: &ResourceBinding, unit: Option<&QueueUnit>, place: Option<(i64
     line(
         "Policy",
         match policy.namespace.as_str() {
+            _ if policy.name.is_empty() => "<none>".to_string(),
             "" => format!("{} {}", policy.kind, policy.name),
             namespace => format!("{} {namespace}/{}", policy.kind, policy.name),
         },

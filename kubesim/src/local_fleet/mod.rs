@@ -82,20 +82,19 @@ struct Part {
     client: Client,
 }
 
-/// The hub's warnings at `kubectl apply`, as the chart brings them.
-async fn warn_of_trees(hub: &Client) -> Result<(), StartError> {
-    let failed =
-        |error: kube::Error| StartError::Server { of: "hub".to_string(), message: error.to_string() };
+/// The hub's warnings at `kubectl apply`, as the chart brings them. Without them a hub does the same work.
+async fn warn_of_trees(hub: &Client) {
     for object in advice::objects() {
         let kind = object["kind"].as_str().unwrap_or_default();
-        let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+        let resource =
+            ApiResource::from_gvk(&GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind));
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let plural = ApiResource::from_gvk(&gvk);
-        let api = Api::<DynamicObject>::all_with(hub.clone(), &plural);
-        let patch = Patch::Apply(&object);
-        api.patch(name, &PatchParams::apply("fleet").force(), &patch).await.map_err(failed)?;
+        let api = Api::<DynamicObject>::all_with(hub.clone(), &resource);
+        let (params, patch) = (PatchParams::apply("fleet").force(), Patch::Apply(&object));
+        if let Err(error) = api.patch(name, &params, &patch).await {
+            tracing::warn!(%kind, %error, "the hub gives no warnings of quota trees");
+        }
     }
-    Ok(())
 }
 
 impl LocalFleet {
@@ -181,7 +180,7 @@ impl LocalFleet {
             tasks: JoinSet::new(),
             failure: watch::channel(None).1,
         };
-        warn_of_trees(&fleet.hub.client).await?;
+        warn_of_trees(&fleet.hub.client).await;
         fleet.spawn_parts(&spec);
         Ok(fleet)
     }
