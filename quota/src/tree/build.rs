@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_resources::{ResourceName, quantity};
 
 use super::{
-    JOBS, MAX_DEPTH, MAX_JOBS, MAX_NODES, NodeId, QuotaTree, TreeError, TreeNode, TreeWarning, UNLIMITED_FROM,
+    JOBS, MAX_DEPTH, MAX_JOBS, MAX_NODES, NodeId, QuotaTree, TreeError, TreeNode, TreeWarning,
+    UNLIMITED_FROM, submit::Submit,
 };
 use crate::spec::NodeSpec;
 
@@ -48,6 +49,7 @@ struct Builder {
     by_namespace: BTreeMap<String, NodeId>,
     by_name: BTreeMap<String, NodeId>,
     by_path: BTreeMap<String, NodeId>,
+    submit: Vec<Submit>,
     warnings: Vec<TreeWarning>,
 }
 
@@ -107,6 +109,7 @@ impl Builder {
             self.kept.push(lent[r].map_or(0, |lent| (guaranteed - lent).max(0)));
         }
         self.index_namespaces(spec, id, &path)?;
+        self.submit.push(Submit::read(spec, &path, &mut self.warnings));
         let weight_milli = self.weight(spec, &path);
         let max_bypass_ms = self.max_bypass(spec, &path);
         self.by_path.insert(path.clone(), id);
@@ -264,6 +267,7 @@ impl Builder {
             by_namespace: self.by_namespace,
             by_name: self.by_name,
             by_path: self.by_path,
+            submit: self.submit,
         };
         (tree, self.warnings)
     }
