@@ -32,10 +32,11 @@ pub struct ClusterSpec {
     /// `Pull`: the member's agent does the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_mode: Option<String>,
-    /// Where the member's API server can be reached from the hub's users, for `kubectl fleet get -m`.
+    /// Where the member's API server can be reached from the hub's users, for `kubectl fleet get -m`. An
+    /// administrator writes it: the member's token is sent there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_endpoint: Option<String>,
-    /// Secret in the cluster's hub namespace with `token` and `caBundle`.
+    /// Secret with `token` and `caBundle`: allowed is `member-access` in the cluster's own hub namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretReference>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,6 +111,26 @@ pub struct ClusterStatus {
     /// Whether the agent answers reservations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<bool>,
+    /// What the agent says of address and place. Nobody acts on it before an administrator has confirmed it:
+    /// `fleet join --confirm` copies it into the spec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposed: Option<Proposed>,
+}
+
+/// Fields of the spec, and labels, as a member's agent proposes them.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Proposed {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_endpoint: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zones: Vec<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]

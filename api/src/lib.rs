@@ -4,6 +4,7 @@
 //! Inputs: none; this room holds data definitions. Deliberately absent: decisions (they live in
 //! the pure rooms), clients and IO (they live in the processes), but for how long both wait (`patience`).
 
+pub mod access;
 pub mod advice;
 pub mod binding;
 pub mod clock;

@@ -53,6 +53,13 @@ pub const QUOTA_FULLNAME_ANNOTATION: &str = "kube-queue/quota-fullname";
 /// Annotation on Queue objects: name of the parent Queue.
 pub const QUEUE_PARENT_ANNOTATION: &str = "kube-queue/parent";
 
+/// Label on Queue objects of leaves that only some may submit to: the hub's admission policy looks at these.
+pub const RESTRICTED_LABEL: &str = "fleet.dev/restricted";
+/// Annotation on such a Queue: who may submit, as the API server names them (`fleet_quota::QuotaTree::submitters`).
+pub const SUBMITTERS_ANNOTATION: &str = "fleet.dev/submitters";
+/// Annotation on such a Queue: namespaces whose jobs come here without a label.
+pub const QUOTA_NAMESPACES_ANNOTATION: &str = "fleet.dev/quota-namespaces";
+
 /// Annotation on a job, set by the job or who runs it: RFC 3339 time up to which its work is saved.
 pub const LAST_CHECKPOINT_ANNOTATION: &str = "fleet.dev/last-checkpoint-time";
 

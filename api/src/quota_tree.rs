@@ -33,6 +33,8 @@ pub struct QuotaNode {
     pub name: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
+    /// Settings of the node, such as `fleet.dev/weight`, and who may submit to the leaves below it:
+    /// `fleet.dev/submitter-namespaces` and `fleet.dev/submitters` (docs/operations.md, "Who may use which queue").
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

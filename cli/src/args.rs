@@ -242,11 +242,15 @@ pub struct JoinArgs {
     /// Name of the cluster in the fleet
     pub name: String,
     /// Kubeconfig of the member cluster
-    #[arg(long, value_name = "FILE")]
-    pub member_kubeconfig: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "confirm", conflicts_with = "confirm")]
+    pub member_kubeconfig: Option<PathBuf>,
     /// Context of the member's kubeconfig [default: its current one]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "member_kubeconfig")]
     pub member_context: Option<String>,
+    /// Take over what the agent of a cluster that has joined proposes: address, provider, region, zones and labels
+    /// (status.proposed of its Cluster). The member's token is sent to that address from then on
+    #[arg(long)]
+    pub confirm: bool,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fleet_api::{
-    cluster::{CORDON_TAINT, GONE_TAINT},
+    Cluster,
+    access::{self, ACCESS_SECRET, RESERVED_CLUSTERS},
+    cluster::{CORDON_TAINT, GONE_TAINT, Proposed},
     crds::{self, Side},
     names::{MEMBER_NAMESPACE, cluster_namespace},
 };
@@ -31,10 +33,12 @@ const WRITE_OFF: Duration = Duration::from_secs(120);
 
 /// ServiceAccount in the member as which users of the hub read it.
 const READER: &str = "fleet-reader";
-/// Secret on the hub, in the cluster's namespace, with the reader's token.
-const ACCESS_SECRET: &str = "member-access";
 /// Account and roles of the agent on the hub.
 const AGENT: &str = "member-agent";
+
+/// The admission policy that bounds an agent's writes of Works.
+const AGENT_POLICY: &str =
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/fleet-agent-works";
 
 /// How long the member may take to fill in a token, in steps.
 const TOKEN_TRIES: usize = 15;
@@ -46,22 +50,22 @@ const LONGEST_NAME: usize = 57;
 
 pub async fn join(hub: &Hub, args: &JoinArgs) -> anyhow::Result<Answer> {
     check_name(&args.name)?;
+    let Some(file) = &args.member_kubeconfig else { return confirm(hub, &args.name).await };
     let _progress = Progress::start(format!("joining {}", args.name));
-    let origin = args.member_kubeconfig.display().to_string();
-    let kubeconfig = connect::read(&args.member_kubeconfig)?;
+    let origin = file.display().to_string();
+    let kubeconfig = connect::read(file)?;
     let context = args.member_context.as_deref();
     let (mut member, _) = connect::server(&args.name, &origin, kubeconfig.clone(), context).await?;
     member.name = args.name.clone();
+    members::endpoint(&member.url).map_err(|found| anyhow::anyhow!("{origin}, server: {found}"))?;
     let known = members::clusters(hub).await?;
-    if known.iter().any(|cluster| cluster.metadata.name.as_deref() == Some(&args.name)) {
+    // One that has no address yet, or was cut short with this one, is joined to the end.
+    let stands = known.iter().find(|cluster| cluster.metadata.name.as_deref() == Some(&args.name));
+    if stands.is_some_and(|cluster| cluster.spec.api_endpoint.as_ref().is_some_and(|url| *url != member.url))
+    {
         bail!("cluster {:?} is in this fleet already; `fleet unjoin {}` takes it out", args.name, args.name);
     }
-    // One set of nodes under two names would be counted, and filled, twice.
-    let twin = known.iter().find(|cluster| cluster.spec.api_endpoint.as_deref() == Some(member.url.as_str()));
-    if let Some(twin) = twin {
-        let name = twin.metadata.name.clone().unwrap_or_default();
-        bail!("the cluster at {} is in this fleet already, as {name:?}", member.url);
-    }
+    check_twin(&known, &args.name, &member.url)?;
     let on_member = apply::apply_all(&member, MEMBER_NAMESPACE, &member_objects())
         .await
         .with_context(|| format!("cluster({})", args.name))?;
@@ -78,6 +82,15 @@ pub async fn join(hub: &Hub, args: &JoinArgs) -> anyhow::Result<Answer> {
     for line in on_hub {
         text.push_str(&format!("hub: {line}\n"));
     }
+    // What keeps a member that turns hostile to the fields that are its own.
+    if let Err(error) = hub.server.object(AGENT_POLICY).await
+        && error.is_not_found()
+    {
+        text.push_str(
+            "hub: warning: ValidatingAdmissionPolicy fleet-agent-works is missing: agents may change what they only have to \
+             end; chart fleet brings it, or apply its files/admission.yaml\n",
+        );
+    }
     text.push_str(&format!(
         "\nNow run its agent, with a kubeconfig of the hub for service account {AGENT:?} of namespace {:?}:\n\n  \
          member-agent --hub-kubeconfig HUB_KUBECONFIG --member-kubeconfig {origin} --cluster {}\n",
@@ -85,6 +98,71 @@ pub async fn join(hub: &Hub, args: &JoinArgs) -> anyhow::Result<Answer> {
         args.name
     ));
     Ok(Answer::text(text))
+}
+
+/// One set of nodes under two names would be counted, and filled, twice.
+fn check_twin(known: &[Cluster], name: &str, url: &str) -> anyhow::Result<()> {
+    let is_twin = |cluster: &&Cluster| {
+        cluster.metadata.name.as_deref() != Some(name) && cluster.spec.api_endpoint.as_deref() == Some(url)
+    };
+    let Some(twin) = known.iter().find(is_twin) else { return Ok(()) };
+    let twin = twin.metadata.name.clone().unwrap_or_default();
+    bail!("the cluster at {url} is in this fleet already, as {twin:?}");
+}
+
+/// Copies what an agent proposes into the spec of its Cluster, and says what changed.
+async fn confirm(hub: &Hub, name: &str) -> anyhow::Result<Answer> {
+    let known = members::clusters(hub).await?;
+    let Some(cluster) = known.iter().find(|cluster| cluster.metadata.name.as_deref() == Some(name)) else {
+        bail!("cluster {name:?} is not in this fleet; `fleet join {name} --member-kubeconfig FILE` adds it");
+    };
+    let proposed = cluster.status.as_ref().and_then(|status| status.proposed.clone()).unwrap_or_default();
+    if let Some(url) = &proposed.api_endpoint {
+        members::endpoint(url).map_err(|found| anyhow::anyhow!("status.proposed.apiEndpoint: {found}"))?;
+        check_twin(&known, name, url)?;
+    }
+    let (patch, lines) = confirmation(cluster, &proposed, name);
+    if lines.is_empty() {
+        return Ok(Answer::text(format!(
+            "cluster.fleet.dev/{name} unchanged: its agent proposes nothing else\n"
+        )));
+    }
+    hub.server.merge(&cluster_path(name), &patch).await?;
+    Ok(Answer::text(format!("cluster.fleet.dev/{name} confirmed\n{}", lines.concat())))
+}
+
+/// The patch, in the version that was looked at, and a line for each field that it changes.
+fn confirmation(cluster: &Cluster, proposed: &Proposed, name: &str) -> (Value, Vec<String>) {
+    let spec = json!(cluster.spec);
+    let mut wanted = json!({
+        "apiEndpoint": proposed.api_endpoint,
+        "provider": proposed.provider,
+        "region": proposed.region,
+        "zones": Some(&proposed.zones).filter(|zones| !zones.is_empty()),
+    });
+    if proposed.api_endpoint.is_some() && cluster.spec.secret_ref.is_none() {
+        wanted["secretRef"] = access::secret_reference(name);
+    }
+    let known_labels = cluster.metadata.labels.clone().unwrap_or_default();
+    let mut patch = json!({"metadata": {"resourceVersion": cluster.metadata.resource_version}});
+    let mut lines = Vec::new();
+    let mut change = |at: [&str; 2], field: &str, from: &Value, to: &Value| {
+        if !to.is_null() && from != to {
+            let from = if from.is_null() { "nothing".to_string() } else { from.to_string() };
+            lines.push(format!("  {}.{field}: {from} -> {to}\n", at.join(".").trim_end_matches('.')));
+            match at {
+                [top, ""] => patch[top][field] = to.clone(),
+                [top, inner] => patch[top][inner][field] = to.clone(),
+            }
+        }
+    };
+    for (field, to) in wanted.as_object().into_iter().flatten() {
+        change(["spec", ""], field, &spec[field], to);
+    }
+    for (key, to) in &proposed.labels {
+        change(["metadata", "labels"], key, &json!(known_labels.get(key)), &json!(to));
+    }
+    (patch, lines)
 }
 
 pub async fn unjoin(hub: &Hub, args: &UnjoinArgs) -> anyhow::Result<Answer> {
@@ -173,6 +251,12 @@ fn check_name(name: &str) -> anyhow::Result<()> {
              with a letter or digit at both ends"
         );
     }
+    if RESERVED_CLUSTERS.contains(&name) {
+        bail!(
+            "cluster name: found {name:?}, whose namespace {:?} is Fleet's own; allowed is any other name",
+            cluster_namespace(name)
+        );
+    }
     Ok(())
 }
 
@@ -210,16 +294,12 @@ fn agent_role(cluster: &str) -> String {
     format!("fleet-agent-{cluster}")
 }
 
-/// What an agent may do on the hub, as the chart says it; `CLUSTER` stands for the cluster's name.
-const HUB_ACCESS: &str = include_str!("../../charts/member-agent/hub-access.yaml");
-
 fn hub_objects(cluster: &str, url: &str, token: &str, ca: &str) -> anyhow::Result<Vec<Value>> {
     let namespace = cluster_namespace(cluster);
-    let mut objects: Vec<Value> = fleet_api::yaml::read_all(&HUB_ACCESS.replace("CLUSTER", cluster))
-        .context("the manifest of an agent's rights")?;
+    let mut objects = access::member_rights(cluster).context("the manifest of an agent's rights")?;
     for object in objects.iter_mut().filter(|object| object["kind"] == "Cluster") {
         object["spec"]["apiEndpoint"] = json!(url);
-        object["spec"]["secretRef"] = json!({"namespace": namespace, "name": ACCESS_SECRET});
+        object["spec"]["secretRef"] = access::secret_reference(cluster);
     }
     objects.push(json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
         "metadata": {"name": ACCESS_SECRET, "namespace": namespace},
@@ -270,5 +350,51 @@ fn ca_bundle(kubeconfig: &Kubeconfig, context: Option<&str>) -> anyhow::Result<S
         Some(file) => std::fs::read_to_string(file)
             .with_context(|| format!("certificate-authority {file:?} cannot be read")),
         None => Ok(String::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_api::ClusterSpec;
+
+    use super::*;
+
+    #[test]
+    fn a_confirmation_takes_over_what_is_proposed_and_nothing_else() {
+        let mut cluster =
+            Cluster::new("east", ClusterSpec { region: Some("r1".into()), ..ClusterSpec::default() });
+        cluster.metadata.resource_version = Some("7".into());
+        cluster.metadata.labels = Some([("gpu".to_owned(), "a".to_owned())].into());
+        let proposed = Proposed {
+            api_endpoint: Some("https://10.0.0.1:6443".into()),
+            region: Some("r1".into()),
+            zones: vec!["z1".into()],
+            labels: [("gpu".to_owned(), "b".to_owned()), ("owner".to_owned(), "x".to_owned())].into(),
+            ..Proposed::default()
+        };
+        let (patch, lines) = confirmation(&cluster, &proposed, "east");
+        assert_eq!(
+            patch,
+            json!({"metadata": {"resourceVersion": "7", "labels": {"gpu": "b", "owner": "x"}},
+                "spec": {"apiEndpoint": "https://10.0.0.1:6443", "zones": ["z1"],
+                    "secretRef": {"namespace": "fleet-east", "name": "member-access"}}})
+        );
+        assert_eq!(lines.len(), 5);
+        assert!(lines.concat().contains("spec.apiEndpoint: nothing -> \"https://10.0.0.1:6443\"\n"));
+        assert!(lines.concat().contains("metadata.labels.gpu: \"a\" -> \"b\"\n"), "{lines:?}");
+        assert!(confirmation(&cluster, &Proposed::default(), "east").1.is_empty());
+    }
+
+    #[test]
+    fn one_address_is_one_cluster() {
+        let known = Cluster::new(
+            "west",
+            ClusterSpec { api_endpoint: Some("https://10.0.0.1".into()), ..ClusterSpec::default() },
+        );
+        assert!(check_twin(std::slice::from_ref(&known), "east", "https://10.0.0.1").is_err());
+        assert!(check_twin(&[known], "west", "https://10.0.0.1").is_ok());
+        for name in ["system", "hub"] {
+            assert!(check_name(name).unwrap_err().to_string().contains("Fleet's own"));
+        }
     }
 }

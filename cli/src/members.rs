@@ -1,7 +1,7 @@
 //! Reaching member clusters through the hub: the address in the Cluster, the token in its Secret.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use fleet_api::Cluster;
+use fleet_api::{Cluster, access::ACCESS_SECRET, names::cluster_namespace};
 use futures::future::join_all;
 use kube::{Client, Config, config::AuthInfo};
 use serde_json::Value;
@@ -73,20 +73,60 @@ async fn reach_one(hub: &Hub, cluster: &Cluster) -> Reached {
     member(hub, cluster, &name).await.map_err(|error| Unreached { cluster: name, why: format!("{error:#}") })
 }
 
-async fn member(hub: &Hub, cluster: &Cluster, name: &str) -> anyhow::Result<Server> {
+/// Where an administrator has said that a member is, and the Secret with its token.
+#[derive(Debug, PartialEq, Eq)]
+struct Way {
+    url: String,
+    uri: http::Uri,
+    secret_path: String,
+}
+
+/// Only what an administrator confirmed, and only this cluster's own Secret: another one's token would go to an
+/// address that is not its own.
+fn way_to(cluster: &Cluster, name: &str) -> anyhow::Result<Way> {
     let Some(url) = cluster.spec.api_endpoint.clone().filter(|url| !url.is_empty()) else {
-        anyhow::bail!("its Cluster has no spec.apiEndpoint; its agent or `fleet join` writes it");
+        let proposed = cluster.status.as_ref().and_then(|status| status.proposed.as_ref());
+        match proposed.and_then(|proposed| proposed.api_endpoint.as_ref()) {
+            Some(url) => anyhow::bail!(
+                "its Cluster has no spec.apiEndpoint; its agent proposes {url:?}: `fleet join {name} --confirm` takes it over"
+            ),
+            None => anyhow::bail!("its Cluster has no spec.apiEndpoint; `fleet join` writes it"),
+        }
     };
     let Some(reference) = &cluster.spec.secret_ref else {
-        anyhow::bail!("its Cluster has no spec.secretRef; its agent or `fleet join` writes it");
+        anyhow::bail!("its Cluster has no spec.secretRef; `fleet join` writes it");
     };
-    let path = format!("/api/v1/namespaces/{}/secrets/{}", reference.namespace, reference.name);
-    let secret = hub.server.object(&path).await.map_err(|error| match error {
+    let namespace = cluster_namespace(name);
+    if (reference.namespace.as_str(), reference.name.as_str()) != (namespace.as_str(), ACCESS_SECRET) {
+        anyhow::bail!(
+            "spec.secretRef: found {}/{}, allowed is the cluster's own Secret, {namespace}/{ACCESS_SECRET}",
+            reference.namespace,
+            reference.name
+        );
+    }
+    let uri = endpoint(&url).map_err(|found| anyhow::anyhow!("spec.apiEndpoint: {found}"))?;
+    let secret_path = format!("/api/v1/namespaces/{namespace}/secrets/{ACCESS_SECRET}");
+    Ok(Way { url, uri, secret_path })
+}
+
+/// An address to which a token may be sent; else what is wrong with it.
+pub fn endpoint(url: &str) -> Result<http::Uri, String> {
+    let wrong = || format!("found {url:?}, allowed is an address such as https://HOST:PORT");
+    let uri: http::Uri = url.parse().map_err(|_| wrong())?;
+    let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
+    let fits = uri.scheme_str() == Some("https")
+        && !authority.is_empty()
+        && !authority.contains('@')
+        && uri.query().is_none();
+    if fits { Ok(uri) } else { Err(wrong()) }
+}
+
+async fn member(hub: &Hub, cluster: &Cluster, name: &str) -> anyhow::Result<Server> {
+    let Way { url, uri, secret_path } = way_to(cluster, name)?;
+    let secret = hub.server.object(&secret_path).await.map_err(|error| match error {
         AskError::Refused { message, .. } => anyhow::anyhow!("its Secret cannot be read: {message}"),
         other => other.into(),
     })?;
-    let uri =
-        url.parse().map_err(|_| anyhow::anyhow!("spec.apiEndpoint: found {url:?}, allowed is a URL"))?;
     let mut config = Config::new(uri);
     config.accept_invalid_certs = cluster.spec.insecure_skip_tls_verification.unwrap_or(false);
     let patience = hub.request_timeout.unwrap_or(MEMBER_PATIENCE);
@@ -129,4 +169,68 @@ fn certificates(bundle: &str) -> anyhow::Result<Vec<Vec<u8>>> {
         anyhow::bail!("Secret field caBundle: found no certificate, allowed is PEM");
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_api::{ClusterSpec, cluster::SecretReference};
+
+    use super::*;
+
+    fn cluster(url: &str, secret: (&str, &str)) -> Cluster {
+        let (namespace, name) = (secret.0.to_owned(), secret.1.to_owned());
+        let spec = ClusterSpec {
+            api_endpoint: Some(url.to_owned()),
+            secret_ref: Some(SecretReference { namespace, name }),
+            ..ClusterSpec::default()
+        };
+        Cluster::new("east", spec)
+    }
+
+    #[test]
+    fn a_member_is_reached_by_its_own_secret_only() {
+        let own = ("fleet-east", "member-access");
+        let way = way_to(&cluster("https://10.0.0.1:6443", own), "east").unwrap();
+        assert_eq!(way.secret_path, "/api/v1/namespaces/fleet-east/secrets/member-access");
+        for other in [
+            ("fleet-west", "member-access"),
+            ("fleet-east", "member-agent-token"),
+            ("kube-system", "member-access"),
+            ("fleet-east/secrets/x/../../fleet-west", "member-access"),
+        ] {
+            let error = way_to(&cluster("https://10.0.0.1:6443", other), "east").unwrap_err().to_string();
+            assert!(
+                error.contains("allowed is the cluster's own Secret, fleet-east/member-access"),
+                "{error}"
+            );
+        }
+        let none = Cluster { spec: ClusterSpec::default(), ..cluster("", own) };
+        assert!(way_to(&none, "east").is_err());
+    }
+
+    #[test]
+    fn a_token_goes_to_an_address_over_tls_only() {
+        for url in [
+            "http://10.0.0.1",
+            "10.0.0.1:6443",
+            "https://",
+            "https://x@10.0.0.1",
+            "file:///x",
+            "https://a?b=c",
+        ] {
+            assert!(endpoint(url).is_err(), "{url}");
+        }
+        assert!(endpoint("https://proxy.example.com/k8s/clusters/c-1").is_ok());
+    }
+
+    #[test]
+    fn what_only_an_agent_says_is_not_acted_on() {
+        let mut found = cluster("", ("fleet-east", "member-access"));
+        found.spec.api_endpoint = None;
+        let proposed =
+            fleet_api::cluster::Proposed { api_endpoint: Some("https://evil".into()), ..Default::default() };
+        found.status = Some(fleet_api::ClusterStatus { proposed: Some(proposed), ..Default::default() });
+        let error = way_to(&found, "east").unwrap_err().to_string();
+        assert!(error.contains("fleet join east --confirm"), "{error}");
+    }
 }

@@ -60,6 +60,7 @@ struct Inner {
     admissions: Counter,
     evictions: Family<RuleLabel, Counter>,
     violations: Family<InvariantLabel, Counter>,
+    forbidden: Counter,
     plan: Histogram,
     plan_last: Gauge<f64, AtomicU64>,
 }
@@ -74,6 +75,7 @@ impl Default for Metrics {
             admissions: Counter::default(),
             evictions: Family::default(),
             violations: Family::default(),
+            forbidden: Counter::default(),
             // 10 us to 5 s.
             plan: Histogram::new(exponential_buckets(0.000_01, 2.0, 20)),
             plan_last: Gauge::default(),
@@ -104,6 +106,11 @@ impl Default for Metrics {
             "fleet_check_violations",
             "Invariants that a plan would have broken; it was not sent",
             inner.violations.clone(),
+        );
+        registry.register(
+            "fleet_writes_forbidden",
+            "Writes that the hub answered with 403; each is tried again after a pause of up to 60 s",
+            inner.forbidden.clone(),
         );
         registry.register("fleet_plan_duration_seconds", "Time of one scheduling plan", inner.plan.clone());
         registry.register(
@@ -150,6 +157,11 @@ impl Metrics {
         self.inner.violations.get_or_create(&InvariantLabel { invariant }).inc();
     }
 
+    /// The hub does not allow a write.
+    pub fn forbidden(&self) {
+        self.inner.forbidden.inc();
+    }
+
     /// All of it, in the text form of OpenMetrics.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -185,6 +197,7 @@ mod tests {
         metrics.planned(std::time::Duration::from_millis(1), 2);
         metrics.evicted(fleet_quota::TakeRule::Reclaim);
         metrics.violated(3);
+        metrics.forbidden();
         let text = metrics.text();
         for line in [
             "fleet_queue_waiting{queue=\"root/a\"} 3",
@@ -193,6 +206,7 @@ mod tests {
             "fleet_admissions_total 2",
             "fleet_evictions_total{rule=\"Reclaim\"} 1",
             "fleet_check_violations_total{invariant=\"3\"} 1",
+            "fleet_writes_forbidden_total 1",
             "fleet_plan_duration_seconds_count 1",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");

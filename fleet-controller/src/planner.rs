@@ -23,7 +23,7 @@ use std::{
 use fleet_api::mutation::{self, Mutation};
 use fleet_policies::reason::Reason;
 use fleet_quota::{
-    AdmittedJob, Claim, ClusterName, JobId, Ledger, NodeId, Outcome, PlanLimits, QueuePolicy, QuotaTree,
+    AdmittedJob, Claim, ClusterName, JobId, LeafError, Ledger, NodeId, Outcome, PlanLimits, QueuePolicy, QuotaTree,
     Take, TakeRule, WaitReason, WaitingJob,
 };
 use fleet_resources::quantity;
@@ -370,7 +370,7 @@ impl Planner {
             Some(quota) => quota
                 .tree()
                 .leaf_for(&entry.job.quota_labels, namespace_of(id))
-                .map_err(|error| Waiting::new(Reason::NotInQuotaTree, error.to_string())),
+                .map_err(|error| Waiting::new(reason_of(&error), error.to_string())),
         };
     }
 
@@ -431,14 +431,16 @@ impl Planner {
         if let Some(waiting) = &job.blocked {
             self.verdicts.tell(id, waiting.clone());
         }
-        if !job.queued {
-            self.direct.insert(direct_order(job));
-            return;
-        }
         let leaf = match &entry.leaf {
-            Ok(leaf) => *leaf,
-            Err(waiting) => {
+            // Whether it queues or not: it asks for what is another's.
+            Err(waiting) if job.queued || waiting.reason == Reason::NotAdmittedToQueue => {
+                self.direct.remove(&direct_order(job));
                 self.verdicts.tell(id, waiting.clone());
+                return;
+            }
+            Ok(leaf) if job.queued => *leaf,
+            _ => {
+                self.direct.insert(direct_order(job));
                 return;
             }
         };
@@ -716,8 +718,15 @@ fn evict(taker: &JobId, take: Take, plan: &mut Plan) {
     }));
 }
 
-/// Where what the job holds is counted: in its leaf; where the tree has none for it any more, where it was
-/// admitted, so that a controller that starts anew counts the jobs of a deleted leaf as well.
+fn reason_of(error: &LeafError) -> Reason {
+    match error {
+        LeafError::NotAdmitted { .. } => Reason::NotAdmittedToQueue,
+        LeafError::UnknownName { .. } | LeafError::NotALeaf { .. } | LeafError::UnknownNamespace { .. } => {
+            Reason::NotInQuotaTree
+        }
+    }
+}
+
 /// The leaf that a job which holds quota was admitted in, where the tree still has it.
 fn admitted_in(quota: &fleet_quota::Planner, job: &Job) -> Option<NodeId> {
     if job.stand == Stand::Waits {
@@ -727,11 +736,17 @@ fn admitted_in(quota: &fleet_quota::Planner, job: &Job) -> Option<NodeId> {
     tree.find(job.last_leaf.as_ref()?).filter(|leaf| tree.node(*leaf).is_leaf())
 }
 
+/// Where what the job holds is counted: in its leaf; where the tree has none for it any more, where it was
+/// admitted, so that a controller that starts anew counts the jobs of a deleted leaf as well. A job that names a
+/// leaf which does not take it never counts there: else in the leaf of its namespace.
 fn leaf_of_use(quota: &mut fleet_quota::Planner, entry: &Entry) -> Option<NodeId> {
     let held = |quota: &fleet_quota::Planner| quota.ledger().job(&entry.job.id).map(|held| held.leaf);
     match (&entry.leaf, &entry.job.last_leaf) {
         (Ok(leaf), _) => Some(*leaf),
         (Err(_), Some(path)) => Some(held(quota).unwrap_or_else(|| quota.drain(path))),
+        (Err(waiting), None) if waiting.reason == Reason::NotAdmittedToQueue => {
+            held(quota).or_else(|| quota.tree().leaf_of_namespace(namespace_of(&entry.job.id)))
+        }
         (Err(_), None) => None,
     }
 }

@@ -1,6 +1,7 @@
 //! The loop: observations and answers in, writes out.
 
 mod backlog;
+mod forbidden;
 mod looks;
 
 use std::{
@@ -504,6 +505,7 @@ impl Process {
                 }
                 Some((STALE_PAUSE * (1 << (*failures - 1).min(9))).min(RETRY_MAX))
             }
+            Some(Refused::Forbidden(message)) => Some(self.tell_forbidden(&lane, &message)),
             Some(Refused::Rejected(message) | Refused::Passing(message) | Refused::Unknown(message)) => {
                 let failures = self.failures.entry(lane.clone()).or_insert(0);
                 *failures += 1;

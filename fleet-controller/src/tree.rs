@@ -44,10 +44,13 @@ pub fn plan_queues(world: &World, tree: Option<&QuotaTree>) -> Vec<Write> {
     }
     let known = queues_by_path(world);
     let mut wanted: BTreeSet<&str> = BTreeSet::new();
-    for node in tree.iter().flat_map(|tree| tree.ids().map(|id| tree.node(id))) {
-        wanted.insert(&node.path);
-        if !known.contains_key(node.path.as_str()) {
-            writes.push(new_queue(&node.path));
+    for (tree, id) in tree.iter().flat_map(|tree| tree.ids().map(move |id| (tree, id))) {
+        let path = tree.node(id).path.as_str();
+        wanted.insert(path);
+        let gate = Gate::of(tree, id);
+        match known.get(path).and_then(|queues| queues.first()) {
+            None => writes.push(new_queue(path, &gate)),
+            Some((key, queue)) => writes.extend(gate.patch(key, queue)),
         }
     }
     for (path, queues) in known {
@@ -63,9 +66,44 @@ pub fn plan_queues(world: &World, tree: Option<&QuotaTree>) -> Vec<Write> {
     writes
 }
 
-fn new_queue(path: &str) -> Write {
+/// What the admission policy of the hub is told of a leaf that only some may submit to; nothing for any other node.
+struct Gate {
+    label: Option<&'static str>,
+    submitters: Option<String>,
+    namespaces: Option<String>,
+}
+
+impl Gate {
+    fn of(tree: &QuotaTree, id: NodeId) -> Self {
+        let node = tree.node(id);
+        let submitters = tree.submitters(id).filter(|_| node.is_leaf() && !node.draining);
+        let namespaces = submitters.is_some().then(|| node.namespaces.join(","));
+        Self { label: submitters.is_some().then_some("true"), submitters, namespaces }
+    }
+
+    fn annotations(&self) -> [(&'static str, Option<&String>); 2] {
+        [
+            (names::SUBMITTERS_ANNOTATION, self.submitters.as_ref()),
+            (names::QUOTA_NAMESPACES_ANNOTATION, self.namespaces.as_ref()),
+        ]
+    }
+
+    /// Brings a queue in line that says something else.
+    fn patch(&self, key: &Key, queue: &Queue) -> Option<Write> {
+        let label = queue.labels().get(names::RESTRICTED_LABEL).map(String::as_str);
+        let known = self.annotations().map(|(name, _)| queue.annotations().get(name));
+        if label == self.label && known == self.annotations().map(|(_, value)| value) {
+            return None;
+        }
+        let annotations: BTreeMap<_, _> = self.annotations().into();
+        let metadata = json!({"labels": {names::RESTRICTED_LABEL: self.label}, "annotations": annotations});
+        Some(Write::new(Target::Queue, &key.0, &key.1, Verb::Merge(json!({"metadata": metadata}))))
+    }
+}
+
+fn new_queue(path: &str, gate: &Gate) -> Write {
     let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
-    let body = json!({
+    let mut body = json!({
         "apiVersion": QUEUE_API,
         "kind": "Queue",
         "metadata": {
@@ -76,6 +114,14 @@ fn new_queue(path: &str) -> Write {
         },
         "spec": {"queuePolicy": "Priority"},
     });
+    if let Some(label) = gate.label {
+        body["metadata"]["labels"][names::RESTRICTED_LABEL] = json!(label);
+    }
+    for (name, value) in gate.annotations() {
+        if let Some(value) = value {
+            body["metadata"]["annotations"][name] = json!(value);
+        }
+    }
     Write::new(Target::Queue, names::QUEUE_NAMESPACE, "", Verb::Create(body))
 }
 

@@ -100,6 +100,8 @@ pub enum Refused {
     Absent,
     /// The server said no for good, with its words.
     Rejected(String),
+    /// The controller has no right to do it: nothing is gained by asking again soon.
+    Forbidden(String),
     /// The server was busy and did nothing: try again later.
     Passing(String),
     /// No answer, or one that leaves open whether the write took effect, now or later.
@@ -126,12 +128,17 @@ impl From<Result<Option<Observation>, Refused>> for Sent {
 const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
 const UNKNOWN_PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// How often what stands is asked for in vain, for want of a right, after a write that may have taken effect: in that
+/// time the watch has told.
+const FORBIDDEN_READS: u32 = 12;
+
 /// Sends a write until it is known whether it took effect: what it takes (quota, places) must not be given to
 /// another while it may still stand. It ends with the process at the latest. The write has to be one that
 /// takes effect once however often it arrives; when it is refused as stale, what stands instead comes back as well.
 pub async fn send_until_known(client: &Client, write: Write) -> Sent {
     let mut pause = UNKNOWN_PAUSE;
     let mut sent_before = false;
+    let mut reads_left = FORBIDDEN_READS;
     loop {
         let (message, undone) = match send(client, write.clone()).await {
             Err(Refused::Unknown(message)) => (message, false),
@@ -145,7 +152,14 @@ pub async fn send_until_known(client: &Client, write: Write) -> Sent {
                     let observation = found.map(|found| found.observation);
                     return Sent { observation, refused: Some(refused) };
                 }
-                Err(message) => (message, true),
+                Err(NotRead::Forbidden(message)) if !sent_before || reads_left == 0 => {
+                    return Err(Refused::Forbidden(message)).into();
+                }
+                Err(NotRead::Forbidden(message)) => {
+                    reads_left -= 1;
+                    (message, true)
+                }
+                Err(NotRead::Unknown(message)) => (message, true),
             },
             answer => return answer.into(),
         };
@@ -180,8 +194,14 @@ impl Found {
     }
 }
 
+/// Why it is not known what stands there.
+enum NotRead {
+    Forbidden(String),
+    Unknown(String),
+}
+
 /// What stands where a reservation or a binding was to be written; `None`: nothing.
-async fn read(client: &Client, write: &Write) -> Result<Option<Found>, String> {
+async fn read(client: &Client, write: &Write) -> Result<Option<Found>, NotRead> {
     let (namespace, name) = (&write.namespace, &write.name);
     let asked = async {
         Ok(match write.target {
@@ -197,8 +217,11 @@ async fn read(client: &Client, write: &Write) -> Result<Option<Found>, String> {
         })
     };
     match tokio::time::timeout(WRITE_TIMEOUT, asked).await {
-        Ok(answer) => answer.map_err(|error: kube::Error| error.to_string()),
-        Err(_) => Err(format!("no answer within {} s", WRITE_TIMEOUT.as_secs())),
+        Ok(answer) => answer.map_err(|error: kube::Error| match error {
+            kube::Error::Api(status) if status.code == 403 => NotRead::Forbidden(status.message.clone()),
+            other => NotRead::Unknown(other.to_string()),
+        }),
+        Err(_) => Err(NotRead::Unknown(format!("no answer within {} s", WRITE_TIMEOUT.as_secs()))),
     }
 }
 
@@ -219,6 +242,7 @@ fn classify(error: kube::Error, patched: bool) -> Refused {
             409 => Refused::Stale,
             // A `test` of a JSON patch that does not hold.
             422 if patched => Refused::Stale,
+            403 => Refused::Forbidden(status.message.clone()),
             429 => Refused::Passing(status.message.clone()),
             500..=599 => Refused::Unknown(status.message.clone()),
             _ => Refused::Rejected(status.message.clone()),

@@ -22,6 +22,7 @@ use tokio::{sync::watch, time::Instant};
 use crate::{
     clock::Backoff,
     context::{CallError, Context, call},
+    join,
     state::MemberState,
 };
 
@@ -111,6 +112,7 @@ pub(crate) async fn run(
         cluster: Api::all(context.hub.clone()),
         discovered: ClusterStatus {
             reservation: Some(context.options.reservation),
+            proposed: join::proposed(&context.options),
             ..ClusterStatus::default()
         },
         known: own_part(known),
@@ -147,7 +149,7 @@ pub(crate) async fn run(
 struct Writer {
     context: Arc<Context>,
     cluster: Api<Cluster>,
-    /// The part of the status that discovery gives.
+    /// The part of the status that is no report: what discovery gives, and what the options say.
     discovered: ClusterStatus,
     /// What stands on the hub in the version below, as far as known.
     known: ClusterStatus,
@@ -166,6 +168,7 @@ impl Writer {
             kubernetes_version: self.discovered.kubernetes_version.clone(),
             api_enablements: self.discovered.api_enablements.clone(),
             reservation: self.discovered.reservation,
+            proposed: self.discovered.proposed.clone(),
             report_sequence: self.known.report_sequence,
             ..report.status
         };

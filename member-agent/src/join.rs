@@ -1,31 +1,25 @@
 //! Joining: the Cluster on the hub, the agent's namespace in the member, and who the agent is.
 //!
-//! What may pass (an API server away) is tried again for ever, with backoff.
+//! What may pass (an API server away) is tried again for ever, with backoff. Deliberately absent: writes to a Cluster
+//! that stands. What the agent says of address and place is a proposal in the status, which an administrator confirms.
 
-use fleet_api::patch::merge_diff_of;
-use std::{collections::BTreeMap, future::Future, pin::pin, time::Duration};
+use std::{future::Future, pin::pin, time::Duration};
 
-use fleet_api::{Cluster, ClusterSpec, ClusterStatus, cluster::SecretReference, names};
+use fleet_api::{Cluster, ClusterSpec, ClusterStatus, cluster::Proposed, names};
 use futures::StreamExt;
-use k8s_openapi::{
-    ByteString,
-    api::core::v1::{ConfigMap, Namespace, Secret},
-};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
     Api,
-    api::{Patch, PatchParams, PostParams},
+    api::PostParams,
     runtime::watcher::{self, Event},
 };
-use serde_json::json;
 
 use crate::{
-    MemberAccess,
+    Options,
     clock::Backoff,
     context::{CallError, Context, call},
 };
 
-/// Secret on the hub, in the cluster's namespace, by which the hub's users reach the member.
-pub const ACCESS_SECRET: &str = "member-access";
 /// ConfigMap in the member that keeps who the agent of this installation is.
 pub(crate) const IDENTITY_CONFIG_MAP: &str = "fleet-agent";
 const IDENTITY_KEY: &str = "installation";
@@ -62,97 +56,52 @@ fn installation(map: ConfigMap) -> Option<String> {
     map.data?.remove(IDENTITY_KEY).filter(|value| !value.is_empty())
 }
 
-/// Registers the cluster on the hub and waits until the hub has made its namespace. Returns the status
+/// Finds the cluster on the hub and waits until the hub has made its namespace. Returns the status
 /// that stands there.
 pub(crate) async fn join(context: &Context) -> ClusterStatus {
-    let cluster = retry(context, "register the cluster on the hub", || register(context)).await;
+    let cluster = retry(context, "find the cluster on the hub", || find(context)).await;
     wait_for_namespace(context).await;
-    if let Some(access) = &context.options.access {
-        retry(context, "keep the access to the member on the hub", || keep_access(context, access)).await;
-    }
     tracing::info!(cluster = %context.options.cluster, "joined");
     cluster.status.unwrap_or_default()
 }
 
-async fn register(context: &Context) -> Result<Cluster, CallError> {
+/// The Cluster as it stands. An administrator makes it; an agent with an administrator's credential, as in a test,
+/// makes one for itself.
+async fn find(context: &Context) -> Result<Cluster, CallError> {
     let clusters: Api<Cluster> = Api::all(context.hub.clone());
     let name = &context.options.cluster;
-    let Some(found) = call(clusters.get_opt(name)).await? else {
-        let mut cluster = Cluster::new(name, wanted_spec(context, ClusterSpec::default()));
-        let labels = context.options.labels.clone();
-        cluster.metadata.labels = Some(labels).filter(|labels| !labels.is_empty());
-        return match call(clusters.create(&params(), &cluster)).await {
-            Err(error) if error.is_conflict() => call(clusters.get(name)).await,
-            other => other,
-        };
-    };
-    // What an administrator has set and the options do not name stays.
-    let spec = merge_diff_of(&found.spec, &wanted_spec(context, found.spec.clone()));
-    let labels: BTreeMap<&String, &String> = context
-        .options
-        .labels
-        .iter()
-        .filter(|(key, value)| {
-            found.metadata.labels.as_ref().and_then(|known| known.get(*key)) != Some(*value)
-        })
-        .collect();
-    if spec.is_none() && labels.is_empty() {
+    if let Some(found) = call(clusters.get_opt(name)).await? {
         return Ok(found);
     }
-    let mut patch = json!({});
-    if let Some(spec) = spec {
-        patch["spec"] = spec;
+    match call(clusters.create(&params(), &new_cluster(&context.options))).await {
+        Err(error) if error.is_conflict() => call(clusters.get(name)).await,
+        other => other,
     }
-    if !labels.is_empty() {
-        patch["metadata"] = json!({"labels": labels});
-    }
-    call(clusters.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await
 }
 
-fn wanted_spec(context: &Context, mut spec: ClusterSpec) -> ClusterSpec {
-    let options = &context.options;
-    spec.sync_mode.get_or_insert_with(|| "Pull".to_owned());
-    for (field, option) in [
-        (&mut spec.api_endpoint, &options.api_endpoint),
-        (&mut spec.provider, &options.provider),
-        (&mut spec.region, &options.region),
-    ] {
-        if option.is_some() {
-            field.clone_from(option);
-        }
-    }
-    if !options.zones.is_empty() {
-        spec.zones.clone_from(&options.zones);
-    }
-    spec
+fn new_cluster(options: &Options) -> Cluster {
+    let spec = ClusterSpec {
+        sync_mode: Some("Pull".to_owned()),
+        provider: options.provider.clone(),
+        region: options.region.clone(),
+        zones: options.zones.clone(),
+        ..ClusterSpec::default()
+    };
+    let mut cluster = Cluster::new(&options.cluster, spec);
+    cluster.metadata.labels = Some(options.labels.clone()).filter(|labels| !labels.is_empty());
+    cluster
 }
 
-async fn keep_access(context: &Context, access: &MemberAccess) -> Result<(), CallError> {
-    let namespace = context.cluster_namespace();
-    let secrets: Api<Secret> = Api::namespaced(context.hub.clone(), &namespace);
-    let bytes = |text: &str| ByteString(text.as_bytes().to_vec());
-    let data: BTreeMap<String, ByteString> =
-        [("token".to_owned(), bytes(&access.token)), ("caBundle".to_owned(), bytes(&access.ca_pem))].into();
-    match call(secrets.get_opt(ACCESS_SECRET)).await? {
-        Some(found) if found.data.as_ref() == Some(&data) => {}
-        Some(_) => {
-            let patch = Patch::Merge(json!({"data": data}));
-            call(secrets.patch(ACCESS_SECRET, &PatchParams::default(), &patch)).await?;
-        }
-        None => {
-            let mut secret = Secret { data: Some(data), ..Secret::default() };
-            secret.metadata.name = Some(ACCESS_SECRET.to_owned());
-            unless_conflict(call(secrets.create(&params(), &secret)).await)?;
-        }
-    }
-    let clusters: Api<Cluster> = Api::all(context.hub.clone());
-    let name = &context.options.cluster;
-    let reference = SecretReference { namespace, name: ACCESS_SECRET.to_owned() };
-    if call(clusters.get(name)).await?.spec.secret_ref.as_ref() == Some(&reference) {
-        return Ok(());
-    }
-    let patch = Patch::Merge(json!({"spec": {"secretRef": reference}}));
-    call(clusters.patch(name, &PatchParams::default(), &patch)).await.map(drop)
+/// What the agent was told of the member's address and place, for its Cluster's status; `None` for nothing.
+pub(crate) fn proposed(options: &Options) -> Option<Proposed> {
+    let proposed = Proposed {
+        api_endpoint: options.api_endpoint.clone(),
+        provider: options.provider.clone(),
+        region: options.region.clone(),
+        zones: options.zones.clone(),
+        labels: options.labels.clone(),
+    };
+    Some(proposed).filter(|proposed| *proposed != Proposed::default())
 }
 
 /// The hub makes the namespace when it sees the cluster.

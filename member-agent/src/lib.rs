@@ -45,9 +45,8 @@ use fleet_api::patience;
 use std::{future::Future, sync::Arc};
 
 pub use context::{CALL_TIMEOUT, CallError, Context, call};
-pub use join::ACCESS_SECRET;
 pub use lease::TwoAgents;
-pub use options::{DEFAULT_WATCHDOG_IMAGE, JobController, MemberAccess, Options, Reach, Webhook};
+pub use options::{DEFAULT_WATCHDOG_IMAGE, JobController, Options, Reach, Webhook};
 pub use record::RECORD_TIMEOUT;
 pub use reservations::Reservations;
 pub use standing::{LeaseClock, Standing};

@@ -33,7 +33,8 @@ struct Flags {
     /// Name of the Cluster on the hub
     #[arg(long, value_name = "NAME")]
     cluster: String,
-    /// Where the hub's users reach the member's API server, written to the Cluster
+    /// Where the hub's users reach the member's API server; this and what follows is proposed in the Cluster's status
+    /// until an administrator confirms it (fleet join --confirm)
     #[arg(long, value_name = "URL")]
     api_endpoint: Option<String>,
     #[arg(long)]
@@ -183,6 +184,11 @@ fn cluster_name(name: &str) -> anyhow::Result<&str> {
     if name.is_empty() || name.len() > 57 || !valid {
         bail!(
             "--cluster: found {name:?}; allowed are lower-case letters, digits and inner dashes, 1 to 57 of them"
+        );
+    }
+    if fleet_api::access::RESERVED_CLUSTERS.contains(&name) {
+        bail!(
+            "--cluster: found {name:?}, whose namespace on the hub is Fleet's own; allowed is any other name"
         );
     }
     Ok(name)

@@ -36,10 +36,9 @@ impl JobController {
 pub struct Options {
     /// Name of the Cluster on the hub.
     pub cluster: String,
-    /// Written to the Cluster's spec at join, when given.
+    /// Where the hub's users reach the member. It is proposed in the Cluster's status, as are provider, region, zones
+    /// and labels: an administrator confirms them.
     pub api_endpoint: Option<String>,
-    /// Token and CA (PEM) by which the hub's users reach the member; kept in a Secret on the hub.
-    pub access: Option<MemberAccess>,
     pub provider: Option<String>,
     pub region: Option<String>,
     pub zones: Vec<String>,
@@ -76,13 +75,6 @@ pub struct Options {
     pub installation: Option<String>,
 }
 
-/// How the hub's users reach a member.
-#[derive(Clone, Debug)]
-pub struct MemberAccess {
-    pub token: String,
-    pub ca_pem: String,
-}
-
 /// Where the admission webhook listens, and how the member's API server reaches it.
 #[derive(Clone, Debug)]
 pub struct Webhook {
@@ -113,7 +105,6 @@ impl Options {
         Self {
             cluster: cluster.into(),
             api_endpoint: None,
-            access: None,
             provider: None,
             region: None,
             zones: Vec::new(),

@@ -14,7 +14,7 @@ use kube::{
     Api,
     api::{DeleteParams, ListParams, PostParams},
 };
-use member_agent::{MemberAccess, Options};
+use member_agent::Options;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -25,9 +25,7 @@ fn with_status(check: impl Fn(&fleet_api::ClusterStatus) -> bool) -> impl Fn(Opt
 #[tokio::test]
 async fn it_joins_reports_and_keeps_its_lease() {
     let bed = Bed::new(&["n1 8", "n2 8"]).await;
-    let access = MemberAccess { token: "t".into(), ca_pem: "ca".into() };
     let agent = bed.start(Options {
-        access: Some(access),
         region: Some("r1".into()),
         api_endpoint: Some("https://east".into()),
         ..options()
@@ -37,10 +35,13 @@ async fn it_joins_reports_and_keeps_its_lease() {
     let cluster = until(&clusters, "east", "reported", reported).await.unwrap();
     assert_eq!(cluster.spec.sync_mode.as_deref(), Some("Pull"));
     assert_eq!(cluster.spec.region.as_deref(), Some("r1"));
-    let secret = cluster.spec.secret_ref.unwrap();
-    let secrets: Api<Secret> = Api::namespaced(bed.hub.clone(), &secret.namespace);
-    assert_eq!(secrets.get(&secret.name).await.unwrap().data.unwrap()["token"].0, b"t");
+    assert_eq!((cluster.spec.api_endpoint, cluster.spec.secret_ref), (None, None), "not an agent's to say");
+    let secrets: Api<Secret> = Api::all(bed.hub.clone());
+    assert_eq!(secrets.list(&ListParams::default()).await.unwrap().items.len(), 0);
     let status = cluster.status.unwrap();
+    let proposed = status.proposed.unwrap();
+    assert_eq!(proposed.api_endpoint.as_deref(), Some("https://east"));
+    assert_eq!(proposed.region.as_deref(), Some("r1"));
     assert!(status.kubernetes_version.is_some_and(|version| version.starts_with('v')));
     assert!(
         status.api_enablements.contains(&"kubeflow.org/v1/PyTorchJob".to_owned()),

@@ -28,7 +28,7 @@ pub use queues::{OrderKey, QueuePolicy, Queues, WaitingJob};
 pub use share::Share;
 pub use spec::NodeSpec;
 pub use tree::{
-    LeafError, MAX_JOBS, NodeId, PREEMPTIBLE_LABEL, QUOTA_LABELS, QuotaTree, Request, TreeError, TreeNode,
-    TreeWarning, known_attributes, queue_prefix,
+    LeafError, MAX_JOBS, NodeId, PREEMPTIBLE_LABEL, QUOTA_LABELS, QuotaTree, Request, SUBMITTER_NAMESPACES,
+    SUBMITTERS, TreeError, TreeNode, TreeWarning, known_attributes, queue_prefix,
 };
 pub use verdict::{Rule, Shortfall, Verdict};

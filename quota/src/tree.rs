@@ -7,6 +7,7 @@
 mod attributes;
 mod build;
 mod drain;
+mod submit;
 mod warnings;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,8 @@ use thiserror::Error;
 use crate::spec::NodeSpec;
 pub use attributes::known_attributes;
 pub(crate) use attributes::{GUARANTEE, RECLAIM, SHARE_PREEMPTION, WITHIN};
+
+pub use submit::{SUBMITTER_NAMESPACES, SUBMITTERS};
 
 /// The pseudo-resource that counts jobs.
 pub const MAX_JOBS: &str = "kube-queue/max-jobs";
@@ -115,6 +118,8 @@ pub struct QuotaTree {
     by_namespace: BTreeMap<String, NodeId>,
     by_name: BTreeMap<String, NodeId>,
     by_path: BTreeMap<String, NodeId>,
+    /// By node; draining leaves, which are added later, have none.
+    submit: Vec<submit::Submit>,
 }
 
 /// A tree that cannot be used.
@@ -177,6 +182,10 @@ pub enum LeafError {
         "the job does not belong to any elastic quota: no leaf of the quota tree lists namespace {namespace:?}"
     )]
     UnknownNamespace { namespace: String },
+    #[error(
+        "the job's label {label}={value:?} names {path}, which takes no jobs of namespace {namespace:?}; allowed: {allowed}"
+    )]
+    NotAdmitted { label: &'static str, value: String, path: String, namespace: String, allowed: String },
 }
 
 impl QuotaTree {
@@ -260,10 +269,15 @@ impl QuotaTree {
         Request { amounts }
     }
 
+    /// The leaf that lists the namespace.
+    pub fn leaf_of_namespace(&self, namespace: &str) -> Option<NodeId> {
+        self.by_namespace.get(namespace).copied()
+    }
+
     /// The leaf of a job, by its labels, else by its namespace.
     ///
     /// # Errors
-    /// The job belongs to no leaf.
+    /// The job belongs to no leaf, or names one that does not admit its namespace.
     pub fn leaf_for(&self, labels: &BTreeMap<String, String>, namespace: &str) -> Result<NodeId, LeafError> {
         for label in QUOTA_LABELS {
             let Some(value) = labels.get(label).filter(|value| !value.is_empty()) else {
@@ -271,15 +285,22 @@ impl QuotaTree {
             };
             let at_path = self.find(value).filter(|id| !self.node(*id).draining);
             return match at_path.or_else(|| self.by_name.get(value).copied()) {
-                Some(id) if self.node(id).is_leaf() => Ok(id),
+                Some(id) if self.node(id).is_leaf() && self.admits(id, namespace) => Ok(id),
+                Some(id) if self.node(id).is_leaf() => Err(LeafError::NotAdmitted {
+                    label,
+                    value: value.clone(),
+                    path: self.node(id).path.clone(),
+                    namespace: namespace.to_owned(),
+                    allowed: self.allowed_namespaces(id),
+                }),
                 Some(id) => {
                     Err(LeafError::NotALeaf { label, value: value.clone(), path: self.node(id).path.clone() })
                 }
                 None => Err(LeafError::UnknownName { label, value: value.clone() }),
             };
         }
-        let by_namespace = self.by_namespace.get(namespace).copied();
-        by_namespace.ok_or_else(|| LeafError::UnknownNamespace { namespace: namespace.to_owned() })
+        self.leaf_of_namespace(namespace)
+            .ok_or_else(|| LeafError::UnknownNamespace { namespace: namespace.to_owned() })
     }
 
     pub(crate) fn resource_index(&self, name: &str) -> Option<usize> {

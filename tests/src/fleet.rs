@@ -6,11 +6,14 @@
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, time::Duration};
 
 use anyhow::{Context, bail};
-use fleet_api::crds::Side;
+use fleet_api::{ClusterSpec, crds::Side};
 use fleet_controller::check::{self, History, Snapshot};
-use fleet_kubesim::{RunTime, hollow};
+use fleet_kubesim::{
+    RunTime, hollow,
+    local_fleet::{MemberAccess, admit_member},
+};
 use kube::Client;
-use member_agent::{JobController, MemberAccess, Webhook};
+use member_agent::{JobController, Webhook};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +22,7 @@ use crate::{
     gate::Gate,
     history::Recorder,
     objects::{self, Kind},
+    rights::Hub,
     servers::{ApiServers, Door, Plane},
     wait::{self, Look},
 };
@@ -135,7 +139,9 @@ struct RunningPart {
 /// A running fleet. End a test with [`TestFleet::finish`].
 pub struct TestFleet {
     spec: FleetSpec,
-    hub: Plane,
+    hub: Hub,
+    /// The hub as controller and agents reach it, with the rights that the charts give them.
+    callers: BTreeMap<Part, Client>,
     members: BTreeMap<String, Plane>,
     parts: BTreeMap<Part, RunningPart>,
     recorder: Recorder,
@@ -146,7 +152,7 @@ pub struct TestFleet {
 impl TestFleet {
     async fn start(spec: FleetSpec) -> anyhow::Result<Self> {
         let servers = ApiServers::from_env()?;
-        let hub = servers.start("hub", Side::Hub, spec.door).await?;
+        let hub = Hub::start(spec.door).await?;
         let starts = spec.members.iter().map(|member| servers.start(&member.name, Side::Member, spec.door));
         let planes = futures::future::try_join_all(starts).await?;
         let members: BTreeMap<String, Plane> =
@@ -154,8 +160,12 @@ impl TestFleet {
         let clients = members.iter().map(|(name, plane)| (name.clone(), plane.client.clone()));
         let recorder = Recorder::start(hub.client.clone(), clients.collect());
         let links = members.keys().map(|name| (name.clone(), Gate::default())).collect();
-        let mut fleet = Self { spec, hub, members, parts: BTreeMap::new(), recorder, links };
+        let callers = BTreeMap::from([(Part::Controller, hub.controller().await?)]);
+        let mut fleet = Self { spec, hub, callers, members, parts: BTreeMap::new(), recorder, links };
         let names: Vec<String> = fleet.members.keys().cloned().collect();
+        for name in &names {
+            fleet.admit(name).await?;
+        }
         fleet.begin(Part::Controller)?;
         for name in &names {
             fleet.begin(Part::Nodes(name.clone()))?;
@@ -163,6 +173,22 @@ impl TestFleet {
         }
         fleet.ready().await?;
         Ok(fleet)
+    }
+
+    /// What an administrator does for a member before its agent comes.
+    async fn admit(&mut self, name: &str) -> anyhow::Result<()> {
+        let plane = self.members.get(name).with_context(|| format!("no member {name}"))?;
+        let spec = ClusterSpec { region: Some(format!("region-{name}")), ..ClusterSpec::default() };
+        let access = plane.address.as_ref().map(|address| MemberAccess {
+            url: address.url.clone(),
+            token: address.token.clone(),
+            ca_pem: address.ca_pem.clone(),
+        });
+        admit_member(&self.hub.client, name, spec, access.as_ref()).await?;
+        let namespace = fleet_api::names::cluster_namespace(name);
+        let agent = self.hub.account(&namespace, "member-agent").await?;
+        self.callers.insert(Part::Agent(name.to_string()), agent);
+        Ok(())
     }
 
     async fn ready(&self) -> anyhow::Result<()> {
@@ -186,7 +212,7 @@ impl TestFleet {
     /// The part's member does not exist.
     pub fn begin(&mut self, part: Part) -> anyhow::Result<()> {
         let stop = CancellationToken::new();
-        let hub = self.hub.client.clone();
+        let hub = self.callers.get(&part).unwrap_or(&self.hub.client).clone();
         let task = match &part {
             Part::Controller => {
                 tokio::spawn(fleet_controller::run(hub, self.spec.controller.clone(), stop.clone()))
@@ -232,8 +258,6 @@ impl TestFleet {
         let mut options = member_agent::Options::new(name);
         if let Some(address) = &plane.address {
             options.api_endpoint = Some(address.url.clone());
-            options.access =
-                Some(MemberAccess { token: address.token.clone(), ca_pem: address.ca_pem.clone() });
         }
         if self.spec.quick_leases {
             options.lease_duration = Duration::from_secs(2);
@@ -243,7 +267,6 @@ impl TestFleet {
             options.watchdog_stops_within = Duration::ZERO;
         }
         options.webhook = self.spec.webhook.then(Webhook::on_loopback);
-        options.region = Some(format!("region-{name}"));
         options.scheduler_names =
             ["fleet", "volcano", "default-scheduler"].into_iter().map(str::to_string).collect();
         options.controllers = JobController::ALL.into_iter().collect();
@@ -260,6 +283,11 @@ impl TestFleet {
             labels: BTreeMap::new(),
         };
         Ok(hollow::Options::new(name, nodes, self.spec.run_time))
+    }
+
+    /// The hub, to make callers with roles of their own.
+    pub fn hub_with_roles(&self) -> &Hub {
+        &self.hub
     }
 
     pub fn hub(&self) -> Client {
@@ -280,7 +308,7 @@ impl TestFleet {
 
     /// A kubeconfig of the hub, when it listens.
     pub fn kubeconfig(&self) -> Option<&str> {
-        self.hub.address.as_ref().map(|address| address.kubeconfig.as_str())
+        self.hub.plane.address.as_ref().map(|address| address.kubeconfig.as_str())
     }
 
     /// Applies every document of a file to the hub.
@@ -462,7 +490,7 @@ impl TestFleet {
             let ended = ended.with_context(|| format!("{part:?} does not end when told to"))?;
             ended?.with_context(|| format!("{part:?}"))?;
         }
-        for plane in self.members.into_values().chain([self.hub]) {
+        for plane in self.members.into_values().chain([self.hub.plane]) {
             plane.stop().await;
         }
         Ok(())

@@ -15,6 +15,7 @@ pub mod objects;
 pub mod process;
 pub mod proxy;
 pub mod random;
+pub mod rights;
 pub mod servers;
 pub mod table;
 pub mod volcano;

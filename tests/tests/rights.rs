@@ -1,70 +1,32 @@
-//! What a member can do on the hub with its agent's real credential: its own work, and nothing else.
+//! What members and tenants can do on the hub with their real credentials: what the charts' roles list, and nothing
+//! else; and what controller and agents need, which is no more than that.
 
-use fleet_api::{
-    crds::{Side, definitions},
-    names, yaml,
-};
-use fleet_apiserver::{Access, ApiServer, Config, ServeOptions, Server};
+use fleet_api::names;
 use fleet_tests::{
-    ApiServers, Look, objects,
-    objects::{CLUSTER, Kind, LEASE, POLICY, PYTORCH_JOB, RESERVATION, SECRET, WORK},
-    servers::{Door, client_of, install_crypto},
-    wait_for,
+    FleetSpec, Look,
+    jobs::{Job, Queueing, gang_policy},
+    objects::{
+        self, BINDING, CLUSTER, Kind, LEASE, PYTORCH_JOB, QUEUE, QUEUE_UNIT, RESERVATION, SECRET, WORK,
+    },
+    rights::{self, Hub, Question, Rights},
+    servers::Door,
 };
-use k8s_openapi::api::authentication::v1::TokenRequest;
 use kube::{
-    Api, Client,
-    api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    Client,
+    api::{DynamicObject, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
 
-const WITHIN: Duration = Duration::from_secs(30);
-const ACCESS: &str = include_str!("../../charts/member-agent/hub-access.yaml");
-
-/// A hub that asks who may do what.
-struct Hub {
-    server: ApiServer,
-    served: Server,
-    client: Client,
-}
-
-impl Hub {
-    async fn start() -> anyhow::Result<Self> {
-        install_crypto();
-        let config = Config { crds: definitions(Side::Hub), access: Access::Rbac, ..Config::default() };
-        let server = ApiServer::open(config).await?;
-        let client = Client::new(server.router(), "default");
-        let served = server.serve(ServeOptions::default()).await?;
-        Ok(Self { server, served, client })
-    }
-
-    async fn stop(self) {
-        self.served.shutdown().await;
-        self.server.shutdown().await;
-    }
-}
-
-/// A client with the token of that cluster's agent, over the network.
-async fn agent_of(hub: &Hub, cluster: &str) -> anyhow::Result<Client> {
-    for object in yaml::read_all::<Value>(&ACCESS.replace("CLUSTER", cluster))? {
-        objects::apply(&hub.client, &object).await?;
-    }
-    let namespace = names::cluster_namespace(cluster);
-    let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
-        Api::namespaced(hub.client.clone(), &namespace);
-    let asked: TokenRequest = serde_json::from_value(json!({"spec": {"audiences": []}}))?;
-    let granted = accounts.create_token_request("member-agent", &PostParams::default(), &asked).await?;
-    let token = granted.status.and_then(|status| status.token).unwrap_or_default();
-    let mut kubeconfig: Value = yaml::read(&hub.served.kubeconfig("hub"))?;
-    // In the place of the administrator's credential, whatever it is.
-    kubeconfig["users"][0]["user"] = json!({"token": token});
-    client_of(&kubeconfig.to_string()).await
-}
+const QUOTA_LABELS: [&str; 2] =
+    ["quota.scheduling.alibabacloud.com/name", "quota.scheduling.koordinator.sh/name"];
+/// Requests under way at once.
+const AT_ONCE: usize = 16;
 
 fn work(namespace: &str) -> Value {
-    json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Work", "metadata": {"name": "w", "namespace": namespace},
+    json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Work",
+        "metadata": {"name": "w", "namespace": namespace, "labels": {"of": "hub"},
+            "finalizers": [names::WORK_FINALIZER, "example.com/other"]},
         "spec": {"binding": {"namespace": "default", "name": "b", "uid": "u"}, "epoch": 1,
             "workload": {"manifests": []}}})
 }
@@ -75,6 +37,10 @@ fn reservation(namespace: &str) -> Value {
             "ttlSeconds": 60}})
 }
 
+fn body(value: Value) -> DynamicObject {
+    serde_json::from_value(value).expect("an object")
+}
+
 fn refused<T: std::fmt::Debug>(what: &str, answer: Result<T, kube::Error>) {
     match answer {
         Err(kube::Error::Api(status)) if status.code == 403 => {}
@@ -82,95 +48,403 @@ fn refused<T: std::fmt::Debug>(what: &str, answer: Result<T, kube::Error>) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_writes_in_its_own_namespace_only() -> anyhow::Result<()> {
-    let hub = Hub::start().await?;
-    let east = agent_of(&hub, "east").await?;
-    agent_of(&hub, "west").await?;
-    for namespace in ["fleet-east", "fleet-west"] {
-        objects::create(&hub.client, &work(namespace)).await?;
-        objects::create(&hub.client, &reservation(namespace)).await?;
+/// By the admission policy of that name.
+fn denied<T: std::fmt::Debug>(what: &str, policy: &str, answer: Result<T, kube::Error>) {
+    match answer {
+        Err(kube::Error::Api(status)) if status.message.contains(policy) => {}
+        other => panic!("{what}: found {other:?}, allowed is a refusal by {policy}"),
     }
-    let (params, post) = (PatchParams::default(), PostParams::default());
-    let status = Patch::Merge(json!({"status": {"observedEpoch": 1}}));
-    let phase = Patch::Merge(json!({"status": {"phase": "Refused"}}));
-    let api = |kind: Kind, namespace: &str| kind.api(&east, namespace);
+}
 
-    api(WORK, "fleet-east").patch_status("w", &params, &status).await?;
-    api(RESERVATION, "fleet-east").patch_status("r", &params, &phase).await?;
-    api(CLUSTER, "")
-        .patch_status("east", &params, &Patch::Merge(json!({"status": {"reportSequence": 1}})))
-        .await?;
+/// Tries every verb on everything that the hub serves: what the roles list is let through to the object, all else
+/// is refused.
+async fn try_all(
+    hub: &Client,
+    who: &Client,
+    rights: &Rights,
+    places: &[(&str, &[&str])],
+) -> anyhow::Result<()> {
+    let questions = rights::questions(hub, places).await?;
+    let allowed = questions.iter().filter(|question| rights.allow(question)).count();
+    assert!(allowed > 10 && questions.len() > 20 * allowed.min(100), "{allowed} of {}", questions.len());
+    let asked = futures::stream::iter(questions.into_iter().map(async |question: Question| {
+        let code = rights::ask(who, &question).await;
+        (question, code)
+    }));
+    let answers: Vec<_> =
+        futures::StreamExt::collect(futures::StreamExt::buffer_unordered(asked, AT_ONCE)).await;
+    let mut wrong = Vec::new();
+    for (question, code) in answers {
+        let code = code?;
+        if (code == 403) == rights.allow(&question) || code == 401 {
+            wrong.push(format!("{code} {question:?}"));
+        }
+    }
+    wrong.sort();
+    assert!(wrong.is_empty(), "{} answers are not what the roles say:\n{}", wrong.len(), wrong.join("\n"));
+    Ok(())
+}
 
-    refused("a Work's status elsewhere", api(WORK, "fleet-west").patch_status("w", &params, &status).await);
-    refused("a Work elsewhere", api(WORK, "fleet-west").patch("w", &params, &status).await);
-    refused("Works elsewhere", api(WORK, "fleet-west").list(&ListParams::default()).await);
-    refused(
-        "a Reservation's status elsewhere",
-        api(RESERVATION, "fleet-west").patch_status("r", &params, &phase).await,
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_may_do_what_its_roles_list_and_nothing_else() -> anyhow::Result<()> {
+    let hub = Hub::start(Door::InProcess).await?;
+    hub.agent("west").await?;
+    let (east, rights) = hub.agent("east").await?;
+    assert_eq!(
+        rights.list(),
+        [
+            "- core namespaces [fleet-east]: get list watch",
+            "- fleet.dev clusters [east]: get",
+            "- fleet.dev clusters/status [east]: patch",
+            "fleet-east coordination.k8s.io leases [member-agent]: get update",
+            "fleet-east coordination.k8s.io leases: create",
+            "fleet-east fleet.dev reservations/status: patch",
+            "fleet-east fleet.dev reservations: get list watch",
+            "fleet-east fleet.dev works/status: patch",
+            "fleet-east fleet.dev works: get list watch patch",
+        ]
     );
-    let body = |value: Value| serde_json::from_value::<DynamicObject>(value).expect("an object");
-    let mut other = work("fleet-east");
-    other["metadata"]["name"] = "mine".into();
-    refused("a Work of its own making", api(WORK, "fleet-east").create(&post, &body(other)).await);
-    let mut other = reservation("fleet-east");
-    other["metadata"]["name"] = "mine".into();
-    refused(
-        "a Reservation of its own making",
-        api(RESERVATION, "fleet-east").create(&post, &body(other)).await,
-    );
-    refused(
-        "another Cluster",
-        api(CLUSTER, "")
-            .patch_status("west", &params, &Patch::Merge(json!({"status": {"reportSequence": 1}})))
-            .await,
-    );
-    refused("jobs", api(PYTORCH_JOB, "default").list(&ListParams::default()).await);
-    refused("policies", api(POLICY, "default").list(&ListParams::default()).await);
-    refused("Secrets elsewhere", api(SECRET, "fleet-west").list(&ListParams::default()).await);
-    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "member-agent"}});
-    refused("another cluster's lease", api(LEASE, "fleet-west").create(&post, &body(lease)).await);
+    let own = ["x", "member-agent", "member-access", "member-agent-token", "east", "west", "fleet-east"];
+    let other = ["x", "member-agent", "member-access", "fleet-west"];
+    let places: [(&str, &[&str]); 4] =
+        [("fleet-east", &own), ("fleet-west", &other), ("kube-system", &["x"]), ("default", &["x"])];
+    try_all(&hub.client, &east, &rights, &places).await?;
     hub.stop().await;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn those_rights_are_all_that_an_agent_needs() -> anyhow::Result<()> {
-    let hub = Hub::start().await?;
-    let member = ApiServers::Embedded.start("east", Side::Member, Door::InProcess).await?;
-    let east = agent_of(&hub, "east").await?;
-    let stop = CancellationToken::new();
-    let agent =
-        member_agent::run(east, member.client.clone(), member_agent::Options::new("east"), stop.clone());
-    let agent = tokio::spawn(agent);
-    let mut asked = reservation("fleet-east");
-    asked["spec"]["components"] =
-        json!([{"name": "worker", "replicas": 1, "request": {"nvidia.com/gpu": "1"}}]);
-    objects::create(&hub.client, &asked).await?;
-    let mut sent = work("fleet-east");
-    sent["metadata"]["finalizers"] = json!([names::WORK_FINALIZER]);
-    sent["spec"]["workload"]["manifests"] = json!([{"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": "c", "namespace": "default"}, "data": {"k": "v"}}]);
-    objects::create(&hub.client, &sent).await?;
-    wait_for("an answer, a report and an applied Work", WITHIN, async || {
-        let answer = objects::get(&hub.client, RESERVATION, "fleet-east", "r").await?.unwrap_or_default();
-        let cluster = objects::get(&hub.client, CLUSTER, "", "east").await?.unwrap_or_default();
-        let work = objects::get(&hub.client, WORK, "fleet-east", "w").await?.unwrap_or_default();
-        let applied = objects::condition(&work, "Applied").is_some_and(|c| c["status"] == "True");
-        let done =
-            answer["status"]["phase"] == "Refused" && cluster["status"]["reportSequence"].is_i64() && applied;
-        Ok(Look::at(done, || format!("{} {} {}", answer["status"], cluster["status"], work["status"])))
-    })
-    .await?;
-    objects::delete(&hub.client, WORK, "fleet-east", "w").await?;
-    wait_for("the Work to be cleaned up", WITHIN, async || {
-        let left = objects::get(&hub.client, WORK, "fleet-east", "w").await?;
-        Ok(Look::at(left.is_none(), || "it stands".to_string()))
-    })
-    .await?;
-    stop.cancel();
-    agent.await??;
+async fn a_tenant_may_do_what_its_roles_list_and_nothing_else() -> anyhow::Result<()> {
+    let hub = Hub::start(Door::InProcess).await?;
+    hub.tenant("team-b").await?;
+    hub.agent("east").await?;
+    let (tenant, rights) = hub.tenant("team-a").await?;
+    let all = "get list watch create update patch delete deletecollection";
+    let mut expected = vec!["kube-queue scheduling.x-k8s.io queues: get list watch".to_owned()];
+    for (resources, verbs) in [
+        ("core configmaps,core secrets,core serviceaccounts,core persistentvolumeclaims,core services", all),
+        ("kubeflow.org pytorchjobs,kubeflow.org tfjobs,kubeflow.org mpijobs", all),
+        ("batch jobs,batch.volcano.sh jobs,apps deployments,apps statefulsets", all),
+        ("policy.one.alibabacloud.com propagationpolicies,policy.one.alibabacloud.com overridepolicies", all),
+        ("apps deployments/scale,apps statefulsets/scale", "get update patch"),
+        ("fleet.dev resourcebindings,core events", "get list watch"),
+        ("scheduling.x-k8s.io queueunits,scheduling.x-k8s.io queues", "get list watch"),
+    ] {
+        expected.extend(resources.split(',').map(|resource| format!("team-a {resource}: {verbs}")));
+    }
+    expected.sort();
+    assert_eq!(rights.list(), expected);
+    let places: [(&str, &[&str]); 5] = [
+        ("team-a", &["x", "tenant"]),
+        ("team-b", &["x", "tenant"]),
+        ("kube-queue", &["x"]),
+        ("kube-system", &["x"]),
+        ("fleet-east", &["x", "member-access"]),
+    ];
+    try_all(&hub.client, &tenant, &rights, &places).await?;
     hub.stop().await;
-    member.stop().await;
     Ok(())
+}
+
+/// Changes of a Work that are not its agent's, as merge patches and as JSON patches.
+fn foreign_changes() -> Vec<(&'static str, Value)> {
+    let meta = |value: Value| json!({"metadata": value});
+    vec![
+        ("the binding", json!({"spec": {"binding": {"namespace": "team-b", "name": "other", "uid": "v"}}})),
+        ("the epoch", json!({"spec": {"epoch": 2}})),
+        (
+            "the manifests",
+            json!({"spec": {"workload": {"manifests": [{"apiVersion": "v1", "kind": "Pod"}]}}}),
+        ),
+        ("a new field of the spec", json!({"spec": {"preserveResourcesOnDeletion": true}})),
+        ("a label", meta(json!({"labels": {"of": "me"}}))),
+        ("no labels", meta(json!({"labels": null}))),
+        ("an annotation", meta(json!({"annotations": {names::BINDING_GONE_ANNOTATION: "true"}}))),
+        ("another's finalizer", meta(json!({"finalizers": [names::WORK_FINALIZER]}))),
+        ("no finalizers", meta(json!({"finalizers": null}))),
+        (
+            "one finalizer more",
+            meta(json!({"finalizers": [names::WORK_FINALIZER, "example.com/other", "example.com/mine"]})),
+        ),
+        (
+            "an owner",
+            meta(
+                json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Namespace", "name": "x", "uid": "y"}]}),
+            ),
+        ),
+        (
+            "its finalizer and the binding",
+            json!({"metadata": {"finalizers": ["example.com/other"]}, "spec": {"binding": {"uid": "v"}}}),
+        ),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hostile_member_changes_nothing_that_is_not_its_own() -> anyhow::Result<()> {
+    let hub = Hub::start(Door::Listening).await?;
+    let (east, _) = hub.agent("east").await?;
+    hub.agent("west").await?;
+    for namespace in ["fleet-east", "fleet-west"] {
+        objects::create(&hub.client, &work(namespace)).await?;
+        objects::create(&hub.client, &reservation(namespace)).await?;
+    }
+    let (params, post) = (PatchParams::default(), PostParams::default());
+    let api = |kind: Kind, namespace: &str| kind.api(&east, namespace);
+    let works = api(WORK, "fleet-east");
+    let stands = works.get("w").await?;
+
+    for (what, change) in foreign_changes() {
+        denied(what, "fleet-agent-works", works.patch("w", &params, &Patch::Merge(&change)).await);
+    }
+    let operations = json!([{"op": "replace", "path": "/spec/binding/uid", "value": "v"}]);
+    let patch: Patch<()> = Patch::Json(serde_json::from_value(operations)?);
+    denied("a JSON patch", "fleet-agent-works", works.patch("w", &params, &patch).await);
+    let mut applied = work("fleet-east");
+    applied["spec"]["binding"]["uid"] = "v".into();
+    let force = PatchParams::apply("mine").force();
+    denied("an apply", "fleet-agent-works", works.patch("w", &force, &Patch::Apply(&applied)).await);
+
+    // Behind a status nothing else comes along.
+    let smuggled = json!({"metadata": {"labels": {"of": "me"}, "finalizers": [], "annotations": {"a": "b"}},
+        "spec": {"epoch": 7, "binding": {"uid": "v"}}, "status": {"observedEpoch": 1}});
+    // A server may refuse it as well.
+    let _ = works.patch_status("w", &params, &Patch::Merge(&smuggled)).await;
+    let after = works.get("w").await?;
+    assert_eq!(after.data["spec"], stands.data["spec"]);
+    assert_eq!((after.metadata.labels, after.metadata.annotations), (stands.metadata.labels, None));
+    assert_eq!(after.metadata.finalizers, stands.metadata.finalizers);
+
+    let clusters = api(CLUSTER, "");
+    for (field, value) in [
+        ("secretRef", json!({"namespace": "fleet-west", "name": "member-access"})),
+        ("apiEndpoint", json!("https://evil.example.com")),
+        ("insecureSkipTLSVerification", json!(true)),
+        ("taints", json!([])),
+        ("region", json!("elsewhere")),
+    ] {
+        let patch = Patch::Merge(json!({"spec": {field: value}, "status": {"reportSequence": 1}}));
+        refused(field, clusters.patch("east", &params, &patch).await);
+        let _ = clusters.patch_status("east", &params, &patch).await;
+        let spec = clusters.get("east").await?.data["spec"].clone();
+        assert_eq!(spec, json!({"syncMode": "Pull"}), "{field}");
+    }
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Mine",
+        "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    let answer = clusters.patch_status("east", &params, &Patch::Merge(&ready)).await;
+    denied("the hub's word on it", "fleet-agent-cluster", answer);
+    let labels = Patch::Merge(json!({"metadata": {"labels": {"gpu": "best"}}}));
+    refused("labels that policies select by", clusters.patch("east", &params, &labels).await);
+
+    let named = |kind: &str, version: &str, name: &str| {
+        body(json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}}))
+    };
+    let lease = named("Lease", "coordination.k8s.io/v1", "fleet-controller");
+    denied(
+        "a lease of another name",
+        "fleet-agent-lease",
+        api(LEASE, "fleet-east").create(&post, &lease).await,
+    );
+    refused("another cluster's lease", api(LEASE, "fleet-west").create(&post, &lease).await);
+    let secret = named("Secret", "v1", "member-access");
+    refused("the way to it", api(SECRET, "fleet-east").create(&post, &secret).await);
+    refused(
+        "another's status",
+        api(WORK, "fleet-west").patch_status("w", &params, &Patch::Merge(&smuggled)).await,
+    );
+    refused("another's Work", api(WORK, "fleet-west").get("w").await);
+
+    // What is its own.
+    let seen = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/other"]}}));
+    works.patch("w", &params, &seen).await?;
+    let status = Patch::Merge(json!({"status": {"observedEpoch": 1}}));
+    works.patch_status("w", &params, &status).await?;
+    let phase = Patch::Merge(json!({"status": {"phase": "Refused"}}));
+    api(RESERVATION, "fleet-east").patch_status("r", &params, &phase).await?;
+    let said =
+        Patch::Merge(json!({"status": {"reportSequence": 1, "proposed": {"apiEndpoint": "https://east"}}}));
+    clusters.patch_status("east", &params, &said).await?;
+    let lease = named("Lease", "coordination.k8s.io/v1", names::LEASE_NAME);
+    api(LEASE, "fleet-east").create(&post, &lease).await?;
+    hub.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hostile_tenant_decides_nothing_that_fleet_decides() -> anyhow::Result<()> {
+    let fleet = FleetSpec::of("east 1x8").start().await?;
+    let (tenant, _) = fleet.hub_with_roles().tenant("team-a").await?;
+    let (params, post) = (PatchParams::default(), PostParams::default());
+    let mut policy = gang_policy(Queueing::AtOnce);
+    policy["metadata"]["namespace"] = "team-a".into();
+    objects::create(&tenant, &policy).await?;
+    objects::create(&tenant, &Job::pytorch("mine").namespace("team-a").runs("60s").manifest()).await?;
+    let binding = fleet
+        .wait_for("the job to be bound", async || {
+            let found = fleet.get(BINDING, "team-a", "mine-pytorchjob").await?;
+            let bound = found.as_ref().is_some_and(|b| b["spec"]["clusters"][0]["name"] == "east");
+            Ok(if bound { Look::Yes(found.unwrap_or_default()) } else { Look::NotYet(format!("{found:?}")) })
+        })
+        .await?;
+    let api = |kind: Kind, namespace: &str| kind.api(&tenant, namespace);
+    let own = api(BINDING, "team-a").get("mine-pytorchjob").await?;
+    assert_eq!(own.metadata.uid.as_deref(), binding["metadata"]["uid"].as_str(), "it may read its own");
+    for (kind, namespace, name) in [
+        (BINDING, "team-a", "mine-pytorchjob"),
+        (QUEUE_UNIT, "team-a", "mine-pytorchjob"),
+        (WORK, "fleet-east", "w"),
+        (RESERVATION, "fleet-east", "r"),
+        (CLUSTER, "", "east"),
+        (QUEUE, "kube-queue", "root"),
+    ] {
+        let api = api(kind, namespace);
+        let patch = Patch::Merge(json!({"spec": {"epoch": 9}, "status": {"phase": "Reserved"}}));
+        let made = json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "made"}, "spec": {}});
+        refused(kind.kind, api.create(&post, &body(made)).await);
+        refused(kind.kind, api.patch(name, &params, &patch).await);
+        refused(kind.kind, api.patch_status(name, &params, &patch).await);
+        refused(kind.kind, api.delete(name, &Default::default()).await);
+    }
+    let status = Patch::Merge(json!({"status": {"conditions": []}}));
+    refused("its job's state", api(PYTORCH_JOB, "team-a").patch_status("mine", &params, &status).await);
+    objects::delete(&tenant, PYTORCH_JOB, "team-a", "mine").await?;
+    fleet.wait_gone(BINDING, "team-a", "mine-pytorchjob").await?;
+    fleet.finish().await
+}
+
+/// Two leaves: `shared` takes jobs of namespace `team-a` too, `staff` those of `team-a` whom group `staff` submits.
+fn tree_with_submitters() -> Value {
+    let leaf = |name: &str, attributes: Value| {
+        json!({"name": name, "namespaces": [format!("team-{name}")], "attributes": attributes,
+            "min": {"kube-queue/max-jobs": 1}, "max": {"kube-queue/max-jobs": 5}})
+    };
+    json!({"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree",
+    "metadata": {"name": "tree", "namespace": "kube-system"},
+    "spec": {"root": {"name": "root", "children": [
+        leaf("closed", json!({"fleet.dev/submitter-namespaces": ""})),
+        leaf("shared", json!({"fleet.dev/submitter-namespaces": "team-a"})),
+        leaf("staff", json!({"fleet.dev/submitters": "group:staff,serviceaccount:team-b/tenant"})),
+        leaf("a", json!({})),
+    ]}}})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_takes_jobs_of_those_it_names() -> anyhow::Result<()> {
+    let fleet = FleetSpec::of("east 1x8").start().await?;
+    let (a, _) = fleet.hub_with_roles().tenant("team-a").await?;
+    let (b, _) = fleet.hub_with_roles().tenant("team-b").await?;
+    fleet.apply(&tree_with_submitters()).await?;
+    for tenant in ["team-a", "team-b"] {
+        let mut policy = gang_policy(Queueing::Queued);
+        policy["metadata"]["namespace"] = tenant.into();
+        objects::create(&fleet.hub(), &policy).await?;
+    }
+    fleet
+        .wait_for("the queues to say who may submit", async || {
+            let queues = objects::list(&fleet.hub(), QUEUE).await?;
+            let marked = queues.iter().filter(|q| q["metadata"]["labels"][names::RESTRICTED_LABEL] == "true");
+            let paths: Vec<&Value> =
+                marked.map(|q| &q["metadata"]["annotations"][names::QUOTA_FULLNAME_ANNOTATION]).collect();
+            Ok(Look::at(paths == ["root/staff"], || format!("{paths:?} of {}", queues.len())))
+        })
+        .await?;
+    let job = |name: &str, namespace: &str, queue: &str| {
+        Job::pytorch(name).namespace(namespace).label(QUOTA_LABELS[0], queue).manifest()
+    };
+    let waits = async |name: &str, namespace: &str, reason: &str| {
+        let binding = names::binding_name("PyTorchJob", name);
+        fleet
+            .wait_for(&format!("{name} to wait for {reason}"), async || {
+                let found = fleet.get(BINDING, namespace, &binding).await?.unwrap_or_default();
+                let scheduled = objects::condition(&found, "Scheduled").cloned().unwrap_or_default();
+                let done = scheduled["reason"] == reason;
+                Ok(if done { Look::Yes(scheduled) } else { Look::NotYet(scheduled.to_string()) })
+            })
+            .await
+    };
+    let succeeds = async |name: &str, namespace: &str| {
+        fleet
+            .wait_for(&format!("{name} to succeed"), async || {
+                let job = fleet.get(PYTORCH_JOB, namespace, name).await?.unwrap_or_default();
+                let state = objects::job_state(&job);
+                Ok(Look::at(state == "Succeeded", || state.clone()))
+            })
+            .await
+    };
+    // A namespace that is not named waits, says why, and counts nowhere.
+    objects::create(&a, &job("into-closed", "team-a", "closed")).await?;
+    let told = waits("into-closed", "team-a", "NotAdmittedToQueue").await?;
+    let message = told["message"].as_str().unwrap_or_default();
+    assert!(message.contains("root/closed, which takes no jobs of namespace \"team-a\""), "{message}");
+    assert!(message.contains("allowed: team-closed"), "{message}");
+    objects::create(&b, &job("into-shared", "team-b", "shared")).await?;
+    waits("into-shared", "team-b", "NotAdmittedToQueue").await?;
+    objects::create(&a, &job("shared", "team-a", "shared")).await?;
+    succeeds("shared", "team-a").await?;
+    let queues = objects::list(&fleet.hub(), QUEUE).await?;
+    for queue in queues
+        .iter()
+        .filter(|q| q["metadata"]["annotations"][names::QUOTA_FULLNAME_ANNOTATION] == "root/closed")
+    {
+        let status = &queue["status"];
+        assert!(
+            status["waiting"].as_i64().unwrap_or(0) == 0 && status["admitted"].as_i64().unwrap_or(0) == 0,
+            "{status}"
+        );
+    }
+
+    // Who is not named is refused at submission, also with a label that comes later.
+    let policy = "fleet-queue-submitters";
+    denied("a stranger", policy, objects::create(&a, &job("stranger", "team-a", "staff")).await);
+    objects::create(&a, &job("later", "team-a", "closed")).await?;
+    let relabel = Patch::Merge(json!({"metadata": {"labels": {QUOTA_LABELS[0]: "staff"}}}));
+    let jobs = PYTORCH_JOB.api(&a, "team-a");
+    denied("a label", policy, jobs.patch("later", &PatchParams::default(), &relabel).await);
+    let other = Patch::Merge(json!({"metadata": {"labels": {QUOTA_LABELS[0]: "",
+        QUOTA_LABELS[1]: "staff"}}}));
+    denied("the other label", policy, jobs.patch("later", &PatchParams::default(), &other).await);
+    objects::create(&b, &job("named", "team-b", "staff")).await?;
+    succeeds("named", "team-b").await?;
+    // Whoever changes anything else of a job that is there may do so.
+    let harmless = Patch::Merge(json!({"metadata": {"annotations": {"note": "x"}}}));
+    let named = PYTORCH_JOB.api(&fleet.hub(), "team-b");
+    named.patch("named", &PatchParams::default(), &harmless).await?;
+
+    // The queue opens, and those who waited go.
+    let mut open = tree_with_submitters();
+    open["spec"]["root"]["children"][0]["attributes"] = json!({});
+    fleet.apply(&open).await?;
+    succeeds("into-closed", "team-a").await?;
+    objects::delete(&b, PYTORCH_JOB, "team-b", "into-shared").await?;
+    fleet.finish().await
+}
+
+/// The rights of the charts are what controller and agent need: a queued job goes its whole way, and nothing that
+/// either wants is forbidden.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_charts_roles_are_all_that_controller_and_agents_need() -> anyhow::Result<()> {
+    let mut spec = FleetSpec::of("east 1x8, west 1x8");
+    let metrics = spec.controller.metrics.clone();
+    spec.controller.election = Some(fleet_controller::Election {
+        namespace: rights::CONTROLLER.0.to_string(),
+        identity: "one".to_string(),
+        duration: Duration::from_secs(15),
+    });
+    let fleet = spec.start().await?;
+    fleet.apply(&fleet_tests::jobs::quota_tree(json!({"kube-queue/max-jobs": 1}))).await?;
+    fleet.apply(&gang_policy(Queueing::Queued)).await?;
+    for name in ["a", "b"] {
+        fleet.apply(&Job::pytorch(name).manifest()).await?;
+    }
+    for name in ["a", "b"] {
+        fleet.wait_state(PYTORCH_JOB, name, "Succeeded").await?;
+    }
+    // What the controller asks for when a write of it was overtaken.
+    let controller = fleet.hub_with_roles().controller().await?;
+    objects::get(&controller, BINDING, "default", "a-pytorchjob").await?;
+    objects::get(&controller, RESERVATION, "fleet-east", "a-pytorchjob-1").await?;
+    fleet.delete(PYTORCH_JOB, "default", "a").await?;
+    fleet.wait_gone(BINDING, "default", "a-pytorchjob").await?;
+    let text = metrics.text();
+    assert!(text.contains("fleet_writes_forbidden_total 0"), "{text}");
+    fleet.finish().await
 }

@@ -240,7 +240,7 @@ impl Policy {
         let found: Vec<Value> = if name.is_empty() {
             let labels = Labels::from_object(reference.get("selector").unwrap_or(&Value::Null));
             let all = entry.table.objects().into_iter();
-            let mine = all.filter(|o| o.key.starts_with(&prefix) && labels.matches(&o.value()));
+            let mine = all.filter(|o| o.key.starts_with(&prefix) && labels.matches(&o.node()));
             mine.take(MAX_PARAMS).map(|o| o.value()).collect()
         } else {
             entry.table.get(&format!("{prefix}{name}")).map(|o| o.value()).into_iter().collect()

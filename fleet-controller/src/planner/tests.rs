@@ -360,3 +360,70 @@ fn a_controller_that_starts_anew_counts_the_jobs_of_a_deleted_leaf() {
     let tree = fleet.planner.quota().expect("a tree is set").tree();
     assert_eq!((fleet.used(), tree.find("root/other")), (0, None));
 }
+
+#[test]
+fn a_leaf_that_does_not_take_the_namespace_is_not_obeyed_and_does_not_count() {
+    let closed = |namespaces: Option<&str>| {
+        let mut spec = NodeSpec { name: "root".to_string(), ..NodeSpec::default() };
+        for name in ["team", "other"] {
+            spec.children.push(NodeSpec {
+                name: name.to_string(),
+                namespaces: vec![name.to_string()],
+                max: [("cpu".to_string(), "8".to_string())].into(),
+                ..NodeSpec::default()
+            });
+        }
+        if let Some(namespaces) = namespaces {
+            let attribute = fleet_quota::SUBMITTER_NAMESPACES.to_string();
+            spec.children[1].attributes.insert(attribute, namespaces.to_string());
+        }
+        Arc::new(QuotaTree::build(&spec).expect("the tree above is valid").0)
+    };
+    let mut fleet = Fleet::of(&[]);
+    fleet.planner.set_tree(Some(closed(Some(""))), 0);
+    fleet.planner.set_cluster("east", member("east", 4, 4, 1, 4));
+    let label = |job: Job| Job {
+        quota_labels: [(fleet_quota::QUOTA_LABELS[0].to_string(), "other".to_string())].into(),
+        ..job
+    };
+    fleet.submit(label(job("queued", 1, 4)));
+    fleet.submit(Job { queued: false, ..label(job("direct", 1, 4)) });
+    assert_eq!(fleet.plan(), Vec::<String>::new());
+    assert_eq!(fleet.reason("queued"), Some(Reason::NotAdmittedToQueue));
+    assert_eq!(
+        fleet.reason("direct"),
+        Some(Reason::NotAdmittedToQueue),
+        "a job that skips the queue as well"
+    );
+    assert_eq!(fleet.used(), 0);
+
+    fleet.planner.set_tree(Some(closed(Some("team"))), 0);
+    let mut placed = fleet.plan();
+    placed.sort();
+    assert_eq!(placed, ["direct -> east", "queued -> east"]);
+    let path = |fleet: &Fleet, name: &str| {
+        fleet.planner.leaf_path(&JobId::new(&format!("team/{name}"))).map(str::to_owned)
+    };
+    assert_eq!(path(&fleet, "queued").as_deref(), Some("root/other"));
+
+    // Closed again: what runs goes on and counts where it was let in; what waits, waits.
+    let runs = |name: &str, leaf: Option<&str>| Job {
+        stand: Stand::holds("east"),
+        last_leaf: leaf.map(str::to_owned),
+        ..label(job(name, 1, 4))
+    };
+    fleet.submit(runs("queued", Some("root/other")));
+    fleet.submit(Job { queued: false, ..label(job("late", 1, 4)) });
+    fleet.planner.set_tree(Some(closed(Some(""))), 0);
+    assert_eq!(fleet.plan(), Vec::<String>::new());
+    assert_eq!(fleet.reason("late"), Some(Reason::NotAdmittedToQueue));
+    assert_eq!(path(&fleet, "queued").as_deref(), Some("root/other"));
+
+    // A run that is relabelled stays counted where it was let in; one of which nothing is known, in its own leaf.
+    fleet.submit(job("relabelled", 1, 4));
+    fleet.submit(Job { stand: Stand::holds("east"), ..job("relabelled", 1, 4) });
+    fleet.submit(runs("relabelled", Some("root/team")));
+    assert_eq!(path(&fleet, "relabelled").as_deref(), Some("root/team"));
+    fleet.submit(runs("found", None));
+    assert_eq!(path(&fleet, "found").as_deref(), Some("root/team"));
+}

@@ -16,13 +16,17 @@ use super::*;
 
 /// Answers one request after the other: to GET with what stands there, else with a code.
 fn server(codes: &[u16], stands: Value) -> (Client, Arc<Mutex<Vec<Method>>>) {
+    server_that_reads(200, codes, stands)
+}
+
+fn server_that_reads(reads: u16, codes: &[u16], stands: Value) -> (Client, Arc<Mutex<Vec<Method>>>) {
     let codes = Arc::new(Mutex::new(VecDeque::from(codes.to_vec())));
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
     let answer = move |method: Method| {
         seen.lock().expect("no test panics here").push(method.clone());
         let code = match method {
-            Method::GET => 200,
+            Method::GET => reads,
             _ => codes.lock().expect("no test panics here").pop_front().expect("more requests than answers"),
         };
         let body = match code {
@@ -81,4 +85,33 @@ async fn a_write_that_somebody_else_overtook_is_stale() {
     let sent = send_until_known(&client, bind()).await;
     assert!(matches!(sent.refused, Some(Refused::Stale)));
     assert!(sent.observation.is_some(), "what stands instead comes back");
+}
+
+/// A right that is missing is not asked for again at once, and keeps no slot.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_forbidden_is_given_up() {
+    let (client, asked) = server(&[403], binding("west"));
+    let sent = send_until_known(&client, bind()).await;
+    assert!(matches!(sent.refused, Some(Refused::Forbidden(_))), "{:?}", sent.refused);
+    assert_eq!(asked.lock().expect("unpoisoned").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_write_whose_object_may_not_be_read_is_given_up() {
+    let (client, asked) = server_that_reads(403, &[422], binding("west"));
+    let sent = send_until_known(&client, bind()).await;
+    assert!(matches!(sent.refused, Some(Refused::Forbidden(_))), "{:?}", sent.refused);
+    assert_eq!(asked.lock().expect("unpoisoned").len(), 2);
+}
+
+/// The first copy may stand: its room is kept until the watch must have told.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_may_stand_is_kept_for_a_while_and_then_given_up() {
+    let mut codes = vec![503];
+    codes.extend([422; FORBIDDEN_READS as usize + 1]);
+    let (client, _) = server_that_reads(403, &codes, binding("west"));
+    let began = tokio::time::Instant::now();
+    let sent = send_until_known(&client, bind()).await;
+    assert!(matches!(sent.refused, Some(Refused::Forbidden(_))), "{:?}", sent.refused);
+    assert!(began.elapsed() > Duration::from_secs(30), "{:?}", began.elapsed());
 }

@@ -4,6 +4,7 @@
 //! their clients call the servers' routers without a socket. Deliberately absent: anything that only
 //! works because the parts share a process.
 
+mod admit;
 mod home;
 mod ready;
 mod spec;
@@ -16,7 +17,7 @@ use std::{
 };
 
 use fleet_api::{
-    advice,
+    ClusterSpec, advice,
     crds::{self, Side},
 };
 use fleet_apiserver::{ApiServer, Config, ServeOptions, Server};
@@ -26,10 +27,11 @@ use kube::{
     api::{DynamicObject, Patch, PatchParams},
     core::{ApiResource, GroupVersionKind},
 };
-use member_agent::{JobController, MemberAccess, Webhook};
+use member_agent::{JobController, Webhook};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
+pub use admit::{AdmitError, MemberAccess, admit_member, prepare_hub};
 pub use home::Home;
 pub use ready::NotReady;
 pub use spec::{FleetSpec, Listen, MemberSpec};
@@ -38,6 +40,9 @@ use crate::hollow;
 
 /// How long the parts may take to end before they are left behind.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Provider of every member.
+const PROVIDER: &str = "fleet-up";
 
 /// Why a fleet did not start. Each text says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -163,6 +168,10 @@ impl LocalFleet {
         };
         let names: Vec<String> = spec.members.iter().map(|member| member.name.clone()).collect();
         let members: BTreeMap<String, Part> = names.iter().cloned().zip(parts).collect();
+        if let Err(error) = admit_all(&hub, &members, &spec.members).await {
+            futures::future::join_all(members.into_values().chain([hub]).map(Part::close)).await;
+            return Err(StartError::Server { of: "hub".to_string(), message: error.to_string() });
+        }
         if let Some(home) = &home {
             write_kubeconfigs(home, &hub, &members)?;
         }
@@ -311,17 +320,41 @@ impl Part {
     }
 }
 
+/// What an administrator does before agents come: the bounds of the hub, and each member's place in it.
+async fn admit_all(
+    hub: &Part,
+    members: &BTreeMap<String, Part>,
+    specs: &[MemberSpec],
+) -> Result<(), AdmitError> {
+    prepare_hub(&hub.client).await?;
+    let admitted = specs.iter().map(async |member| {
+        let part = members.get(&member.name);
+        let access =
+            part.and_then(|part| part.served.as_ref().map(|served| (part, served))).map(|(part, served)| {
+                MemberAccess {
+                    url: format!("https://{}", served.local_addr()),
+                    token: part.server.admin_token().to_string(),
+                    ca_pem: served.ca_pem().to_string(),
+                }
+            });
+        let spec = ClusterSpec {
+            provider: Some(PROVIDER.to_string()),
+            region: Some(member.region()),
+            zones: vec![member.zone()],
+            ..ClusterSpec::default()
+        };
+        admit_member(&hub.client, &member.name, spec, access.as_ref()).await
+    });
+    futures::future::try_join_all(admitted).await.map(drop)
+}
+
 fn agent_options(member: &MemberSpec, part: &Part) -> member_agent::Options {
     let mut options = member_agent::Options::new(&member.name);
     if let Some(served) = &part.served {
         options.api_endpoint = Some(format!("https://{}", served.local_addr()));
-        options.access = Some(MemberAccess {
-            token: part.server.admin_token().to_string(),
-            ca_pem: served.ca_pem().to_string(),
-        });
         options.webhook = Some(Webhook::on_loopback());
     }
-    options.provider = Some("fleet-up".to_string());
+    options.provider = Some(PROVIDER.to_string());
     options.region = Some(member.region());
     options.zones = vec![member.zone()];
     options.scheduler_names =

@@ -156,6 +156,85 @@ fn leaves_by_label_path_and_namespace() {
 }
 
 #[test]
+fn a_leaf_takes_jobs_of_the_namespaces_it_names() {
+    let leaf = |name: &str, namespaces: &[&str], attributes: &[(&str, &str)]| NodeSpec {
+        name: name.to_owned(),
+        namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
+        attributes: attributes.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        min: [("cpu".to_owned(), "1".to_owned())].into(),
+        ..NodeSpec::default()
+    };
+    let above = NodeSpec {
+        children: vec![
+            leaf("inner", &["ns4"], &[]),
+            leaf("narrow", &["ns5"], &[(SUBMITTER_NAMESPACES, "ns1,ns2")]),
+        ],
+        ..leaf("above", &[], &[(SUBMITTER_NAMESPACES, "ns1")])
+    };
+    let root = NodeSpec {
+        children: vec![
+            leaf("open", &["ns1"], &[]),
+            leaf("shared", &["ns2"], &[(SUBMITTER_NAMESPACES, " ns1 ,ns9,")]),
+            leaf("own", &["ns3"], &[(SUBMITTER_NAMESPACES, "")]),
+            leaf("odd", &[], &[(SUBMITTER_NAMESPACES, "Ns 1,*")]),
+            above,
+        ],
+        ..NodeSpec::default()
+    };
+    let (tree, warnings) = QuotaTree::build(&root).unwrap();
+    let may = |leaf: &str, namespace: &str| {
+        let labels = [(QUOTA_LABELS[0].to_owned(), leaf.to_owned())].into();
+        tree.leaf_for(&labels, namespace).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let admitted = |leaf: &str| -> Vec<&str> {
+        ["ns1", "ns2", "ns3", "ns4", "ns5"].into_iter().filter(|ns| may(leaf, ns).is_ok()).collect()
+    };
+    assert_eq!(admitted("open"), ["ns1", "ns2", "ns3", "ns4", "ns5"]);
+    assert_eq!(admitted("shared"), ["ns1", "ns2"]);
+    assert_eq!(admitted("own"), ["ns3"]);
+    assert_eq!(admitted("odd"), Vec::<&str>::new());
+    assert_eq!(admitted("inner"), ["ns1", "ns4"], "what stands above a leaf bounds it");
+    assert_eq!(admitted("narrow"), ["ns1", "ns5"]);
+    assert_eq!(admitted("root/own"), ["ns3"], "by path as by name");
+    let refused = may("shared", "ns3").unwrap_err();
+    assert!(refused.contains("root/shared, which takes no jobs of namespace \"ns3\""), "{refused}");
+    assert!(refused.ends_with("allowed: ns1, ns2, ns9"), "{refused}");
+    let odd: Vec<&str> =
+        warnings.iter().filter(|w| w.field.contains("submitter")).map(|w| w.found.as_str()).collect();
+    assert_eq!(odd, ["*", "Ns 1"]);
+    assert_eq!(tree.leaf_for(&BTreeMap::new(), "ns3").map(|id| tree.node(id).name.clone()), Ok("own".into()));
+}
+
+#[test]
+fn submitters_are_told_as_the_api_server_names_them() {
+    let child = NodeSpec {
+        name: "a".into(),
+        attributes: [(
+            SUBMITTERS.to_owned(),
+            "user:alice, group:ml,serviceaccount:team-a/ci,alice,group:,serviceaccount:x".to_owned(),
+        )]
+        .into(),
+        ..NodeSpec::default()
+    };
+    let open = NodeSpec { name: "b".into(), ..NodeSpec::default() };
+    let root = NodeSpec {
+        children: vec![child, open],
+        attributes: [(SUBMITTERS.to_owned(), "group:staff".to_owned())].into(),
+        ..NodeSpec::default()
+    };
+    let (tree, warnings) = QuotaTree::build(&root).unwrap();
+    let told = |path: &str| tree.submitters(tree.find(path).unwrap());
+    assert_eq!(
+        told("root/a").as_deref(),
+        Some("group:ml,user:alice,user:system:serviceaccount:team-a:ci;group:staff")
+    );
+    assert_eq!(told("root/b").as_deref(), Some("group:staff"));
+    assert_eq!(warnings.iter().filter(|w| w.field.contains(SUBMITTERS)).count(), 3);
+    let (tree, _) = QuotaTree::build(&NodeSpec { attributes: BTreeMap::new(), ..root }).unwrap();
+    assert_eq!(tree.submitters(tree.find("root/b").unwrap()), None);
+}
+
+#[test]
 fn queue_names() {
     assert_eq!(queue_prefix("root"), "root-");
     assert_eq!(queue_prefix("root/child-2"), "root-child-2-");

@@ -6,7 +6,7 @@
 use fleet_resources::{ResourceName, quantity};
 
 use super::build::{duration_ms, flat_json_object};
-use super::{NodeId, QuotaTree, TreeWarning};
+use super::{NodeId, QuotaTree, SUBMITTER_NAMESPACES, SUBMITTERS, TreeWarning};
 
 /// Share of the parent's idle room a node gets; default 1.
 pub(super) const WEIGHT: &str = "fleet.dev/weight";
@@ -51,6 +51,8 @@ enum Takes {
     Duration,
     /// A flat JSON object of quantities.
     Quantities,
+    /// Entries with commas between them, which are read one by one elsewhere.
+    List,
 }
 
 /// Every attribute that is acted on: name, where it counts, its values, and what holds where the value is none.
@@ -60,6 +62,8 @@ const ATTRIBUTES: &[(&str, On, Takes, &str)] = &[
     (MAX_BYPASS, On::Leaf, Takes::Duration, "5m is used"),
     (MAX_CLAIM, On::Leaf, Takes::Duration, "30m is used"),
     (MIN_RUNTIME, On::Leaf, Takes::Duration, "none is used"),
+    (SUBMITTER_NAMESPACES, On::Any, Takes::List, ""),
+    (SUBMITTERS, On::Any, Takes::List, ""),
     (MAX_LOSS, On::Root, Takes::Number, "there is no limit"),
     (RECLAIM, On::Leaf, Takes::Words(&["Any", "LowerPriority", "Never"]), "Any is used"),
     (GUARANTEE, On::Inner, Takes::Words(&["Subtree"]), "it is ignored"),
@@ -100,6 +104,7 @@ impl Takes {
             Self::Number => quantity::parse(ResourceName::CPU, text).is_ok_and(|number| number >= 0),
             Self::Duration => duration_ms(text).is_some(),
             Self::Quantities => flat_json_object(text).is_some(),
+            Self::List => true,
         }
     }
 
@@ -109,6 +114,7 @@ impl Takes {
             Self::Number => "a number of 0 or more".to_owned(),
             Self::Duration => "a duration such as 90s, 5m or 1h30m".to_owned(),
             Self::Quantities => "a JSON object of quantities".to_owned(),
+            Self::List => "a list with commas".to_owned(),
         }
     }
 }

@@ -6,7 +6,8 @@ use fleet_resources::{ResourceName, quantity};
 
 use super::attributes::{LEND_LIMIT, MAX_BYPASS, MAX_CLAIM, MAX_LOSS, MIN_RUNTIME, WEIGHT};
 use super::{
-    JOBS, MAX_DEPTH, MAX_JOBS, MAX_NODES, NodeId, QuotaTree, TreeError, TreeNode, TreeWarning, UNLIMITED_FROM,
+    JOBS, MAX_DEPTH, MAX_JOBS, MAX_NODES, NodeId, QuotaTree, TreeError, TreeNode, TreeWarning,
+    UNLIMITED_FROM, submit::Submit,
 };
 use crate::spec::NodeSpec;
 
@@ -44,6 +45,7 @@ struct Builder {
     by_namespace: BTreeMap<String, NodeId>,
     by_name: BTreeMap<String, NodeId>,
     by_path: BTreeMap<String, NodeId>,
+    submit: Vec<Submit>,
     warnings: Vec<TreeWarning>,
     max_loss_milli: Option<i64>,
 }
@@ -104,6 +106,7 @@ impl Builder {
             self.kept.push(lent[r].map_or(0, |lent| (guaranteed - lent).max(0)));
         }
         self.index_namespaces(spec, id, &path)?;
+        self.submit.push(Submit::read(spec, &path, &mut self.warnings));
         let weight_milli = weight(spec);
         let max_bypass_ms = duration(spec, MAX_BYPASS, DEFAULT_MAX_BYPASS_MS);
         let max_claim_ms = duration(spec, MAX_CLAIM, DEFAULT_MAX_CLAIM_MS);
@@ -227,6 +230,7 @@ impl Builder {
             by_namespace: self.by_namespace,
             by_name: self.by_name,
             by_path: self.by_path,
+            submit: self.submit,
         };
         (tree, self.warnings)
     }

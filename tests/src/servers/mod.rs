@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use fleet_api::crds::{self, Side};
-use fleet_apiserver::{ApiServer, Config, ServeOptions, Server};
+use fleet_apiserver::{Access, ApiServer, Config, ServeOptions, Server};
 use kube::Client;
 
 pub use real::client as client_of;
@@ -89,9 +89,21 @@ impl ApiServers {
     /// # Errors
     /// It does not start or does not become ready in time.
     pub async fn start(&self, name: &str, side: Side, door: Door) -> anyhow::Result<Plane> {
+        self.start_as(name, side, door, Access::AlwaysAllow).await
+    }
+
+    /// As [`Self::start`], and the server asks the roles who may do what; a real one always does.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn start_with_roles(&self, name: &str, side: Side, door: Door) -> anyhow::Result<Plane> {
+        self.start_as(name, side, door, Access::Rbac).await
+    }
+
+    async fn start_as(&self, name: &str, side: Side, door: Door, access: Access) -> anyhow::Result<Plane> {
         install_crypto();
         match self {
-            Self::Embedded => embedded(name, side, door).await,
+            Self::Embedded => embedded(name, side, door, access).await,
             Self::Real(folder) => {
                 let (running, client, address) = real::start(folder, name).await?;
                 real::install(&client, crds::definitions(side)).await.with_context(|| name.to_string())?;
@@ -114,8 +126,8 @@ impl Plane {
     }
 }
 
-async fn embedded(name: &str, side: Side, door: Door) -> anyhow::Result<Plane> {
-    let config = Config { crds: crds::definitions(side), ..Config::default() };
+async fn embedded(name: &str, side: Side, door: Door, access: Access) -> anyhow::Result<Plane> {
+    let config = Config { crds: crds::definitions(side), access, ..Config::default() };
     let server = ApiServer::open(config).await.with_context(|| format!("API server {name}"))?;
     let client = Client::new(server.router(), "default");
     let served = match door {
