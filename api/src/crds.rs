@@ -7,7 +7,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 use serde_json::Value;
 
-use crate::{binding, cluster, jobs, policy, queue, quota_tree, reservation, rules, schema, volcano, work};
+use crate::{
+    binding, bounds, cluster, jobs, policy, queue, quota_tree, reservation, rules, schema, volcano, work,
+};
 
 /// Which API server a set of definitions is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,11 @@ pub enum Side {
     Hub,
     Member,
 }
+
+/// What an API server wants to see on a definition in a group of the Kubernetes community.
+const APPROVAL: &str = "api-approved.kubernetes.io";
+/// Such a definition is named as its users know it; nobody in the community has looked at it.
+const NOT_APPROVED: &str = "unapproved, the name by which quota trees of this kind are known";
 
 /// The definitions for one side, sorted by name: the generated ones as they are committed under
 /// `api/crds/`. Making them anew takes a third of a second, which every start would pay.
@@ -78,7 +85,11 @@ fn finish(definition: CustomResourceDefinition) -> Value {
             let schema = &mut version["schema"]["openAPIV3Schema"];
             schema::tidy(schema);
             rules::add(&name, schema);
+            bounds::add(&name, schema);
         }
+    }
+    if value["spec"]["group"].as_str().is_some_and(|group| group.ends_with(".k8s.io")) {
+        value["metadata"]["annotations"][APPROVAL] = NOT_APPROVED.into();
     }
     value
 }

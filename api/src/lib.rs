@@ -5,6 +5,7 @@
 //! the pure rooms), clients and IO (they live in the processes), but for how long both wait (`patience`).
 
 pub mod binding;
+pub mod bounds;
 pub mod clock;
 pub mod cluster;
 pub mod convert;
