@@ -36,6 +36,7 @@ mod http_io;
 pub mod incarnation;
 mod jsonpath;
 mod managed;
+mod metrics;
 mod namespaces;
 mod obj;
 mod openapi;
@@ -43,6 +44,7 @@ mod packed;
 mod patch;
 mod pattern;
 mod pki;
+mod pods;
 mod printers;
 pub mod private;
 mod protobuf;
@@ -216,6 +218,9 @@ impl ApiServer {
     pub async fn open(config: Config) -> Result<ApiServer, OpenError> {
         // Revisions start from the wall clock, so that they never go backwards over restarts in memory.
         let floor = u64::try_from(config.clock.now().as_second()).unwrap_or(0) << 20;
+        // On disk to the microsecond: a restart in the same second is above what the last run handed out too.
+        let micros = u64::try_from(config.clock.now().subsec_microsecond()).unwrap_or(0);
+        let precise = floor + (micros << 20) / 1_000_000;
         let unusable = |(path, why)| OpenError::Authority { path, why };
         let mut notes = Vec::new();
         let (mut ledger, mut last) = (None, 0);
@@ -226,7 +231,7 @@ impl ApiServer {
                 let (disk, mut found) = open_disk(dir, config.accept_loss)?;
                 notes = std::mem::take(&mut found.notes);
                 last = found.rv;
-                Store::on_disk(disk, floor, found)
+                Store::on_disk(disk, precise, found)
             }
         };
         let note = |key: &str| notes.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str());
@@ -272,7 +277,11 @@ impl ApiServer {
             }
         }));
         seed(&core, floor)?;
-        if !continues {
+        let unnamed = !core
+            .namespaces
+            .get("kube-system")
+            .is_some_and(|ns| ns.has(&["metadata", "annotations", incarnation::ANNOTATION]));
+        if !continues || unnamed {
             tracing::warn!(
                 "the store is not the one that was closed last: everybody who watches starts over"
             );
@@ -413,6 +422,28 @@ fn seed(core: &Arc<Core>, floor: u64) -> Result<(), OpenError> {
             meta.insert("uid".into(), core.ids.uuid().to_string().into());
             meta.insert("creationTimestamp".into(), core.clock.stamp().into());
             writes.push(Write::Create { table, key, value });
+        }
+    }
+    let mut later: Vec<(&str, Value)> = Vec::new();
+    for (name, value, description) in pods::SYSTEM_CLASSES {
+        later.push((pods::CLASSES, pods::system_class(name, value, description)));
+    }
+    if core.auth.access == Access::Rbac {
+        later.extend(rbac::controllers());
+    }
+    for (table, mut value) in later {
+        let name = tree::meta_text(&value, "name").to_string();
+        let namespace = tree::meta_text(&value, "namespace");
+        let key = if namespace.is_empty() { name } else { format!("{namespace}/{name}") };
+        let at = core.store.table(table);
+        if at.get(&key).is_none() {
+            // By name, so that the ids a simulation draws from its seed do not depend on how many of these there are.
+            let uid =
+                uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, format!("{floor} {table} {key}").as_bytes());
+            let meta = tree::meta(&mut value);
+            meta.insert("uid".into(), uid.to_string().into());
+            meta.insert("creationTimestamp".into(), core.clock.stamp().into());
+            writes.push(Write::Create { table: at, key, value });
         }
     }
     core.store.commit(writes).map(|_| ()).map_err(|e| OpenError::Store(format!("{e:?}")))

@@ -12,7 +12,7 @@ use crate::rbac::Question;
 use crate::registry::{Entry, Registry, Resource};
 use crate::shares::{Gate, Guest, Shares};
 use crate::store::{Refused, Store, Table};
-use crate::{Clock, Ids, action, openapi, read, reviews, watch, write};
+use crate::{Clock, Ids, action, metrics, openapi, read, reviews, watch, write};
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use bytes::Bytes;
@@ -340,6 +340,10 @@ async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> A
     if matches!(call.form, Form::DiscoveryV2 | Form::DiscoveryV2Beta1) {
         return Err(ApiError::not_acceptable());
     }
+    // As in the real server: namespaces go one by one.
+    if verb == "deletecollection" && call.resource().is("", "namespaces") {
+        return Err(ApiError::method_not_allowed());
+    }
     if call.resource().create_only {
         if verb != "create" {
             return Err(ApiError::method_not_allowed());
@@ -408,6 +412,7 @@ fn other(
             }
             Ok(http_io::text_response(StatusCode::OK, "ok"))
         }
+        "/metrics" => Ok(metrics::answer(core)),
         "/openapi/v3" => openapi::index(core),
         "/openapi/v2" => openapi::swagger(core, headers),
         "" => {

@@ -58,6 +58,11 @@ impl Shares {
         self.callers.entry(caller.to_string()).or_insert_with(make).clone()
     }
 
+    /// Requests that are worked on, and bodies that are held.
+    pub fn in_use(&self) -> (usize, usize) {
+        (TURNS - self.turns.available_permits(), BODIES - self.bodies.available_permits())
+    }
+
     /// Forgets a caller who holds nothing.
     fn forget(&self, caller: &str) {
         self.callers.remove_if(caller, |_, share| Arc::strong_count(share) == 1);

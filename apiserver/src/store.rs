@@ -71,7 +71,7 @@ pub enum Place {
     Elsewhere,
 }
 
-/// Revisions that are left out at each start at least. What a lost history has handed out lies among them.
+/// Revisions that are left out at each start at least, when the clock has gone back.
 const GAP: u64 = 1 << 20;
 
 struct Sequence {
@@ -193,9 +193,10 @@ impl Store {
 
     /// A store on a disk, with the objects found there. Its revisions go on from `floor` at least, and leave a gap: none
     /// that was handed out in a time that a restore has taken back is handed out again, or taken for one of this history.
-    /// With a floor of the wall clock, in seconds << 20, that holds while fewer than a million writes a second were made.
+    /// With a floor of the wall clock, in seconds << 20 with their fraction, that holds while fewer than a million writes
+    /// a second were made.
     pub fn on_disk(disk: Disk, floor: u64, found: Found) -> Store {
-        let start = if found.rv == 0 { floor } else { floor.max(found.rv + GAP) };
+        let start = if floor > found.rv { floor } else { found.rv + GAP };
         Store::with(start, Some(disk), found)
     }
 
