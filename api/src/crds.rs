@@ -8,7 +8,8 @@ use kube::CustomResourceExt;
 use serde_json::Value;
 
 use crate::{
-    binding, cluster, jobs, policy, queue, quota_tree, reservation, rules, schema, texts, volcano, work,
+    binding, bounds, cluster, jobs, policy, queue, quota_tree, reservation, rules, schema, texts, volcano,
+    work,
 };
 
 /// Which API server a set of definitions is for.
@@ -17,6 +18,11 @@ pub enum Side {
     Hub,
     Member,
 }
+
+/// What an API server wants to see on a definition in a group of the Kubernetes community.
+const APPROVAL: &str = "api-approved.kubernetes.io";
+/// Such a definition is named as its users know it; nobody in the community has looked at it.
+const NOT_APPROVED: &str = "unapproved, the name by which quota trees of this kind are known";
 
 /// The definitions for one side, sorted by name: the generated ones as they are committed under
 /// `api/crds/`. Making them anew takes a third of a second, which every start would pay.
@@ -81,7 +87,11 @@ fn finish(definition: CustomResourceDefinition) -> Value {
             schema::tidy(schema);
             texts::fill(&name, schema);
             rules::add(&name, schema);
+            bounds::add(&name, schema);
         }
+    }
+    if value["spec"]["group"].as_str().is_some_and(|group| group.ends_with(".k8s.io")) {
+        value["metadata"]["annotations"][APPROVAL] = NOT_APPROVED.into();
     }
     value
 }

@@ -7,6 +7,7 @@
 pub mod access;
 pub mod advice;
 pub mod binding;
+pub mod bounds;
 pub mod clock;
 pub mod cluster;
 pub mod convert;

@@ -47,8 +47,7 @@ fn claims(core: &Core, token: &str) -> Option<Value> {
     let (signed, signature) = token.rsplit_once('.')?;
     let given = URL_SAFE_NO_PAD.decode(signature).ok()?;
     let want = auth::hmac(&core.auth.key, signed.as_bytes());
-    // Constant time, so that a signature cannot be guessed byte by byte.
-    if given.len() != want.len() || given.iter().zip(&want).fold(0, |d, (a, b)| d | (a ^ b)) != 0 {
+    if !auth::same(&given, &want) {
         return None;
     }
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(signed.split_once('.')?.1).ok()?).ok()
@@ -109,7 +108,7 @@ fn legacy(core: &Core, token: &str, claims: &Value, wanted: &[String]) -> Option
     let (ns, name, uid) = (text("namespace"), text("service-account.name"), text("service-account.uid"));
     live(core, "/serviceaccounts", &format!("{ns}/{name}"), &uid)?;
     let secret = core.store.table("/secrets").get(&format!("{ns}/{}", text("secret.name")))?;
-    if secret.text(&["data", "token"]) != STANDARD.encode(token) {
+    if !auth::same(secret.text(&["data", "token"]).as_bytes(), STANDARD.encode(token).as_bytes()) {
         return None;
     }
     let user = User { name: user_name(&ns, &name), groups: groups(&ns), uid, ..User::default() };
@@ -202,7 +201,13 @@ pub async fn token_request(call: &mut Call, sent: &[u8]) -> ApiResult<Response<B
         )));
     }
     let spec = value.get("spec").cloned().unwrap_or_default();
-    let seconds = match spec.get("expirationSeconds").and_then(Value::as_i64) {
+    let asked = spec.get("expirationSeconds").filter(|s| !s.is_null());
+    if let Some(found) = asked.filter(|s| s.as_i64().is_none()) {
+        return Err(ApiError::bad_request(format!(
+            "TokenRequest in version \"v1\" cannot be handled as a TokenRequest: json: cannot unmarshal {found} into Go struct field TokenRequestSpec.spec.expirationSeconds of type int64"
+        )));
+    }
+    let seconds = match asked.and_then(Value::as_i64) {
         None | Some(0) => DEFAULT_LIFE_S,
         Some(s) if !LIFE_S.contains(&s) => {
             let why = if s < *LIFE_S.start() {

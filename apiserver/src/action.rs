@@ -34,8 +34,31 @@ async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         let cause = Cause::required("target.name", "");
         return Err(ApiError::invalid("", "Binding", &call.name, vec![cause]));
     }
+    let wanted = tree::meta_text(&binding, "uid").to_string();
+    for (found, of, key) in [
+        (tree::meta_text(&binding, "name"), &call.name, "name"),
+        (tree::meta_text(&binding, "namespace"), &call.namespace, "namespace"),
+    ] {
+        if !found.is_empty() && found != of {
+            return Err(ApiError::bad_request(format!(
+                "the {key} of the provided object does not match the {key} sent on the request ({found} is not {of})"
+            )));
+        }
+    }
+    let kind = tree::text(&binding, &["target", "kind"]);
+    if !matches!(kind, "" | "Node") {
+        let message = format!("Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
+        let cause = Cause::new("FieldValueNotSupported", "target.kind", message);
+        return Err(ApiError::invalid("", "Binding", &call.name, vec![cause]));
+    }
     loop {
         let old = read::current(call).await?;
+        let uid = old.meta_text("uid");
+        if !wanted.is_empty() && wanted != uid {
+            let why =
+                format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
+            return Err(ApiError::conflict(call.resource(), &call.name, &why));
+        }
         let assigned = old.text(&["spec", "nodeName"]);
         let conflict = |why: String| {
             let mut pods = Resource { plural: "pods/binding".into(), ..Resource::default() };

@@ -18,6 +18,7 @@ mod policy;
 mod registration;
 mod remote;
 
+pub use cel::bounded;
 pub use registration::{check, defaults};
 
 use hook::Hook;

@@ -80,32 +80,49 @@ pub struct Auth {
     pub access: Access,
     /// Key of service account tokens.
     pub key: [u8; 32],
-    tokens: DashMap<String, User>,
+    /// Key of the digests by which static tokens are kept.
+    salt: [u8; 32],
+    /// Users by the digest of their token: the tokens themselves are nowhere.
+    tokens: DashMap<[u8; 32], User>,
     /// Compiled rules by user.
     pub cache: RuleCache,
 }
 
 impl Auth {
-    /// Identities with the key that signs service account tokens.
-    pub fn new(access: Access, key: [u8; 32]) -> Auth {
-        Auth { access, key, tokens: DashMap::new(), cache: RuleCache::default() }
+    /// Identities with the key that signs service account tokens, and the salt of static ones.
+    pub fn new(access: Access, key: [u8; 32], salt: &str) -> Auth {
+        let salt = sha256(salt.as_bytes());
+        Auth { access, key, salt, tokens: DashMap::new(), cache: RuleCache::default() }
     }
 
-    /// Adds a static token.
-    pub fn add_token(&self, token: &str, name: &str, groups: &[String]) {
+    /// By what a static token is kept and known again.
+    pub fn digest(&self, token: &str) -> [u8; 32] {
+        hmac(&self.salt, token.as_bytes())
+    }
+
+    /// Adds a static token, by its digest.
+    pub fn add_token(&self, digest: [u8; 32], name: &str, groups: &[String]) {
         let user = User { name: name.into(), groups: groups.to_vec(), ..User::default() };
-        self.tokens.insert(token.to_string(), user);
+        self.tokens.insert(digest, user);
     }
 
-    /// Identifies the caller, following impersonation headers.
-    pub fn authenticate(
+    /// The user of a static token. How long the look-up takes says something of the digest only, from which a token
+    /// cannot be guessed byte by byte.
+    fn static_token(&self, token: &str) -> Option<User> {
+        let digest = self.digest(token);
+        let known = self.tokens.get(&digest)?;
+        same(known.key(), &digest).then(|| known.clone())
+    }
+
+    /// The identity that the caller's credential proves.
+    pub fn identify(
         &self,
         core: &Core,
         door: Door,
         headers: &HeaderMap,
         certificate: Option<&Certified>,
     ) -> ApiResult<User> {
-        let user = match (certificate, headers.get(header::AUTHORIZATION)) {
+        Ok(match (certificate, headers.get(header::AUTHORIZATION)) {
             (Some(Certified::User(user)), _) => user.clone(),
             (_, Some(value)) => {
                 let text = value.to_str().unwrap_or_default();
@@ -118,14 +135,13 @@ impl Auth {
                 User::new("system:admin", &[MASTERS, AUTHENTICATED])
             }
             (None, None) => User::new("system:anonymous", &["system:unauthenticated"]),
-        };
-        self.impersonate(core, user, headers)
+        })
     }
 
     /// The identity of a bearer token for the server itself.
     fn bearer(&self, core: &Core, token: &str) -> Option<User> {
-        let known = self.tokens.get(token).map(|u| u.clone());
-        let mut user = known
+        let mut user = self
+            .static_token(token)
             .or_else(|| accounts::verify(core, token, &[accounts::AUDIENCE.to_string()]).map(|v| v.0))?;
         user.groups.push(AUTHENTICATED.into());
         Some(user)
@@ -135,8 +151,7 @@ impl Auth {
     pub fn review(&self, core: &Core, token: &str, audiences: &[String]) -> Option<(User, Vec<String>)> {
         let ours = || vec![accounts::AUDIENCE.to_string()];
         let wanted = if audiences.is_empty() { ours() } else { audiences.to_vec() };
-        let known = self.tokens.get(token).map(|u| u.clone());
-        let (mut user, good) = match known {
+        let (mut user, good) = match self.static_token(token) {
             // A static token is good for the server only.
             Some(user) if wanted.iter().any(|a| a == accounts::AUDIENCE) => (user, ours()),
             Some(_) => return None,
@@ -146,7 +161,8 @@ impl Auth {
         Some((user, good))
     }
 
-    fn impersonate(&self, core: &Core, user: User, headers: &HeaderMap) -> ApiResult<User> {
+    /// Whom the caller acts as: itself, or whom impersonation headers name.
+    pub fn impersonate(&self, core: &Core, user: User, headers: &HeaderMap) -> ApiResult<User> {
         let wanted = Impersonation::read(headers)?;
         let Some(Impersonation { name, uid, groups, extra }) = wanted else { return Ok(user) };
         let full = name.clone();
@@ -223,6 +239,11 @@ impl Impersonation {
     }
 }
 
+/// True for equal secrets; takes as long for those that differ early as for those that differ late.
+pub fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (a, b)| d | (a ^ b)) == 0
+}
+
 /// SHA-256.
 pub fn sha256(data: &[u8]) -> [u8; 32] {
     Sha256::digest(data).into()
@@ -231,6 +252,18 @@ pub fn sha256(data: &[u8]) -> [u8; 32] {
 /// Lower-case hexadecimal.
 pub fn hex(data: &[u8]) -> String {
     data.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Reads what [`hex`] wrote of 32 bytes.
+pub fn unhex(text: &str) -> Option<[u8; 32]> {
+    let mut out = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (i, byte) in out.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok()?;
+    }
+    Some(out)
 }
 
 /// HMAC-SHA-256 (RFC 2104).
@@ -253,6 +286,14 @@ pub fn random_token() -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn digests_are_written_and_read() {
+        let digest = super::sha256(b"x");
+        assert_eq!(super::unhex(&super::hex(&digest)), Some(digest));
+        assert_eq!(super::unhex("zz"), None);
+        assert!(super::same(&digest, &digest) && !super::same(&digest, &[0; 32]));
+    }
+
     #[test]
     fn hmac_of_rfc_4231() {
         let mut key = [0u8; 32];

@@ -250,7 +250,7 @@ pub async fn take(core: &Core, namespace: &str, pod: &Obj, dry_run: bool) -> Api
         let left = tree::child(&mut value, "status");
         left.insert("disruptionsAllowed".into(), (status("disruptionsAllowed") - 1).into());
         let write = Write::Update { table: core.budgets.budgets.clone(), prev: budget.clone(), value };
-        match core.store.commit(vec![write]) {
+        match core.store.commit_to_free(vec![write]) {
             Ok(_) => return Ok(()),
             Err(Refused::Changed(_)) => {}
             Err(e) => return Err(e.into()),

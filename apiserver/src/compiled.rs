@@ -46,8 +46,10 @@ pub fn check(openapi: &Value, field: &str) -> Vec<Cause> {
     }
     let mut causes = Vec::new();
     structural::check(openapi, field, &mut causes);
-    causes
-        .extend(rules::problems(openapi).into_iter().map(|why| Cause::new("FieldValueInvalid", field, why)));
+    // Rules are looked at on sound schemas only: what they say of broken ones helps nobody.
+    if causes.is_empty() {
+        causes = rules::problems(openapi, field);
+    }
     if causes.is_empty() {
         let compiled = Arc::new(compile(openapi));
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,6 +81,16 @@ mod tests {
         let first = compiled(&schema(4711));
         assert!(Arc::ptr_eq(&first, &compiled(&schema(4711))));
         assert!(!Arc::ptr_eq(&first, &compiled(&schema(4712))));
+    }
+
+    #[test]
+    fn the_definitions_of_the_fleet_are_sound() {
+        use fleet_api::crds::{self, Side};
+        for definition in [Side::Hub, Side::Member].into_iter().flat_map(crds::definitions) {
+            let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+            let found = check(schema, "schema");
+            assert!(found.is_empty(), "{}: {found:#?}", crds::name(&definition));
+        }
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub fn admit(old: Option<&Value>, crd: &mut Value, core: &Core) -> ApiResult<()>
     if builtins::all().iter().any(|r| r.group == group && r.plural == plural) {
         causes.push(Cause::invalid("spec.group", &json!(group), "is a built-in group and kind"));
     }
+    approval(old, crd, &group, &mut causes);
     let mut stored = String::new();
     let versions = tree::list(crd, &["spec", "versions"]);
     let mut names = std::collections::BTreeSet::new();
@@ -59,7 +60,8 @@ pub fn admit(old: Option<&Value>, crd: &mut Value, core: &Core) -> ApiResult<()>
                 "schemas are required",
             ));
         }
-        if let Some(openapi) = tree::at(v, &["schema", "openAPIV3Schema"]) {
+        let known = old.is_some_and(|old| same_schema(old, v));
+        if let Some(openapi) = tree::at(v, &["schema", "openAPIV3Schema"]).filter(|_| !known) {
             let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
             causes.extend(compiled::check(openapi, &field));
         }
@@ -105,6 +107,48 @@ pub fn admit(old: Option<&Value>, crd: &mut Value, core: &Core) -> ApiResult<()>
         condition(crd, "Established", "True", "InitialNamesAccepted", &now);
     }
     Ok(())
+}
+
+/// True when a stored definition has this version with this schema: what was accepted once stays accepted.
+fn same_schema(old: &Value, version: &Value) -> bool {
+    let name = tree::text(version, &["name"]);
+    let before = tree::list(old, &["spec", "versions"]).iter().find(|v| tree::text(v, &["name"]) == name);
+    before.is_some_and(|b| b.get("schema") == version.get("schema"))
+}
+
+const APPROVED: &str = "api-approved.kubernetes.io";
+const APPROVAL_PAGE: &str = "https://github.com/kubernetes/enhancements/pull/1111";
+
+/// True for groups that the Kubernetes community keeps to itself.
+fn protected(group: &str) -> bool {
+    ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|own| group == *own || group.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')))
+}
+
+/// True for an annotation that names where the definition was approved, or says that it was not.
+fn says_approved(text: &str) -> bool {
+    let rest = text.split_once("://").filter(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()));
+    text.starts_with("unapproved")
+        || rest.is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty())
+}
+
+/// A definition in a group of the community says where it was approved.
+fn approval(old: Option<&Value>, crd: &Value, group: &str, causes: &mut Vec<Cause>) {
+    let of = |crd: &Value| tree::text(crd, &["metadata", "annotations", APPROVED]).to_string();
+    let found = of(crd);
+    if !protected(group) || says_approved(&found) || old.is_some_and(|old| !says_approved(&of(old))) {
+        return;
+    }
+    let field = format!("metadata.annotations[{APPROVED}]");
+    let must = format!("protected groups must have approval annotation {APPROVED:?}");
+    causes.push(if found.is_empty() {
+        Cause::required(field, &format!("{must}, see {APPROVAL_PAGE}"))
+    } else {
+        let why =
+            format!("{must} with either a URL or a reason starting with \"unapproved\", see {APPROVAL_PAGE}");
+        Cause::invalid(field, &json!(found), &why)
+    });
 }
 
 /// Sets a condition of a CRD.

@@ -61,6 +61,13 @@ impl Walk<'_> {
         }
     }
 
+    fn out_of_range(&mut self, value: &Value, want: &str) {
+        if self.typed && self.report.mismatched.len() < MAX_REPORTED {
+            let text = format!("cannot unmarshal number {value} into field {} of type {want}", self.path);
+            self.report.mismatched.push(text);
+        }
+    }
+
     fn enter<T>(&mut self, name: &str, f: impl FnOnce(&mut Self) -> T) -> T {
         let length = self.path.len();
         if length > 0 {
@@ -98,6 +105,16 @@ impl Walk<'_> {
                         Some(_) => {}
                         None => self.mismatch(&Value::Number(n.clone()), "int64"),
                     }
+                }
+                let small = node.rules.as_ref().is_some_and(|r| r.format.as_deref() == Some("int32"));
+                let fits = match value.as_i64() {
+                    Some(n) => !small || i32::try_from(n).is_ok(),
+                    // Above what an int64 holds.
+                    None => !value.is_u64(),
+                };
+                if !fits {
+                    let found = value.clone();
+                    self.out_of_range(&found, if small { "int32" } else { "int64" });
                 }
             }
             (Type::Number, Value::Number(_)) | (Type::Boolean, Value::Bool(_)) => {}

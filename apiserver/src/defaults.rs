@@ -3,10 +3,10 @@
 //! Inputs: a decoded object. Absent on purpose: addresses of services (`services`), quota (`resource_quota`), and the long tail of
 //! per-kind validation.
 
-use crate::admission;
 use crate::error::Cause;
 use crate::registry::Resource;
 use crate::tree::{self, default_to};
+use crate::{admission, pods};
 use serde_json::{Map, Value, json};
 
 type Obj = Map<String, Value>;
@@ -213,24 +213,6 @@ fn pod_extra(value: &mut Value) {
     default_to(status, "qosClass", qos);
 }
 
-/// Adds what the default admission plugins add to a new pod.
-pub fn admit_pod(value: &mut Value) {
-    let spec = tree::child(value, "spec");
-    let list = spec.entry("tolerations").or_insert_with(|| json!([]));
-    if let Value::Array(list) = list {
-        for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-            let covers = |t: &Value| {
-                let k = tree::text(t, &["key"]);
-                let e = tree::text(t, &["effect"]);
-                (k == key || k.is_empty()) && (e.is_empty() || e == "NoExecute")
-            };
-            if !list.iter().any(covers) {
-                list.push(json!({"effect": "NoExecute", "key": key, "operator": "Exists", "tolerationSeconds": 300}));
-            }
-        }
-    }
-}
-
 fn qos(spec: &Obj) -> &'static str {
     let (mut any, mut all) = (false, true);
     let lists = ["containers", "initContainers"];
@@ -338,26 +320,21 @@ pub fn new_job(value: &mut Value, uid: &str) {
 }
 
 /// Checks that clients rely on, for a new or changed object of a built-in kind.
-pub fn check(resource: &Resource, old: Option<&Value>, value: &Value, causes: &mut Vec<Cause>) {
+pub fn check(
+    resource: &Resource,
+    old: Option<&Value>,
+    value: &Value,
+    subresource: &str,
+    causes: &mut Vec<Cause>,
+) {
     match (resource.group.as_str(), resource.plural.as_str()) {
-        ("", "pods") => {
-            check_containers(value, &["spec"], causes);
-            if let Some(old) = old
-                && old.get("spec") != value.get("spec")
-                && frozen(old) != frozen(value)
-            {
-                let why = "pod updates may not change fields other than `spec.containers[*].image`, \
-                        `spec.initContainers[*].image`, `spec.activeDeadlineSeconds`, `spec.tolerations` (only \
-                        additions to existing tolerations), `spec.terminationGracePeriodSeconds` (allow it to be set \
-                        to 1 if it was previously negative)";
-                causes.push(Cause::forbidden("spec", why));
-            }
-        }
+        ("", "pods") => pods::check(old, value, subresource, causes),
+        (_, "events") => check_event(resource, old, value, causes),
         ("apps", _) | ("", "replicationcontrollers") if tree::at(value, &["spec"]).is_some() => {
             if resource.plural == "controllerrevisions" {
                 return;
             }
-            check_containers(value, &["spec", "template", "spec"], causes);
+            pods::check_spec(value, &["spec", "template", "spec"], causes);
             if tree::number(value, &["spec", "replicas"]) < 0 {
                 let v = tree::at(value, &["spec", "replicas"]).cloned().unwrap_or_default();
                 causes.push(Cause::invalid("spec.replicas", &v, "must be greater than or equal to 0"));
@@ -377,7 +354,7 @@ pub fn check(resource: &Resource, old: Option<&Value>, value: &Value, causes: &m
             }
         }
         ("batch", "jobs") => {
-            check_containers(value, &["spec", "template", "spec"], causes);
+            pods::check_spec(value, &["spec", "template", "spec"], causes);
             immutable(old, value, &["spec", "selector"], causes);
             immutable(old, value, &["spec", "completionMode"], causes);
             let policy = tree::text(value, &["spec", "template", "spec", "restartPolicy"]);
@@ -426,7 +403,7 @@ pub fn check(resource: &Resource, old: Option<&Value>, value: &Value, causes: &m
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
             immutable(old, value, &["roleRef"], causes);
         }
-        ("scheduling.k8s.io", "priorityclasses") => immutable(old, value, &["value"], causes),
+        ("scheduling.k8s.io", "priorityclasses") => pods::check_class(old, value, causes),
         ("policy", "poddisruptionbudgets") => {
             let has = |key: &str| tree::at(value, &["spec", key]).is_some();
             if has("minAvailable") && has("maxUnavailable") {
@@ -448,55 +425,29 @@ fn immutable(old: Option<&Value>, new: &Value, path: &[&str], causes: &mut Vec<C
     }
 }
 
-fn frozen(pod: &Value) -> Value {
-    let mut spec = pod.get("spec").cloned().unwrap_or_default();
-    if let Value::Object(map) = &mut spec {
-        for key in [
-            "activeDeadlineSeconds",
-            "tolerations",
-            "terminationGracePeriodSeconds",
-            "schedulingGates",
-            "ephemeralContainers",
-            "nodeName",
-            "nodeSelector",
-            "resources",
-        ] {
-            map.remove(key);
-        }
-        // Gated pods may have their scheduling constraints tightened.
-        if pod.get("spec").is_some_and(|s| s.get("schedulingGates").is_some()) {
-            map.remove("affinity");
-        }
-        for key in ["containers", "initContainers"] {
-            for c in items(map, key) {
-                c.remove("image");
-                c.remove("resources");
-                c.remove("imagePullPolicy");
-            }
-        }
+/// An event lies in the namespace of what it tells of; of what has none, in `default`.
+fn check_event(resource: &Resource, old: Option<&Value>, event: &Value, causes: &mut Vec<Cause>) {
+    let about = if resource.group.is_empty() { "involvedObject" } else { "regarding" };
+    // Stored in the core form, whichever group it came by.
+    let of = tree::text(event, &["involvedObject", "namespace"]);
+    let namespace = tree::meta_text(event, "namespace");
+    let right =
+        if of.is_empty() { namespace == "default" || namespace == "kube-system" } else { of == namespace };
+    if !right {
+        causes.push(Cause::invalid(
+            format!("{about}.namespace"),
+            &json!(of),
+            "does not match event.namespace",
+        ));
     }
-    spec
-}
-
-fn check_containers(value: &Value, path: &[&str], causes: &mut Vec<Cause>) {
-    let prefix = path.join(".");
-    let mut full = path.to_vec();
-    full.push("containers");
-    let list = tree::list(value, &full);
-    if list.is_empty() {
-        causes.push(Cause::required(format!("{prefix}.containers"), ""));
+    if resource.group.is_empty() || old.is_some() {
+        return;
     }
-    let mut seen = std::collections::BTreeSet::new();
-    for (i, c) in list.iter().enumerate() {
-        let name = tree::text(c, &["name"]);
-        if name.is_empty() {
-            causes.push(Cause::required(format!("{prefix}.containers[{i}].name"), ""));
-        } else if !seen.insert(name) {
-            let message = format!("Duplicate value: \"{name}\"");
-            causes.push(Cause::new("FieldValueDuplicate", format!("{prefix}.containers[{i}].name"), message));
-        }
-        if tree::text(c, &["image"]).is_empty() {
-            causes.push(Cause::required(format!("{prefix}.containers[{i}].image"), ""));
-        }
+    if tree::text(event, &["eventTime"]).is_empty() {
+        causes.push(Cause::required("eventTime", ""));
+    }
+    let kind = tree::text(event, &["type"]);
+    if !matches!(kind, "Normal" | "Warning") {
+        causes.push(Cause::invalid("type", &json!(""), &format!("has invalid value: {kind}")));
     }
 }

@@ -15,6 +15,9 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+/// Further attempts of a delete that a full disk refused together with other writes.
+const FULL_DISK_ATTEMPTS: usize = 3;
+
 /// What a delete asks for.
 #[derive(Debug, Default, Clone)]
 pub struct Options {
@@ -33,7 +36,7 @@ pub struct Options {
 fn options(call: &Call, sent: &[u8]) -> ApiResult<Options> {
     let p = &call.params;
     let mut o = Options {
-        grace: p.get("gracePeriodSeconds").parse().ok(),
+        grace: p.number("gracePeriodSeconds")?,
         propagation: p.get("propagationPolicy").to_string(),
         dry_run: call.dry_run(),
         ..Options::default()
@@ -47,9 +50,7 @@ fn options(call: &Call, sent: &[u8]) -> ApiResult<Options> {
         if !v.is_object() && !v.is_null() {
             return Err(ApiError::bad_request("the body is not a DeleteOptions object"));
         }
-        if let Some(g) = v.get("gracePeriodSeconds").and_then(Value::as_i64) {
-            o.grace = Some(g);
-        }
+        o.grace = seconds(&v, "gracePeriodSeconds")?.or(o.grace);
         let text = |path: &[&str]| tree::text(&v, path).to_string();
         if !text(&["propagationPolicy"]).is_empty() {
             o.propagation = text(&["propagationPolicy"]);
@@ -82,6 +83,19 @@ fn options(call: &Call, sent: &[u8]) -> ApiResult<Options> {
     if causes.is_empty() { Ok(o) } else { Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", causes)) }
 }
 
+/// A whole number of seconds in the options of a request.
+fn seconds(options: &Value, key: &str) -> ApiResult<Option<i64>> {
+    match options.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(found) => found.as_i64().map(Some).ok_or_else(|| {
+            let why = "cannot be handled as a DeleteOptions: json: cannot unmarshal";
+            ApiError::bad_request(format!(
+                "DeleteOptions in version \"v1\" {why} {found} into Go struct field DeleteOptions.{key} of type int64"
+            ))
+        }),
+    }
+}
+
 /// What a delete led to.
 pub enum Done {
     /// The object is still there, with a deletionTimestamp.
@@ -99,6 +113,7 @@ pub async fn delete_object(
     o: &Options,
 ) -> ApiResult<Done> {
     let name = key.rsplit('/').next().unwrap_or(key);
+    let mut attempts = FULL_DISK_ATTEMPTS;
     loop {
         let Some(old) = core.store.read(table, key).await? else { return Err(ApiError::not_found(r, name)) };
         let uid = old.meta_text("uid");
@@ -129,8 +144,12 @@ pub async fn delete_object(
         match core.store.commit(vec![write]) {
             Ok(objs) => {
                 let obj = objs[0].clone();
-                core.store.wait(obj.rv).await?;
-                return Ok(if removes { Done::Gone(obj) } else { Done::Pending(obj) });
+                match core.store.wait(obj.rv).await {
+                    // Written together with what the disk had no room for. By itself it may use the reserve.
+                    Err(Refused::NotStored(_)) if attempts > 0 => attempts -= 1,
+                    Err(e) => return Err(e.into()),
+                    Ok(()) => return Ok(if removes { Done::Gone(obj) } else { Done::Pending(obj) }),
+                }
             }
             Err(Refused::Changed(_)) => {}
             Err(e) => return Err(e.into()),
@@ -172,7 +191,8 @@ fn plan(core: &Core, r: &Resource, old: &Arc<Obj>, o: &Options) -> Plan {
         let finished = matches!(old.text(&["status", "phase"]).as_str(), "Succeeded" | "Failed");
         if bound && !finished {
             let own = old.at(&["spec", "terminationGracePeriodSeconds"]).and_then(|v| v.as_i64());
-            grace = o.grace.or(own).unwrap_or(30).max(0);
+            // Negative ones count as one second, as in the real server.
+            grace = o.grace.or(own).map_or(30, |g| if g < 0 { 1 } else { g });
         }
     }
     let namespace = r.is("", "namespaces");
@@ -220,7 +240,11 @@ fn orphans_by_default(r: &Resource) -> bool {
 
 fn marked(core: &Core, r: &Resource, old: &Obj, grace: i64, finalizers: Vec<Value>) -> Value {
     let mut value = old.full();
-    let when = core.clock.now() + jiff::SignedDuration::from_secs(grace);
+    let when = core
+        .clock
+        .now()
+        .saturating_add(jiff::SignedDuration::from_secs(grace))
+        .unwrap_or(jiff::Timestamp::MAX);
     let fresh = !old.deleting();
     let generation = old.number(&["metadata", "generation"]);
     let meta = tree::meta(&mut value);
@@ -317,7 +341,7 @@ pub async fn evict(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
     let (eviction, _) = body::decode_body(call, sent)?;
     let pod = read::current(call).await?;
     let o = Options {
-        grace: tree::at(&eviction, &["deleteOptions", "gracePeriodSeconds"]).and_then(Value::as_i64),
+        grace: seconds(eviction.get("deleteOptions").unwrap_or(&Value::Null), "gracePeriodSeconds")?,
         uid: tree::text(&eviction, &["deleteOptions", "preconditions", "uid"]).to_string(),
         dry_run: call.dry_run() || !tree::list(&eviction, &["deleteOptions", "dryRun"]).is_empty(),
         ..Options::default()

@@ -6,6 +6,7 @@
 
 use crate::obj::Obj;
 use crate::store::{Event, EventKind, Published, Table};
+use crate::{incarnation, private};
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTableMetadata};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -13,22 +14,31 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 mod format;
+mod reserve;
 #[cfg(test)]
 mod tests;
 
 pub use format::Found;
 use format::{FORMAT, NOTES, OBJECTS, SHARED};
+use reserve::{Reserve, out_of_room};
 
 /// Name of the file in its directory.
-const FILE: &str = "store.redb";
+pub const FILE: &str = "store.redb";
+/// What a server keeps in its directory, at the top of it. Others' files in a directory that is shared stay as they are.
+const OWN: [&str; 6] =
+    [FILE, crate::secrets::DIRECTORY, "kubeconfig", "kubeconfig.last", "incarnation", reserve::FILE];
 /// Page cache of the file: reads happen only at start, so a small one is enough.
 const CACHE_BYTES: usize = 16 << 20;
 /// Batches written in one transaction at most.
 const MAX_GROUP: usize = 4096;
 /// A file is compacted at start when it is larger than this and has less than a third in use.
 const COMPACT_FROM: u64 = 64 << 20;
+/// How long a process that was killed may take to let go of the file.
+const HOLDER_GOES_WITHIN: Duration = Duration::from_secs(2);
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// Lost objects that are named one by one.
 const NAMED: usize = 20;
 
@@ -114,11 +124,13 @@ pub struct Batch {
     pub events: Vec<(Arc<Table>, Arc<Event>)>,
     /// The last revision of the commit.
     pub rv: u64,
+    /// It gives room back, so it may use the reserve.
+    pub frees: bool,
 }
 
 enum Message {
     Commit(Batch),
-    Note(String, String, Sender<()>),
+    Note(String, String, Sender<bool>),
     Snapshot(PathBuf, Sender<Result<(), String>>),
     Close,
 }
@@ -129,6 +141,7 @@ type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
 /// The open file and its committer.
 pub struct Disk {
     sender: Sender<Message>,
+    reserve: Arc<Reserve>,
     waiting: Mutex<Option<Committer>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -136,8 +149,13 @@ pub struct Disk {
 impl Disk {
     /// Opens or makes the file in a directory. With `accept_loss`, damaged objects are left out.
     pub fn open(dir: &Path, accept_loss: bool) -> Result<(Disk, Found), DiskError> {
-        std::fs::create_dir_all(dir).map_err(|e| DiskError::Io(dir.into(), e))?;
         let path = dir.join(FILE);
+        let io = |e| DiskError::Io(dir.into(), e);
+        private::directory(dir).map_err(io)?;
+        private::touch(&path).map_err(io)?;
+        for name in OWN {
+            private::mend(&dir.join(name)).map_err(io)?;
+        }
         let file = path.clone();
         let opener = move || Database::builder().set_cache_size(CACHE_BYTES).create(&file);
         Disk::open_with(&path, accept_loss, Box::new(opener))
@@ -145,17 +163,24 @@ impl Disk {
 
     fn open_with(path: &Path, accept_loss: bool, open: Opener) -> Result<(Disk, Found), DiskError> {
         // Pages that are no longer what they were can also make the file's library panic.
+        let reserve = Arc::new(Reserve::new(path.parent().unwrap_or(Path::new("."))));
         let guarded = std::panic::AssertUnwindSafe(|| {
-            let mut db = open().map_err(|e| DiskError::of(path, e.into()))?;
+            let mut db = match patiently(&open).map_err(redb::Error::from) {
+                Err(e) if out_of_room(&e) && reserve.release() => patiently(&open).map_err(redb::Error::from),
+                other => other,
+            }
+            .map_err(|e| DiskError::of(path, e))?;
             let found = format::load(&db, path, accept_loss)?;
             compact(&mut db, path, &found);
             Ok((db, found))
         });
         let (db, found) = std::panic::catch_unwind(guarded)
             .unwrap_or_else(|_| Err(DiskError::Corrupt(path.into(), "its pages are inconsistent".into())))?;
+        reserve.keep();
         let (sender, receiver) = channel();
         let committer = Committer {
             open,
+            reserve: reserve.clone(),
             path: path.into(),
             db: Some(db),
             receiver,
@@ -163,8 +188,35 @@ impl Disk {
             notes: BTreeMap::new(),
             amends: Vec::new(),
         };
-        let disk = Disk { sender, waiting: Mutex::new(Some(committer)), thread: Mutex::new(None) };
-        Ok((disk, found))
+        let (waiting, thread) = (Mutex::new(Some(committer)), Mutex::new(None));
+        Ok((Disk { sender, reserve, waiting, thread }, found))
+    }
+
+    /// Writes the store of a directory anew, without some notes and with others in their place. Nothing of what is left
+    /// out remains in the file.
+    pub fn rewrite(dir: &Path, without: &[&str], with: &[(&str, String)]) -> Result<(), DiskError> {
+        let (path, partial) = (dir.join(FILE), dir.join(format!("{FILE}.partial")));
+        let io = |e| DiskError::Io(dir.into(), e);
+        let fail = |e: redb::Error| DiskError::of(&path, e);
+        let _ = std::fs::remove_file(&partial);
+        private::touch(&partial).map_err(io)?;
+        {
+            let builder = || {
+                let mut builder = Database::builder();
+                builder.set_cache_size(CACHE_BYTES);
+                builder
+            };
+            let from = builder().open(&path).map_err(|e| fail(e.into()))?;
+            let to = builder().create(&partial).map_err(|e| fail(e.into()))?;
+            let read = from.begin_read().map_err(|e| fail(e.into()))?;
+            format::copy(&read, &to, without, with).map_err(fail)?;
+        }
+        std::fs::rename(&partial, &path).map_err(io)
+    }
+
+    /// Whether a write that takes room may be queued: not while the disk is full.
+    pub fn admits(&self) -> bool {
+        self.reserve.admits()
     }
 
     /// Starts the committer.
@@ -183,12 +235,11 @@ impl Disk {
         let _ = self.sender.send(Message::Commit(batch));
     }
 
-    /// Writes a small document and waits until it is on disk, or refused and kept for the next transaction.
-    pub fn note(&self, key: &str, value: &str) {
+    /// Writes a small document and waits until it is on disk, or refused (false) and kept for the next transaction.
+    pub fn note(&self, key: &str, value: &str) -> bool {
         let (done, wait) = channel();
-        if self.sender.send(Message::Note(key.into(), value.into(), done)).is_ok() {
-            let _ = wait.recv();
-        }
+        self.sender.send(Message::Note(key.into(), value.into(), done)).is_ok()
+            && wait.recv().unwrap_or(false)
     }
 
     /// Copies this moment of the store into another directory, which can be opened as it is. Writes go on meanwhile.
@@ -216,6 +267,20 @@ impl Drop for Disk {
     }
 }
 
+/// Opens the file; one that another process holds is asked for again for a while. A process that was killed lets go only
+/// when its last write to the disk has ended.
+fn patiently(open: &Opener) -> Result<Database, DatabaseError> {
+    let asked = std::time::Instant::now();
+    loop {
+        match open() {
+            Err(DatabaseError::DatabaseAlreadyOpen) if asked.elapsed() < HOLDER_GOES_WITHIN => {
+                std::thread::sleep(ASK_AGAIN);
+            }
+            other => return other,
+        }
+    }
+}
+
 /// Gives room back after most of a large store was deleted. While the store runs, each transaction uses again the room
 /// that earlier ones freed, so nothing else has to be compacted.
 fn compact(db: &mut Database, path: &Path, found: &Found) {
@@ -234,6 +299,7 @@ type Amend = (Arc<Table>, Box<str>, Option<Arc<Obj>>);
 
 struct Committer {
     open: Opener,
+    reserve: Arc<Reserve>,
     path: PathBuf,
     db: Option<Database>,
     receiver: Receiver<Message>,
@@ -266,14 +332,21 @@ impl Committer {
                     next = self.receiver.try_recv().ok();
                 }
             }
+            let mut stored = true;
             if !batches.is_empty() || !self.notes.is_empty() || (closing && !self.amends.is_empty()) {
-                match self.write(&batches) {
-                    Ok(()) => published.durable(&batches),
-                    Err(why) => self.refused(published, batches, &why),
+                match self.write_or_make_room(&batches) {
+                    Ok(()) => {
+                        self.reserve.taken();
+                        published.durable(&batches);
+                    }
+                    Err(why) => {
+                        stored = false;
+                        self.refused(published, batches, &why);
+                    }
                 }
             }
             for done in answers {
-                let _ = done.send(());
+                let _ = done.send(stored);
             }
             for (dir, done) in snapshots {
                 self.snapshot(&dir, done);
@@ -306,7 +379,7 @@ impl Committer {
             match other {
                 Message::Note(k, v, done) => {
                     self.notes.insert(k, v);
-                    let _ = done.send(());
+                    let _ = done.send(false);
                 }
                 Message::Snapshot(_, done) => {
                     let _ = done.send(Err("the store could not be written".into()));
@@ -317,6 +390,21 @@ impl Committer {
         if matches!(e, redb::Error::DatabaseAlreadyOpen | redb::Error::Corrupted(_)) {
             published.fail(format!("the store was lost: {e}"));
         }
+    }
+
+    /// As [`Committer::write`]; what frees room may use the reserve for it.
+    fn write_or_make_room(&mut self, batches: &[Batch]) -> Result<(), redb::Error> {
+        let refused = match self.write(batches) {
+            Err(e) if out_of_room(&e) => e,
+            other => return other,
+        };
+        self.reserve.refused();
+        if !batches.iter().all(|b| b.frees) || !self.reserve.release() {
+            return Err(refused);
+        }
+        // After a failure the library wants the file opened anew.
+        self.db = None;
+        self.write(batches)
     }
 
     fn write(&mut self, batches: &[Batch]) -> Result<(), redb::Error> {
@@ -383,24 +471,42 @@ impl Committer {
             return;
         };
         let dir = dir.to_path_buf();
+        let from = self.path.parent().map(Path::to_path_buf).unwrap_or_default();
         let run = move || {
-            let _ = done.send(copy_to(&read, &dir));
+            let _ = done.send(copy_to(&read, &from, &dir));
         };
         let _ = std::thread::Builder::new().name("store-snapshot".into()).spawn(run);
     }
 }
 
-fn copy_to(read: &redb::ReadTransaction, dir: &Path) -> Result<(), String> {
+/// Copies the keys and certificates beside a store, by which its certificates and tokens stay good.
+fn copy_keys(from: &Path, to: &Path) -> std::io::Result<()> {
+    let (from, to) = (from.join(crate::secrets::DIRECTORY), to.join(crate::secrets::DIRECTORY));
+    if !from.is_dir() {
+        return Ok(());
+    }
+    private::directory(&to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        private::write(&to.join(entry.file_name()), &std::fs::read_to_string(entry.path())?)?;
+    }
+    Ok(())
+}
+
+fn copy_to(read: &redb::ReadTransaction, from: &Path, dir: &Path) -> Result<(), String> {
     let fail = |e: &dyn fmt::Display| format!("snapshot {}: {e}", dir.display());
-    std::fs::create_dir_all(dir).map_err(|e| fail(&e))?;
+    private::directory(dir).map_err(|e| fail(&e))?;
     let (path, partial) = (dir.join(FILE), dir.join(format!("{FILE}.partial")));
     if path.exists() {
         return Err(fail(&"there is a store already; choose another directory"));
     }
     let _ = std::fs::remove_file(&partial);
+    private::touch(&partial).map_err(|e| fail(&e))?;
     {
         let db = Database::builder().set_cache_size(CACHE_BYTES).create(&partial).map_err(|e| fail(&e))?;
-        format::copy(read, &db).map_err(|e| fail(&e))?;
+        format::copy(read, &db, &[], &[(incarnation::BOOT, incarnation::COPIED.into())])
+            .map_err(|e| fail(&e))?;
     }
+    copy_keys(from, dir).map_err(|e| fail(&e))?;
     std::fs::rename(&partial, &path).map_err(|e| fail(&e))
 }

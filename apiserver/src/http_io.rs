@@ -4,16 +4,19 @@
 
 use crate::error::{ApiError, ApiResult};
 use axum::body::Body;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
+use std::time::Duration;
 
 /// Request bodies above this are refused.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
 
 /// Time a client has to send a body.
-const BODY_WITHIN: std::time::Duration = std::time::Duration::from_secs(60);
+const BODY_WITHIN: Duration = Duration::from_secs(60);
+/// The longest a client may pause while it sends one: a body that is not being sent holds its room for nothing.
+pub const BODY_PAUSE: Duration = Duration::from_secs(10);
 
 /// Decoded query parameters, in order.
 #[derive(Debug, Default, Clone)]
@@ -51,10 +54,45 @@ impl Params {
         matches!(self.get(key), "true" | "1" | "True") || (self.has(key) && self.get(key).is_empty())
     }
 
+    /// A whole number; None when it is not given.
+    ///
+    /// # Errors
+    /// 400 in the words of the real server.
+    pub fn number(&self, key: &str) -> ApiResult<Option<i64>> {
+        match self.get(key) {
+            "" => Ok(None),
+            text => text
+                .parse()
+                .map(Some)
+                .map_err(|e| ApiError::bad_request(unreadable("ParseInt", key, text, &e))),
+        }
+    }
+
+    /// A resourceVersion; 0 when it is not given.
+    ///
+    /// # Errors
+    /// 400 in the words of the real server.
+    pub fn version(&self, key: &str) -> ApiResult<u64> {
+        match self.get(key) {
+            "" => Ok(0),
+            text => text.parse().map_err(|e| ApiError::bad_request(unreadable("ParseUint", key, text, &e))),
+        }
+    }
+
     /// All values of a parameter.
     pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(k, _)| k == key).map(|(_, v)| v.as_str())
     }
+}
+
+/// As Go says it of a number it cannot read.
+fn unreadable(function: &str, key: &str, text: &str, e: &std::num::ParseIntError) -> String {
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    let why = match e.kind() {
+        PosOverflow | NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    format!("{key}: Invalid value: {text:?}: strconv.{function}: parsing {text:?}: {why}")
 }
 
 /// The form of the answer.
@@ -151,13 +189,36 @@ pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
 
 /// Reads a whole body, up to the limit.
 pub async fn read_body(body: Body) -> ApiResult<Bytes> {
+    let whole = read_frames(body);
+    tokio::time::timeout(BODY_WITHIN, whole).await.unwrap_or_else(|_| Err(ApiError::timed_out()))
+}
+
+async fn read_frames(body: Body) -> ApiResult<Bytes> {
     use http_body_util::{BodyExt, LengthLimitError, Limited};
-    let whole = Limited::new(body, MAX_BODY).collect();
-    let Ok(read) = tokio::time::timeout(BODY_WITHIN, whole).await else { return Err(ApiError::timed_out()) };
-    match read {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(e) if e.downcast_ref::<LengthLimitError>().is_some() => Err(ApiError::too_large(MAX_BODY)),
-        Err(e) => Err(ApiError::bad_request(format!("the body could not be read: {e}"))),
+    let mut body = Limited::new(body, MAX_BODY);
+    // Most bodies come in one piece, which is handed on as it is.
+    let (mut first, mut rest) = (Bytes::new(), BytesMut::new());
+    loop {
+        let next = tokio::time::timeout(BODY_PAUSE, body.frame()).await.map_err(|_| ApiError::timed_out())?;
+        match next {
+            None if rest.is_empty() => return Ok(first),
+            None => return Ok(rest.freeze()),
+            Some(Ok(frame)) => {
+                let Ok(data) = frame.into_data() else { continue };
+                if first.is_empty() && rest.is_empty() {
+                    first = data;
+                    continue;
+                }
+                if rest.is_empty() {
+                    rest.extend_from_slice(&first);
+                }
+                rest.extend_from_slice(&data);
+            }
+            Some(Err(e)) if e.downcast_ref::<LengthLimitError>().is_some() => {
+                return Err(ApiError::too_large(MAX_BODY));
+            }
+            Some(Err(e)) => return Err(ApiError::bad_request(format!("the body could not be read: {e}"))),
+        }
     }
 }
 

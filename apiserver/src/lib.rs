@@ -7,8 +7,8 @@
 use axum::Router;
 use axum::body::Body;
 use futures::future::BoxFuture;
-use serde_json::{Value, json};
-use std::path::PathBuf;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,8 +34,10 @@ mod feed;
 mod fieldset;
 mod garbage;
 mod http_io;
+pub mod incarnation;
 mod jsonpath;
 mod managed;
+mod metrics;
 mod namespaces;
 mod obj;
 mod openapi;
@@ -43,7 +45,9 @@ mod packed;
 mod patch;
 mod pattern;
 mod pki;
+mod pods;
 mod printers;
+pub mod private;
 mod protobuf;
 mod rbac;
 mod read;
@@ -53,11 +57,13 @@ mod reviews;
 mod rules;
 mod scale;
 mod schema;
+mod secrets;
 mod selectors;
 mod serve;
 mod server;
 mod services;
 mod settle;
+mod shares;
 mod store;
 mod structural;
 mod table;
@@ -73,8 +79,10 @@ pub use serve::{ServeError, ServeOptions, Server};
 
 use crate::auth::{Auth, Door};
 use crate::disk::Disk;
+use crate::incarnation::Ledger;
 use crate::pki::Authority;
 use crate::registry::Registry;
+use crate::secrets::{Secrets, StaticTokens};
 use crate::server::Core;
 use crate::store::{Store, Write};
 use arc_swap::ArcSwap;
@@ -196,8 +204,10 @@ struct Inner {
     core: Arc<Core>,
     authority: Authority,
     admin_token: String,
-    static_tokens: std::sync::Mutex<Vec<Value>>,
+    static_tokens: std::sync::Mutex<StaticTokens>,
     worker: std::sync::Mutex<Option<tokio::task::JoinHandle<()>>>,
+    /// What is kept beside the store, and the store's file; None in memory, and once it is closed.
+    ledger: std::sync::Mutex<Option<(Ledger, PathBuf)>>,
 }
 
 /// A running API server. Clones share it.
@@ -213,38 +223,35 @@ impl ApiServer {
     async fn open_in_place(config: Config) -> Result<ApiServer, OpenError> {
         // Revisions start from the wall clock, so that they never go backwards over restarts in memory.
         let floor = u64::try_from(config.clock.now().as_second()).unwrap_or(0) << 20;
+        // On disk to the microsecond: a restart in the same second is above what the last run handed out too.
+        let micros = u64::try_from(config.clock.now().subsec_microsecond()).unwrap_or(0);
+        let precise = floor + (micros << 20) / 1_000_000;
+        let unusable = |(path, why)| OpenError::Authority { path, why };
         let mut notes = Vec::new();
+        let (mut ledger, mut last) = (None, 0);
         let store = match &config.data_dir {
             None => Store::memory(floor),
             Some(dir) => {
-                let (disk, mut found) = Disk::open(dir, config.accept_loss)?;
-                let start = if found.rv == 0 { floor } else { found.rv };
+                ledger = Some(Ledger::read(dir, &dir.join(disk::FILE)));
+                let (disk, mut found) = open_disk(dir, config.accept_loss)?;
                 notes = std::mem::take(&mut found.notes);
-                Store::on_disk(disk, start, found)
+                last = found.rv;
+                Store::on_disk(disk, precise, found)
             }
         };
-        let note = |key: &str| notes.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone());
-        let admin_token = note("admin-token").unwrap_or_else(|| {
-            let token = auth::random_token();
-            store.put_note("admin-token", &token);
-            token
-        });
-        let secret = note("account-key").unwrap_or_else(|| {
-            let key = auth::random_token();
-            store.put_note("account-key", &key);
-            key
-        });
-        let authority = Authority::open(config.data_dir.as_deref())
-            .map_err(|(path, why)| OpenError::Authority { path, why })?;
-        let auth = Auth::new(config.access, auth::sha256(secret.as_bytes()));
-        auth.add_token(&admin_token, "system:admin", &["system:masters".to_string()]);
-        let tokens: Vec<Value> =
-            note("tokens").and_then(|t| serde_json::from_str(&t).ok()).unwrap_or_default();
-        for t in &tokens {
-            let groups: Vec<String> =
-                tree::list(t, &["groups"]).iter().filter_map(|g| g.as_str().map(str::to_string)).collect();
-            auth.add_token(tree::text(t, &["token"]), tree::text(t, &["user"]), &groups);
+        let note = |key: &str| notes.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str());
+        let boot = note(incarnation::BOOT);
+        let continues = ledger.as_ref().is_none_or(|ledger| ledger.continues(boot, last));
+        if let Some(ledger) = &mut ledger {
+            ledger.open(boot, last, |boot| store.put_note(incarnation::BOOT, boot));
         }
+        let secrets = Secrets::open(config.data_dir.as_deref(), None).map_err(unusable)?;
+        let authority = Authority::open(config.data_dir.as_deref()).map_err(unusable)?;
+        let tokens = StaticTokens::read(note(secrets::TOKENS));
+        let auth = Auth::new(config.access, secrets.account_key(), tokens.salt());
+        let admin_token = secrets.admin_token();
+        auth.add_token(auth.digest(&admin_token), "system:admin", &["system:masters".to_string()]);
+        tokens.register(&auth);
         let namespaces = store.table("/namespaces");
         let registry = Registry::new(&store, Vec::new(), 0);
         let core = Arc::new(Core {
@@ -257,7 +264,7 @@ impl ApiServer {
             ids: config.ids,
             auth,
             addresses: services::Addresses::default(),
-            in_flight: Arc::new(tokio::sync::Semaphore::new(server::MAX_IN_FLIGHT)),
+            shares: Arc::default(),
             closing: CancellationToken::new(),
             namespaces,
             crd_lock: tokio::sync::Mutex::new(()),
@@ -274,7 +281,17 @@ impl ApiServer {
                 core.quotas.offer(table, event);
             }
         }));
-        seed(&core)?;
+        seed(&core, floor)?;
+        let unnamed = !core
+            .namespaces
+            .get("kube-system")
+            .is_some_and(|ns| ns.has(&["metadata", "annotations", incarnation::ANNOTATION]));
+        if !continues || unnamed {
+            tracing::warn!(
+                "the store is not the one that was closed last: everybody who watches starts over"
+            );
+            namespaces::renew_incarnation(&core).map_err(|e| OpenError::Store(format!("{e:?}")))?;
+        }
         for crd in config.crds {
             let name = tree::meta_text(&crd, "name").to_string();
             crd::ensure(&core, crd).map_err(|why| OpenError::Crd { name, why })?;
@@ -291,6 +308,7 @@ impl ApiServer {
             admin_token,
             static_tokens: std::sync::Mutex::new(tokens),
             worker: std::sync::Mutex::new(Some(worker)),
+            ledger: std::sync::Mutex::new(ledger.zip(config.data_dir.map(|dir| dir.join(disk::FILE)))),
         })))
     }
 
@@ -312,15 +330,22 @@ impl ApiServer {
         self.0.admin_token.clone()
     }
 
-    /// Adds a static bearer token; with a data directory it is kept.
+    /// Adds a static bearer token; with a data directory its digest is kept.
     pub fn add_token(&self, token: impl Into<String>, user: &str, groups: &[&str]) {
         let token = token.into();
         let groups: Vec<String> = groups.iter().map(|g| g.to_string()).collect();
-        self.0.core.auth.add_token(&token, user, &groups);
+        let digest = self.0.core.auth.digest(&token);
+        self.0.core.auth.add_token(digest, user, &groups);
         let mut tokens = self.0.static_tokens.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        tokens.retain(|t| tree::text(t, &["token"]) != token);
-        tokens.push(json!({"token": token, "user": user, "groups": groups}));
-        self.0.core.store.put_note("tokens", &Value::Array(tokens.clone()).to_string());
+        tokens.put(digest, user, &groups);
+        self.0.core.store.put_note(secrets::TOKENS, &tokens.note());
+    }
+
+    /// Which incarnation of its state this server is: another one after the store went back in time. Clients read it
+    /// at the namespace kube-system, see [`incarnation::ANNOTATION`].
+    pub fn incarnation(&self) -> String {
+        let found = self.0.core.namespaces.get("kube-system");
+        found.map(|ns| ns.text(&["metadata", "annotations", incarnation::ANNOTATION])).unwrap_or_default()
     }
 
     /// A client certificate and its key in PEM form, good until a day: the user is its common name, the groups (two
@@ -368,17 +393,38 @@ impl ApiServer {
         if let Some(worker) = worker {
             let _ = worker.await;
         }
-        // Joining the committer blocks until its last fsync.
-        let _ = tokio::task::spawn_blocking(move || core.store.close()).await;
+        let ledger = self.0.ledger.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let close = move || {
+            // Joining the committer blocks until its last fsync.
+            core.store.close();
+            if let Some((mut ledger, file)) = ledger {
+                ledger.close(core.store.last(), &file);
+            }
+        };
+        let _ = tokio::task::spawn_blocking(close).await;
     }
 }
 
+/// Opens the store of a directory. Secrets that an older program left in it are taken out of the file first.
+fn open_disk(dir: &Path, accept_loss: bool) -> Result<(Disk, disk::Found), OpenError> {
+    let (disk, found) = Disk::open(dir, accept_loss)?;
+    if !secrets::in_clear(&found.notes) {
+        return Ok((disk, found));
+    }
+    let tokens =
+        secrets::seal(dir, &found.notes).map_err(|(path, why)| OpenError::Authority { path, why })?;
+    drop((disk, found));
+    Disk::rewrite(dir, &secrets::CLEAR, &[(secrets::TOKENS, tokens)])?;
+    tracing::info!(path = %dir.display(), "tokens are kept by their digests from now on");
+    Ok(Disk::open(dir, accept_loss)?)
+}
+
 /// Writes the namespaces and roles every cluster has.
-fn seed(core: &Arc<Core>) -> Result<(), OpenError> {
+fn seed(core: &Arc<Core>, floor: u64) -> Result<(), OpenError> {
     let mut writes = Vec::new();
     for name in namespaces::PERMANENT {
         if core.namespaces.get(name).is_none() {
-            writes.extend(namespaces::make(core, name));
+            writes.extend(namespaces::make(core, name, floor));
         }
     }
     for (table, mut value) in rbac::bootstrap() {
@@ -389,6 +435,28 @@ fn seed(core: &Arc<Core>) -> Result<(), OpenError> {
             meta.insert("uid".into(), core.ids.uuid().to_string().into());
             meta.insert("creationTimestamp".into(), core.clock.stamp().into());
             writes.push(Write::Create { table, key, value });
+        }
+    }
+    let mut later: Vec<(&str, Value)> = Vec::new();
+    for (name, value, description) in pods::SYSTEM_CLASSES {
+        later.push((pods::CLASSES, pods::system_class(name, value, description)));
+    }
+    if core.auth.access == Access::Rbac {
+        later.extend(rbac::controllers());
+    }
+    for (table, mut value) in later {
+        let name = tree::meta_text(&value, "name").to_string();
+        let namespace = tree::meta_text(&value, "namespace");
+        let key = if namespace.is_empty() { name } else { format!("{namespace}/{name}") };
+        let at = core.store.table(table);
+        if at.get(&key).is_none() {
+            // By name, so that the ids a simulation draws from its seed do not depend on how many of these there are.
+            let uid =
+                uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, format!("{floor} {table} {key}").as_bytes());
+            let meta = tree::meta(&mut value);
+            meta.insert("uid".into(), uid.to_string().into());
+            meta.insert("creationTimestamp".into(), core.clock.stamp().into());
+            writes.push(Write::Create { table: at, key, value });
         }
     }
     core.store.commit(writes).map(|_| ()).map_err(|e| OpenError::Store(format!("{e:?}")))

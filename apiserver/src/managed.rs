@@ -73,6 +73,29 @@ pub fn without<T>(object: &mut Value, f: impl FnOnce(&Value) -> T) -> T {
     out
 }
 
+/// True for objects that differ at most in the times of their managedFields: nothing was written then.
+pub fn same_but_times(a: &Value, b: &Value) -> bool {
+    let (Some(x), Some(y)) = (a.as_object(), b.as_object()) else { return a == b };
+    let rest = |m: &Map<String, Value>, key: &str| m.iter().filter(|(k, _)| *k != key).count();
+    let equal = |x: &Map<String, Value>, y: &Map<String, Value>, but: &str| {
+        rest(x, but) == rest(y, but) && x.iter().filter(|(k, _)| *k != but).all(|(k, v)| y.get(k) == Some(v))
+    };
+    let meta =
+        |m: &Map<String, Value>| m.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
+    let (mx, my) = (meta(x), meta(y));
+    let entries = |m: &Map<String, Value>| {
+        m.get("managedFields").and_then(Value::as_array).cloned().unwrap_or_default()
+    };
+    let (ex, ey) = (entries(&mx), entries(&my));
+    equal(x, y, "metadata")
+        && equal(&mx, &my, "managedFields")
+        && ex.len() == ey.len()
+        && ex.iter().zip(&ey).all(|(p, q)| match (p.as_object(), q.as_object()) {
+            (Some(p), Some(q)) => equal(p, q, "time"),
+            _ => p == q,
+        })
+}
+
 /// Decides which managedFields a written object starts from: the client's when it sent some, else the live ones.
 /// A single empty entry resets them.
 pub fn inherit(old: &Value, new: &mut Value) {
@@ -160,6 +183,10 @@ pub fn apply(
     w: &Writer<'_>,
 ) -> ApiResult<Value> {
     tree::meta(&mut config).remove("managedFields");
+    if w.subresource == "status" {
+        // Only the status is the applier's here, whatever else the configuration says.
+        tree::object(&mut config).retain(|key, _| matches!(key.as_str(), "apiVersion" | "kind" | "status"));
+    }
     let mut set = fieldset::of(Some(schema), &config, false);
     fieldset::strip(&mut set, w.subresource);
     if w.subresource.is_empty() && w.has_status {
@@ -177,7 +204,8 @@ pub fn apply(
         let before = Writer { manager: "before-first-apply", subresource: "", ..*w };
         entries.push(entry(&before, "Update", all));
     }
-    let previous = entries.iter().position(|e| is(e, "Apply", w)).map(|i| entries.remove(i));
+    let place = entries.iter().position(|e| is(e, "Apply", w));
+    let previous = place.map(|i| entries.remove(i));
     merge(Some(schema), &mut new, config);
     if let Some(old) = previous.as_ref().and_then(|p| p.get("fieldsV1")).and_then(Value::as_object) {
         let mut others = Set::new();
@@ -237,8 +265,9 @@ pub fn apply(
     {
         mine = p;
     }
-    let place =
-        entries.iter().position(|e| tree::text(e, &["operation"]) != "Apply").unwrap_or(entries.len());
+    // At its old place, so that nothing changes when nothing is said anew.
+    let first_other = || entries.iter().position(|e| tree::text(e, &["operation"]) != "Apply");
+    let place = place.or_else(first_other).unwrap_or(entries.len());
     entries.insert(place, mine);
     give(&mut new, entries);
     Ok(new)

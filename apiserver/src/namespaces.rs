@@ -6,7 +6,7 @@ use crate::delete::{self, Options};
 use crate::error::ApiResult;
 use crate::server::Core;
 use crate::store::{Range, Refused, Write};
-use crate::tree;
+use crate::{incarnation, tree};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -37,12 +37,30 @@ pub fn companions(core: &Core, namespace: &str) -> Vec<Write> {
     out
 }
 
+/// Of a store in memory, the incarnation follows from the revision it starts at, so that a simulation can be repeated.
+fn first_incarnation(floor: u64) -> String {
+    uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, &floor.to_be_bytes()).to_string()
+}
+
+/// Gives kube-system a new incarnation.
+pub fn renew_incarnation(core: &Core) -> Result<(), Refused> {
+    let Some(prev) = core.namespaces.get("kube-system") else { return Ok(()) };
+    let mut value = prev.full();
+    let annotations = tree::object(tree::meta(&mut value).entry("annotations").or_insert_with(|| json!({})));
+    annotations.insert(incarnation::ANNOTATION.into(), uuid::Uuid::new_v4().to_string().into());
+    let write = Write::Update { table: core.namespaces.clone(), prev, value };
+    core.store.commit_to_free(vec![write]).map(drop)
+}
+
 /// The writes that make a namespace at start.
-pub fn make(core: &Core, name: &str) -> Vec<Write> {
-    let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name,
+pub fn make(core: &Core, name: &str, floor: u64) -> Vec<Write> {
+    let mut value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name,
         "uid": core.ids.uuid().to_string(), "creationTimestamp": core.clock.stamp(),
         "labels": {"kubernetes.io/metadata.name": name}},
         "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+    if name == "kube-system" {
+        value["metadata"]["annotations"] = json!({incarnation::ANNOTATION: first_incarnation(floor)});
+    }
     let mut out = vec![Write::Create { table: core.namespaces.clone(), key: name.into(), value }];
     out.extend(companions(core, name));
     out

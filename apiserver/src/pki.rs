@@ -4,6 +4,7 @@
 //! `pki/ca.key`; anything else that can sign with those (openssl) can make client certificates too.
 
 use crate::auth::{CREDENTIAL_ID, Certified, User};
+use crate::private;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
@@ -46,9 +47,9 @@ impl Authority {
             return Ok(authority);
         }
         let authority = Authority::make().map_err(|e| (dir.clone(), e))?;
-        std::fs::create_dir_all(&dir).map_err(|e| at(&dir, e))?;
-        std::fs::write(&cert, &authority.ca_pem).map_err(|e| at(&cert, e))?;
-        write_private(&key, &authority.key_pem).map_err(|e| at(&key, e))?;
+        private::directory(&dir).map_err(|e| at(&dir, e))?;
+        private::write(&cert, &authority.ca_pem).map_err(|e| at(&cert, e))?;
+        private::write(&key, &authority.key_pem).map_err(|e| at(&key, e))?;
         Ok(authority)
     }
 
@@ -130,16 +131,6 @@ impl CheckedIssuer for Issuer<'static, KeyPair> {
             vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
         Ok(Issuer::new(params, key))
     }
-}
-
-/// Writes a file only its owner may read.
-pub fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    use std::io::Write;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(text.as_bytes())
 }
 
 /// Asks every client for a certificate, and lets those with none or with a strange one in: they are refused with

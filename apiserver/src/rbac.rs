@@ -14,9 +14,11 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 mod bootstrap;
+mod controllers;
 mod escalation;
 
 pub use bootstrap::bootstrap;
+pub use controllers::controllers;
 pub use escalation::check_write;
 
 /// Group of roles and bindings.

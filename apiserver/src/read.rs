@@ -8,7 +8,7 @@ use crate::http_io::{self, Form};
 use crate::registry::Resource;
 use crate::selectors::{Fields, Labels};
 use crate::server::Call;
-use crate::store::{Obj, Page, Range};
+use crate::store::{Obj, Page, Place, Range};
 use crate::{convert, printers, tree};
 use axum::body::Body;
 use base64::Engine;
@@ -85,13 +85,7 @@ pub async fn current(call: &Call) -> ApiResult<Arc<Obj>> {
 
 /// GET of one object or of a subresource.
 pub async fn get(call: &mut Call) -> ApiResult<Response<Body>> {
-    let wanted = call.params.get("resourceVersion");
-    if !wanted.is_empty() {
-        let rv = wanted
-            .parse()
-            .map_err(|_| ApiError::bad_request(format!("resourceVersion: Invalid value: {wanted:?}")))?;
-        reached(call, rv).await?;
-    }
+    reached(call, call.params.version("resourceVersion")?).await?;
     let obj = current(call).await?;
     match call.subresource.as_str() {
         "" | "status" | "ephemeralcontainers" | "resize" => object_response(call, StatusCode::OK, &obj),
@@ -116,17 +110,29 @@ pub async fn get(call: &mut Call) -> ApiResult<Response<Body>> {
     }
 }
 
-/// Fails when the server has not reached a revision.
-pub async fn reached(call: &Call, rv: u64) -> ApiResult<()> {
-    let have = call.core.store.durable();
-    if rv > have {
-        let wait = call.core.store.wait(rv);
-        // The real server also waits three seconds for a revision it has not seen.
-        if tokio::time::timeout(std::time::Duration::from_secs(3), wait).await.is_err() {
-            return Err(ApiError::future_version(rv, call.core.store.durable()));
+/// Waits until the server has reached a revision, and returns the one by which that state is known now.
+///
+/// # Errors
+/// 504 when it is not reached, as the real server says; 410 when it is not of this store's history.
+pub async fn reached(call: &Call, rv: u64) -> ApiResult<u64> {
+    let store = &call.core.store;
+    match store.place(rv) {
+        Place::Reached(rv) => Ok(rv),
+        Place::Elsewhere => Err(lost(rv)),
+        Place::Ahead(_) => {
+            // The real server also waits three seconds for a revision it has not seen.
+            if tokio::time::timeout(std::time::Duration::from_secs(3), store.wait(rv)).await.is_err() {
+                return Err(ApiError::future_version(rv, store.durable()));
+            }
+            Ok(rv)
         }
     }
-    Ok(())
+}
+
+fn lost(rv: u64) -> ApiError {
+    let message =
+        format!("resource version {rv} is not of this server's history: its store was restored; list again");
+    ApiError::expired(message, String::new())
 }
 
 /// What a list or watch is limited to.
@@ -221,21 +227,25 @@ fn list_options_invalid(field: &str, why: &str) -> ApiError {
     ApiError::invalid("meta.k8s.io", "ListOptions", "", vec![cause])
 }
 
+/// 410 of a continued list, with a token to go on from now.
+fn too_old_token(start: &str) -> ApiError {
+    let message = "The provided continue parameter is too old to display a consistent list result. You can start a new \
+         list without the continue parameter, or use the continue token in this response to retrieve the \
+         remainder of the results. Continuing with the provided token results in an inconsistent list - objects \
+         that were created, modified, or deleted between the time the first chunk was returned and now may show \
+         up in the list.";
+    ApiError::expired(message, continue_token(-1, start))
+}
+
 async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)> {
     let p = &call.params;
-    let limit: usize = p.get("limit").parse::<i64>().ok().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+    let limit: usize = p.number("limit")?.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+    p.number("timeoutSeconds")?;
     let (version, how, token) = (p.get("resourceVersion"), p.get("resourceVersionMatch"), p.get("continue"));
     if p.has("sendInitialEvents") {
         return Err(list_options_invalid("sendInitialEvents", "sendInitialEvents is forbidden for list"));
     }
-    let asked: u64 = match version {
-        "" => 0,
-        v => v.parse().map_err(|_| {
-            ApiError::bad_request(format!(
-                "Invalid value: {v:?}: strconv.ParseUint: parsing {v:?}: invalid syntax"
-            ))
-        })?,
-    };
+    let asked = p.version("resourceVersion")?;
     if !how.is_empty() {
         if version.is_empty() {
             return Err(list_options_invalid(
@@ -268,13 +278,18 @@ async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)
         }
         parsed = parse_continue(token)?;
         range.after = Some(&parsed.start);
-        range.at = u64::try_from(parsed.rv).ok();
+        range.at = match u64::try_from(parsed.rv).ok().map(|rv| call.core.store.place(rv)) {
+            None => None,
+            Some(Place::Reached(rv)) => Some(rv),
+            // Of a history that was taken back: as one that is too old.
+            Some(_) => return Err(too_old_token(&parsed.start)),
+        };
     } else if version == "0" {
         range.limit = 0;
     } else if asked > 0 {
-        reached(call, asked).await?;
+        let known = reached(call, asked).await?;
         if how == "Exact" || (how.is_empty() && limit > 0) {
-            range.at = Some(asked);
+            range.at = Some(known);
         }
     }
     let table = &call.entry.table;
@@ -292,18 +307,14 @@ async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)
         range.limit = 0;
     }
     let Some(mut page) = call.core.store.page(table, range).await? else {
-        let fresh = range.after.map(|start| continue_token(-1, start)).unwrap_or_default();
-        let message = if fresh.is_empty() {
-            format!("too old resource version: {} ({})", range.at.unwrap_or(0), table.floor())
-        } else {
-            "The provided continue parameter is too old to display a consistent list result. You can start a new \
-             list without the continue parameter, or use the continue token in this response to retrieve the \
-             remainder of the results. Continuing with the provided token results in an inconsistent list - objects \
-             that were created, modified, or deleted between the time the first chunk was returned and now may show \
-             up in the list."
-                .to_string()
-        };
-        return Err(ApiError::expired(message, fresh));
+        let at = range.at.unwrap_or(0);
+        return Err(match range.after {
+            Some(start) => too_old_token(start),
+            None => ApiError::expired(
+                format!("too old resource version: {at} ({})", table.floor()),
+                String::new(),
+            ),
+        });
     };
     let mut items = std::mem::take(&mut page.items);
     if !filter.is_empty() {

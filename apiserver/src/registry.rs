@@ -115,6 +115,8 @@ impl Resource {
     fn verbs(&self) -> Value {
         if self.create_only {
             json!(["create"])
+        } else if self.is("", "namespaces") {
+            json!(["create", "delete", "get", "list", "patch", "update", "watch"])
         } else {
             json!(["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"])
         }

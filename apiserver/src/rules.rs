@@ -1,9 +1,15 @@
 //! `x-kubernetes-validations`: rules of a definition in the Common Expression Language.
 //!
-//! The expressions are parsed once per definition and judged when an object is written. Deliberately
-//! absent: the cost estimate of the real server; a rule that is too dear there is accepted here.
+//! The expressions are checked and parsed once per definition (`admit`), and judged when an object is written.
 
 use std::fmt;
+
+mod admit;
+mod cost;
+mod decl;
+mod types;
+
+pub use admit::problems;
 
 use kube_cel::{CompiledSchema, Validator, compile_schema};
 use serde_json::Value;
@@ -59,24 +65,6 @@ impl Rules {
     }
 }
 
-/// What is wrong with the rules of a schema, in words.
-pub fn problems(openapi: &Value) -> Vec<String> {
-    if !has_rules(openapi) {
-        return Vec::new();
-    }
-    let compiled = compile_schema(openapi);
-    let mut found = Vec::new();
-    collect(&compiled, &mut found);
-    found
-}
-
-fn collect(schema: &CompiledSchema, found: &mut Vec<String>) {
-    found.extend(schema.compilation_errors().into_iter().map(|error| format!("Invalid value: {error}")));
-    schema.properties.values().for_each(|child| collect(child, found));
-    schema.items.iter().for_each(|child| collect(child, found));
-    schema.additional_properties.iter().for_each(|child| collect(child, found));
-}
-
 fn has_rules(schema: &Value) -> bool {
     match schema {
         Value::Object(map) => map.contains_key(KEY) || map.values().any(has_rules),
@@ -111,8 +99,8 @@ mod tests {
 
     #[test]
     fn a_rule_that_does_not_parse_is_told() {
-        assert_eq!(problems(&schema("!(has(self.a)")).len(), 1);
-        assert!(problems(&schema("has(self.a)")).is_empty());
+        assert_eq!(problems(&schema("!(has(self.a)"), "s").len(), 1);
+        assert!(problems(&schema("has(self.a)"), "s").is_empty());
         assert!(Rules::compile(&json!({"type": "object"})).is_none());
     }
 }

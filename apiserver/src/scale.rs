@@ -47,7 +47,14 @@ fn selector_text(selector: &Value) -> String {
 /// The object with the replicas of a Scale.
 pub fn set(r: &Resource, old: &Value, scale: &Value) -> ApiResult<Value> {
     let paths = r.scale.as_ref().ok_or_else(ApiError::no_such_resource)?;
-    let replicas = tree::number(scale, &["spec", "replicas"]);
+    let replicas = match tree::at(scale, &["spec", "replicas"]).filter(|v| !v.is_null()) {
+        None => 0,
+        Some(found) => found.as_i64().filter(|n| i32::try_from(*n).is_ok()).ok_or_else(|| {
+            ApiError::bad_request(format!(
+                "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32"
+            ))
+        })?,
+    };
     if replicas < 0 {
         let cause = Cause::invalid("spec.replicas", &json!(replicas), "must be greater than or equal to 0");
         return Err(ApiError::invalid("autoscaling", "Scale", tree::meta_text(old, "name"), vec![cause]));

@@ -4,8 +4,10 @@
 //! Absent on purpose: plain HTTP.
 
 use crate::auth::{Certified, Door};
-use crate::pki::{self, AskForCertificate, Authority};
+use crate::pki::{AskForCertificate, Authority};
+use crate::private;
 use crate::server::{self, Core};
+use crate::shares::Guest;
 use axum::body::Body;
 use base64::Engine;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -50,6 +52,8 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_millis(500);
 /// Time a client has for the head of an HTTP/1.1 request.
 const HEADERS: Duration = Duration::from_secs(30);
+/// Time a connection has for its first request.
+const FIRST_REQUEST: Duration = Duration::from_secs(10);
 
 /// A listening server.
 pub struct Server {
@@ -93,10 +97,7 @@ impl Server {
     /// # Errors
     /// The file cannot be written.
     pub fn write_kubeconfig(&self, path: &Path, context_name: &str) -> std::io::Result<()> {
-        let mut draft = path.as_os_str().to_owned();
-        draft.push(".new");
-        pki::write_private(Path::new(&draft), &self.kubeconfig(context_name))?;
-        std::fs::rename(&draft, path)
+        private::write(path, &self.kubeconfig(context_name))
     }
 
     /// Stops listening; open connections are closed.
@@ -177,9 +178,12 @@ struct Doorway {
 async fn connection(core: Arc<Core>, doorway: Doorway, stream: TcpStream, stop: CancellationToken) {
     let Ok(Ok(tls)) = tokio::time::timeout(HANDSHAKE, doorway.acceptor.accept(stream)).await else { return };
     let certificate: Option<Certified> = doorway.asking.identify(tls.get_ref().1.peer_certificates());
+    let guest = Guest::new(&core.shares);
+    let seat = guest.clone();
     let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let core = core.clone();
         let mut request = request.map(Body::new);
+        request.extensions_mut().insert(seat.clone());
         if let Some(certificate) = &certificate {
             request.extensions_mut().insert(certificate.clone());
         }
@@ -190,13 +194,20 @@ async fn connection(core: Arc<Core>, doorway: Doorway, stream: TcpStream, stop: 
     builder.http2().max_concurrent_streams(1000);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(tls), service);
     tokio::pin!(connection);
+    // A connection without a request belongs to nobody: it may not stay.
+    let unused = async {
+        if tokio::time::timeout(FIRST_REQUEST, guest.seated()).await.is_ok() {
+            std::future::pending::<()>().await;
+        }
+    };
     tokio::select! {
         biased;
-        () = stop.cancelled() => {
-            // Requests under way and watches get a moment to end cleanly.
-            connection.as_mut().graceful_shutdown();
-            let _ = tokio::time::timeout(GOODBYE, connection).await;
-        }
-        _ = connection.as_mut() => {}
+        () = stop.cancelled() => {}
+        () = guest.refused() => {}
+        _ = connection.as_mut() => return,
+        () = unused => {}
     }
+    // Requests under way and watches get a moment to end cleanly.
+    connection.as_mut().graceful_shutdown();
+    let _ = tokio::time::timeout(GOODBYE, connection).await;
 }

@@ -10,15 +10,16 @@ use crate::error::{ApiError, ApiResult};
 use crate::http_io::{self, Form, Params};
 use crate::rbac::Question;
 use crate::registry::{Entry, Registry, Resource};
+use crate::shares::{Gate, Guest, Shares};
 use crate::store::{Refused, Store, Table};
-use crate::{Clock, Ids, action, openapi, read, reviews, watch, write};
+use crate::{Clock, Ids, action, metrics, openapi, read, reviews, watch, write};
 use arc_swap::ArcSwap;
 use axum::body::Body;
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// State of one server.
@@ -41,8 +42,8 @@ pub struct Core {
     pub quotas: crate::resource_quota::Quotas,
     /// Addresses given to services that are being written.
     pub addresses: crate::services::Addresses,
-    /// Turns of requests from the network.
-    pub in_flight: Arc<Semaphore>,
+    /// What each caller holds of the server.
+    pub shares: Arc<Shares>,
     /// Set when the server goes down.
     pub closing: CancellationToken,
     /// Namespaces, needed by every create.
@@ -175,10 +176,6 @@ fn route(path: &str) -> Route {
     Route::Resource(target)
 }
 
-/// Requests from the network that are worked on at a time, watches excepted: it bounds the bodies in memory.
-pub const MAX_IN_FLIGHT: usize = 600;
-/// How long a request waits for its turn before it is told to come again.
-const TURN: Duration = Duration::from_secs(10);
 /// The longest a client can ask a request to take.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -187,15 +184,6 @@ pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -
     if core.closing.is_cancelled() {
         return ApiError::unavailable("the server is shutting down").response();
     }
-    let turns = core.in_flight.clone();
-    // A watch holds its place only until it has begun.
-    let turn = match door {
-        Door::Process => None,
-        Door::Network => match tokio::time::timeout(TURN, turns.acquire_owned()).await {
-            Ok(Ok(turn)) => Some(turn),
-            _ => return ApiError::busy().response(),
-        },
-    };
     let asked = request.uri().query().filter(|q| q.contains("timeout=")).map(|q| Params::parse(Some(q)));
     let limit = asked.filter(|p| !p.flag("watch")).and_then(|p| duration(p.get("timeout")));
     let work = answer(core, door, request);
@@ -205,7 +193,6 @@ pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -
             .await
             .unwrap_or_else(|_| Err(ApiError::timed_out())),
     };
-    drop(turn);
     match answered {
         Ok(response) => response,
         Err(e) => e.response(),
@@ -228,7 +215,16 @@ fn duration(text: &str) -> Option<Duration> {
 async fn answer(core: Arc<Core>, door: Door, request: http::Request<Body>) -> ApiResult<Response<Body>> {
     let (parts, body) = request.into_parts();
     let certificate = parts.extensions.get::<Certified>();
-    let user = core.auth.authenticate(&core, door, &parts.headers, certificate)?;
+    let caller = core.auth.identify(&core, door, &parts.headers, certificate)?;
+    if let Some(guest) = parts.extensions.get::<Guest>() {
+        guest.belongs_to(&caller.name)?;
+    }
+    // A watch holds its turn only until it has begun.
+    let mut gate = match door {
+        Door::Process => Gate::process(&core.shares),
+        Door::Network => Gate::network(&core.shares, &caller.name),
+    };
+    let user = core.auth.impersonate(&core, caller, &parts.headers)?;
     let path = parts.uri.path();
     let params = Params::parse(parts.uri.query());
     match route(path) {
@@ -240,16 +236,20 @@ async fn answer(core: Arc<Core>, door: Door, request: http::Request<Body>) -> Ap
             }
             let verb = verb.ok_or_else(ApiError::method_not_allowed)?;
             let mut call = resolve(&core, target, params, parts.headers, user)?;
-            resource(&mut call, verb, body).await
+            resource(&mut call, verb, body, &mut gate).await
         }
         Route::Discovery(api_version) => {
             core.auth.allow_path(&core, &user, "get", path)?;
+            gate.turn().await?;
             match core.registry.load().resource_list(&api_version) {
                 Some(list) => Ok(http_io::value_response(StatusCode::OK, &list)),
                 None => Ok(not_found()),
             }
         }
-        Route::Other => other(&core, &user, &parts.method, path, &params, &parts.headers),
+        Route::Other => {
+            gate.turn().await?;
+            other(&core, &user, &parts.method, path, &params, &parts.headers)
+        }
     }
 }
 
@@ -333,35 +333,40 @@ fn question(target: &Target, params: &Params, verb: &str) -> Question {
     }
 }
 
-async fn resource(call: &mut Call, verb: &str, body: Body) -> ApiResult<Response<Body>> {
+async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> ApiResult<Response<Body>> {
     let item = !call.name.is_empty();
     check_subresource(call)?;
     call.form = http_io::negotiate(&call.headers)?;
     if matches!(call.form, Form::DiscoveryV2 | Form::DiscoveryV2Beta1) {
         return Err(ApiError::not_acceptable());
     }
+    // As in the real server: namespaces go one by one.
+    if verb == "deletecollection" && call.resource().is("", "namespaces") {
+        return Err(ApiError::method_not_allowed());
+    }
     if call.resource().create_only {
         if verb != "create" {
             return Err(ApiError::method_not_allowed());
         }
-        let body = http_io::read_body(body).await?;
+        let body = gate.body(body).await?;
+        gate.turn().await?;
         return reviews::create(call, &body).await;
     }
+    let body = match verb {
+        "get" | "list" | "watch" => Bytes::new(),
+        _ => gate.body(body).await?,
+    };
+    gate.turn().await?;
     let mut response = match verb {
         "get" => read::get(call).await?,
         "list" => read::list(call).await?,
         "watch" => return watch::watch(call).await,
-        _ => {
-            let body = http_io::read_body(body).await?;
-            match verb {
-                "create" if item => action::action(call, &body).await?,
-                "create" => write::create(call, &body).await?,
-                "update" => write::update(call, &body).await?,
-                "patch" => write::patch(call, &body).await?,
-                "delete" => crate::delete::delete(call, &body).await?,
-                _ => crate::delete::collection(call, &body).await?,
-            }
-        }
+        "create" if item => action::action(call, &body).await?,
+        "create" => write::create(call, &body).await?,
+        "update" => write::update(call, &body).await?,
+        "patch" => write::patch(call, &body).await?,
+        "delete" => crate::delete::delete(call, &body).await?,
+        _ => crate::delete::collection(call, &body).await?,
     };
     if let Some(text) = &call.entry.resource.deprecation {
         call.warnings.push(text.clone());
@@ -407,6 +412,7 @@ fn other(
             }
             Ok(http_io::text_response(StatusCode::OK, "ok"))
         }
+        "/metrics" => Ok(metrics::answer(core)),
         "/openapi/v3" => openapi::index(core),
         "/openapi/v2" => openapi::swagger(core, headers),
         "" => {

@@ -8,7 +8,7 @@ use crate::registry::Resource;
 use crate::server::Call;
 use crate::store::Obj;
 use crate::validate::{self, NameRule};
-use crate::{crd, defaults, rbac, services, tree};
+use crate::{crd, defaults, pods, rbac, services, tree};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub fn keeps_status_on_create(r: &Resource) -> bool {
 }
 
 /// Validates a new or changed object; all causes at once.
-pub fn check_object(r: &Resource, old: Option<&Value>, value: &Value) -> ApiResult<()> {
+pub fn check_object(r: &Resource, old: Option<&Value>, value: &Value, subresource: &str) -> ApiResult<()> {
     let mut causes = Vec::new();
     validate::metadata(name_rule(r), value, &mut causes);
     if r.custom {
@@ -43,7 +43,7 @@ pub fn check_object(r: &Resource, old: Option<&Value>, value: &Value) -> ApiResu
             causes.extend(rules.broken(value, old));
         }
     } else {
-        defaults::check(r, old, value, &mut causes);
+        defaults::check(r, old, value, subresource, &mut causes);
     }
     if causes.is_empty() {
         return Ok(());
@@ -148,6 +148,9 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
             }
         }
     }
+    if r.is("", "pods") && call.subresource.is_empty() {
+        pods::tolerate(tree::child(&mut new, "spec"));
+    }
     if !r.custom {
         defaults::apply(r, &mut new);
     }
@@ -202,7 +205,7 @@ pub fn finish(
         managed::without(live, |bare| managed::track_update(&r.schema, Some(bare), &mut new, &w));
     }
     let live = &*live;
-    if new == *live {
+    if managed::same_but_times(&new, live) {
         return Ok(Outcome::Same(old.clone()));
     }
     let deleting = tree::at(live, &["metadata", "deletionTimestamp"]).is_some();
@@ -222,7 +225,7 @@ pub fn finish(
         }
     }
     rbac::check_write(&call.core, &call.user, r, Some(live), &new)?;
-    check_object(r, Some(live), &new)?;
+    check_object(r, Some(live), &new, &call.subresource)?;
     let finished = if r.is("", "namespaces") {
         tree::list(&new, &["spec", "finalizers"]).is_empty()
     } else {

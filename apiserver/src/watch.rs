@@ -9,7 +9,7 @@ use crate::http_io::Form;
 use crate::printers::{self, Include};
 use crate::read::{self, Filter};
 use crate::server::{Call, Core};
-use crate::store::{Event, EventKind, Obj, Range};
+use crate::store::{Event, EventKind, Obj, Place, Range};
 use crate::{convert, tree};
 use axum::body::Body;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -28,6 +28,8 @@ const FRAME_BYTES: usize = 64 * 1024;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// Length of a watch that names no timeout.
 const DEFAULT_TIMEOUT_S: u64 = 1800;
+/// The longest watch.
+const LONGEST_S: u64 = 7 * 24 * 3600;
 
 /// Where the JSON of a shown object comes from.
 enum Shown<'a> {
@@ -54,6 +56,8 @@ struct Watcher {
     next_bookmark: Instant,
     deadline: Instant,
     first_row: bool,
+    /// Why there is nothing to go on from.
+    lost: Option<String>,
     done: bool,
 }
 
@@ -78,19 +82,16 @@ pub async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
         );
     }
-    let version = p.get("resourceVersion");
-    let asked: u64 = match version {
-        "" => 0,
-        v => v.parse().map_err(|_| {
-            ApiError::internal("", format!("strconv.ParseUint: parsing {v:?}: invalid syntax"))
-        })?,
-    };
+    let asked = p.version("resourceVersion")?;
     if call.form == Form::PartialList {
         return Err(ApiError::not_acceptable());
     }
     let filter = Filter::of(call)?;
     let include = Include::parse(p.get("includeObject"))?;
-    let timeout = p.get("timeoutSeconds").parse::<u64>().ok().filter(|t| *t > 0).unwrap_or(DEFAULT_TIMEOUT_S);
+    let timeout = match p.number("timeoutSeconds")?.and_then(|t| u64::try_from(t).ok()) {
+        None | Some(0) => DEFAULT_TIMEOUT_S,
+        Some(t) => t.min(LONGEST_S),
+    };
     let core = call.core.clone();
     let feed = call.entry.table.feed.listen(filter.concern(), || core.store.durable());
     let mut watcher = Watcher {
@@ -107,6 +108,7 @@ pub async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
         next_bookmark: Instant::now() + BOOKMARK_EVERY,
         deadline: Instant::now() + Duration::from_secs(timeout),
         first_row: true,
+        lost: None,
         done: false,
     };
     let synthetic = streaming || (asked == 0 && !p.has("sendInitialEvents"));
@@ -123,6 +125,18 @@ pub async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
         watcher.mark_end = streaming;
     } else if asked == 0 {
         watcher.cursor = call.core.store.durable();
+    } else {
+        // A revision this store has not reached was seen of a state that was taken back since. The real server waits for
+        // it without a word; here the watcher hears at once that it has to list again.
+        match call.core.store.place(asked) {
+            Place::Reached(rv) => watcher.cursor = rv,
+            Place::Ahead(newest) => {
+                watcher.lost = Some(format!("too large resource version: {asked}, current: {newest}"))
+            }
+            Place::Elsewhere => {
+                watcher.lost = Some(format!("resource version {asked} is not of this server's history"))
+            }
+        }
     }
     let stream = futures::stream::unfold(watcher, |mut w| async move {
         let frame = w.next().await?;
@@ -146,6 +160,10 @@ impl Watcher {
             return None;
         }
         let mut out = BytesMut::new();
+        if let Some(why) = self.lost.take() {
+            self.expired(&mut out, why);
+            return Some(out.freeze());
+        }
         while let Some(obj) = self.initial.pop_front() {
             self.push(&mut out, "ADDED", &obj, Shown::Plain);
             if out.len() >= FRAME_BYTES {
@@ -168,7 +186,11 @@ impl Watcher {
                 None => {
                     let limit = self.core.store.durable();
                     let Some(events) = self.entry.table.events(self.cursor, limit, BATCH) else {
-                        self.expired(&mut out);
+                        let floor = self.entry.table.floor();
+                        self.expired(
+                            &mut out,
+                            format!("too old resource version: {} ({floor})", self.cursor),
+                        );
                         return Some(out.freeze());
                     };
                     (events, limit)
@@ -297,9 +319,8 @@ impl Watcher {
         out.put_u8(b'\n');
     }
 
-    fn expired(&mut self, out: &mut BytesMut) {
+    fn expired(&mut self, out: &mut BytesMut, message: String) {
         self.done = true;
-        let message = format!("too old resource version: {} ({})", self.cursor, self.entry.table.floor());
         let event = json!({"type": "ERROR", "object": ApiError::expired(message, String::new()).to_value()});
         out.put_slice(event.to_string().as_bytes());
         out.put_u8(b'\n');

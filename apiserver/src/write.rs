@@ -13,8 +13,8 @@ use crate::server::{Call, Core};
 use crate::settle::{Outcome, check_object, compose, finish, keeps_status_on_create};
 use crate::store::{Obj, Refused, Write};
 use crate::{
-    Ids, accounts, convert, crd, decode, defaults, namespaces, patch as patches, rbac, read, resource_quota,
-    scale, services, tree,
+    Ids, accounts, convert, crd, decode, defaults, namespaces, patch as patches, pods, rbac, read,
+    resource_quota, scale, services, tree,
 };
 use axum::body::Body;
 use http::{Response, StatusCode};
@@ -102,18 +102,19 @@ fn track(call: &Call, old: Option<&Value>, new: &mut Value, now: &str) {
 }
 
 /// Defaults of a new object that no schema knows.
-fn complete_new(r: &Resource, value: &mut Value) {
+fn complete_new(core: &Core, r: &Resource, value: &mut Value) -> ApiResult<()> {
     if r.custom {
-        return;
+        return Ok(());
+    }
+    if r.is("", "pods") {
+        pods::admit(core, value)?;
     }
     defaults::apply(r, value);
-    if r.is("", "pods") {
-        defaults::admit_pod(value);
-    }
     if r.is("batch", "jobs") {
         let uid = tree::meta_text(value, "uid").to_string();
         defaults::new_job(value, &uid);
     }
+    Ok(())
 }
 
 /// Makes a tree that did not come by a request ready to be stored as a new object.
@@ -123,8 +124,8 @@ pub fn prepare(core: &Core, r: &Resource, value: &mut Value) -> ApiResult<()> {
     map.insert("apiVersion".into(), r.api_version().into());
     convert::to_stored(r, value);
     own(&core.ids, r, value, &core.clock.stamp());
-    complete_new(r, value);
-    check_object(r, None, value)
+    complete_new(core, r, value)?;
+    check_object(r, None, value, "")
 }
 
 /// Lets webhooks change an object; what they change belongs to the caller.
@@ -169,7 +170,7 @@ async fn create_object(call: &mut Call, mut value: Value, applied: bool) -> ApiR
     if generate {
         tree::meta(&mut value).insert("name".into(), generated(&call.core.ids, &base).into());
     }
-    complete_new(r, &mut value);
+    complete_new(&call.core, r, &mut value)?;
     if r.is("", "services") {
         services::settle(&call.core, None, &mut value)?;
     }
@@ -179,7 +180,12 @@ async fn create_object(call: &mut Call, mut value: Value, applied: bool) -> ApiR
         crd::admit(None, &mut value, &call.core)?;
     }
     rbac::check_write(&call.core, &call.user, r, None, &value)?;
-    check_object(r, None, &value)?;
+    check_object(r, None, &value, "")?;
+    if r.is("", "pods") {
+        pods::check_account(&call.core, &call.namespace, &value)?;
+    } else if r.is("scheduling.k8s.io", "priorityclasses") {
+        pods::admit_class(&call.core, &value)?;
+    }
     if r.is("", "secrets") {
         accounts::fill_secret(&call.core, &mut value);
     }
@@ -188,7 +194,7 @@ async fn create_object(call: &mut Call, mut value: Value, applied: bool) -> ApiR
     for attempt in 0.. {
         if attempt > 0 && generate {
             tree::meta(&mut value).insert("name".into(), generated(&call.core.ids, &base).into());
-            complete_new(r, &mut value);
+            complete_new(&call.core, r, &mut value)?;
         }
         let name = tree::meta_text(&value, "name").to_string();
         let charges = resource_quota::charge(&call.core, r, &call.namespace, &value)?;

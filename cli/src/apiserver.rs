@@ -7,12 +7,12 @@ use std::{
     collections::BTreeSet,
     fs,
     io::{ErrorKind, Write},
-    path::absolute,
+    path::{Path, PathBuf, absolute},
     process::ExitCode,
 };
 
 use anyhow::{Context, bail};
-use fleet_apiserver::{Access, ApiServer, Config, ServeOptions};
+use fleet_apiserver::{Access, ApiServer, Config, ServeOptions, Server, private};
 use kube::Client;
 use member_agent::JobController;
 use tokio::signal::unix::{SignalKind, signal};
@@ -29,7 +29,7 @@ pub async fn run(args: ApiServerArgs) -> anyhow::Result<ExitCode> {
     let controllers = controllers(&args.controllers)?;
     let directory = absolute(&args.data_dir)
         .with_context(|| format!("--data-dir {}: no such path can be made", args.data_dir.display()))?;
-    fs::create_dir_all(&directory).with_context(|| format!("data directory {}", directory.display()))?;
+    private::directory(&directory).with_context(|| format!("data directory {}", directory.display()))?;
     let kubeconfig = directory.join("kubeconfig");
 
     let access = if args.always_allow { Access::AlwaysAllow } else { Access::Rbac };
@@ -37,15 +37,10 @@ pub async fn run(args: ApiServerArgs) -> anyhow::Result<ExitCode> {
     let api = ApiServer::open(config).await.context("the API server does not start")?;
     // One left by a server that was killed would make a waiting script believe this one is ready. Not before
     // the directory is known to be ours.
-    match fs::remove_file(&kubeconfig) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(error).with_context(|| kubeconfig.display().to_string());
-        }
-        _ => {}
-    }
+    put_aside(&kubeconfig)?;
     let options = ServeOptions { listen: args.listen, extra_sans: args.sans };
     let served = api.serve(options).await?;
-    served.write_kubeconfig(&kubeconfig, CONTEXT).with_context(|| kubeconfig.display().to_string())?;
+    publish(&served, &kubeconfig)?;
     say(&format!("https://{}\nexport KUBECONFIG={}\n", served.local_addr(), kubeconfig.display()))?;
 
     let stop = CancellationToken::new();
@@ -62,10 +57,35 @@ pub async fn run(args: ApiServerArgs) -> anyhow::Result<ExitCode> {
     let ended = beside.await;
     served.shutdown().await;
     api.shutdown().await;
-    // The next start makes it anew.
-    let _ = fs::remove_file(&kubeconfig);
+    let _ = put_aside(&kubeconfig);
     ended.context("a controller ended abnormally")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where a kubeconfig waits while its server does not answer.
+fn aside(kubeconfig: &Path) -> PathBuf {
+    kubeconfig.with_extension("last")
+}
+
+/// Takes the kubeconfig away without giving its room to others: on a full disk there is none for a new file.
+fn put_aside(kubeconfig: &Path) -> anyhow::Result<()> {
+    match fs::rename(kubeconfig, aside(kubeconfig)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| kubeconfig.display().to_string())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes the kubeconfig; the one put aside comes back when it says the same.
+fn publish(served: &Server, kubeconfig: &Path) -> anyhow::Result<()> {
+    let (aside, text) = (aside(kubeconfig), served.kubeconfig(CONTEXT));
+    let write = if fs::read(&aside).is_ok_and(|found| found == text.as_bytes()) {
+        fs::rename(&aside, kubeconfig)
+    } else {
+        private::write(kubeconfig, &text)
+    };
+    write.with_context(|| kubeconfig.display().to_string())
 }
 
 fn controllers(names: &[Controller]) -> anyhow::Result<BTreeSet<JobController>> {

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use fleet_apiserver::private;
 use fleet_kubesim::{FleetSpec, Listen, LocalFleet, MemberSpec, local_fleet::Home};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -45,6 +46,7 @@ pub async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
     }
     fleet_kubesim::local_fleet::check_ports(&spec)?;
     let bin = path.join("bin");
+    private::directory(&bin).with_context(|| format!("directory {}", bin.display()))?;
     for name in ["fleet"].into_iter().chain(plugins::PLUGINS) {
         plugins::link(&bin, name)?;
     }

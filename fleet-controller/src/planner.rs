@@ -23,8 +23,8 @@ use std::{
 use fleet_api::mutation::{self, Mutation};
 use fleet_policies::reason::Reason;
 use fleet_quota::{
-    AdmittedJob, Claim, ClusterName, JobId, LeafError, Ledger, NodeId, Outcome, PlanLimits, QueuePolicy, QuotaTree,
-    Take, TakeRule, WaitReason, WaitingJob,
+    AdmittedJob, Claim, ClusterName, JobId, LeafError, Ledger, NodeId, Outcome, PlanLimits, QueuePolicy,
+    QuotaTree, Take, TakeRule, WaitReason, WaitingJob,
 };
 use fleet_resources::quantity;
 

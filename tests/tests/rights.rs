@@ -351,7 +351,7 @@ async fn a_queue_takes_jobs_of_those_it_names() -> anyhow::Result<()> {
         Job::pytorch(name).namespace(namespace).label(QUOTA_LABELS[0], queue).manifest()
     };
     let waits = async |name: &str, namespace: &str, reason: &str| {
-        let binding = names::binding_name("PyTorchJob", name);
+        let binding = names::binding_name("kubeflow.org/v1", "PyTorchJob", name);
         fleet
             .wait_for(&format!("{name} to wait for {reason}"), async || {
                 let found = fleet.get(BINDING, namespace, &binding).await?.unwrap_or_default();

@@ -16,6 +16,25 @@ const MAX_LENGTH: usize = 10_000;
 /// Deepest nesting of brackets: the parser recurses.
 const MAX_DEPTH: usize = 100;
 
+/// Fails for what the parser should not see.
+pub fn bounded(text: &str) -> Result<(), String> {
+    if text.len() > MAX_LENGTH {
+        return Err(format!("found {} bytes; allowed are {MAX_LENGTH}", text.len()));
+    }
+    let mut depth = 0_usize;
+    for c in text.chars() {
+        match c {
+            '(' | '[' | '{' | '!' | '-' | '?' => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return Err(format!("is nested too deeply; allowed is {MAX_DEPTH}"));
+        }
+    }
+    Ok(())
+}
+
 /// A parsed expression.
 pub struct Expression {
     /// As written.
@@ -32,20 +51,7 @@ impl fmt::Debug for Expression {
 impl Expression {
     /// Parses an expression.
     pub fn compile(text: &str) -> Result<Expression, String> {
-        if text.len() > MAX_LENGTH {
-            return Err(format!("found {} bytes; allowed are {MAX_LENGTH}", text.len()));
-        }
-        let mut depth = 0_usize;
-        for c in text.chars() {
-            match c {
-                '(' | '[' | '{' | '!' | '-' | '?' => depth += 1,
-                ')' | ']' | '}' => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            if depth > MAX_DEPTH {
-                return Err(format!("is nested too deeply; allowed is {MAX_DEPTH}"));
-            }
-        }
+        bounded(text)?;
         let program = Program::compile(text).map_err(|e| format!("compilation failed: {e}"))?;
         Ok(Expression { text: text.to_string(), program })
     }

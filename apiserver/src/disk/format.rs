@@ -298,8 +298,13 @@ fn upgrade_1(db: &Database, path: &Path) -> Result<(), DiskError> {
     Ok(())
 }
 
-/// Copies a moment of one file into another.
-pub fn copy(read: &redb::ReadTransaction, to: &Database) -> Result<(), redb::Error> {
+/// Copies a moment of one file into another; some notes are left out, others are added.
+pub fn copy(
+    read: &redb::ReadTransaction,
+    to: &Database,
+    without: &[&str],
+    with: &[(&str, String)],
+) -> Result<(), redb::Error> {
     let write = to.begin_write()?;
     {
         let mut objects = write.open_table(OBJECTS)?;
@@ -315,7 +320,12 @@ pub fn copy(read: &redb::ReadTransaction, to: &Database) -> Result<(), redb::Err
         let mut notes = write.open_table(NOTES)?;
         for entry in read.open_table(NOTES)?.iter()? {
             let (key, value) = entry?;
-            notes.insert(key.value(), value.value())?;
+            if !without.contains(&key.value()) {
+                notes.insert(key.value(), value.value())?;
+            }
+        }
+        for (key, value) in with {
+            notes.insert(*key, value.as_str())?;
         }
     }
     write.commit()?;

@@ -13,11 +13,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 struct Bounded {
     file: FileBackend,
     full: Arc<AtomicBool>,
+    /// When given, a full disk has the room of this file once it is gone.
+    reserve: Option<PathBuf>,
 }
 
 impl Bounded {
     fn room(&self) -> Result<(), Error> {
-        if self.full.load(Ordering::Acquire) { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
+        let given_up = self.reserve.as_ref().is_some_and(|r| !r.exists());
+        if self.full.load(Ordering::Acquire) && !given_up {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        Ok(())
     }
 }
 
@@ -45,12 +51,12 @@ impl redb::StorageBackend for Bounded {
     }
 }
 
-fn bounded(path: &Path, full: &Arc<AtomicBool>) -> (Disk, Found) {
+fn bounded(path: &Path, full: &Arc<AtomicBool>, reserve: Option<PathBuf>) -> (Disk, Found) {
     let (file, full) = (path.to_path_buf(), full.clone());
     let open = move || {
         let mut options = std::fs::OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(&file)?;
-        let backend = Bounded { file: FileBackend::new(file)?, full: full.clone() };
+        let backend = Bounded { file: FileBackend::new(file)?, full: full.clone(), reserve: reserve.clone() };
         Database::builder().create_with_backend(backend)
     };
     Disk::open_with(path, false, Box::new(open)).unwrap()
@@ -79,7 +85,7 @@ async fn a_full_disk_refuses_writes_takes_them_back_and_takes_them_again_when_th
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(FILE);
     let full = Arc::new(AtomicBool::new(false));
-    let (disk, found) = bounded(&path, &full);
+    let (disk, found) = bounded(&path, &full, None);
     let store = Store::on_disk(disk, 100, found);
     let table = store.table("/things");
     let first = put(&store, create(&table, 1)).await.unwrap();
@@ -106,10 +112,52 @@ async fn a_full_disk_refuses_writes_takes_them_back_and_takes_them_again_when_th
     let after = all(&store, &table).await;
     assert_eq!(after.len(), 2);
     store.close();
-    let (_disk, found) = bounded(&path, &full);
+    let (_disk, found) = bounded(&path, &full, None);
     let kept: Vec<(String, u64)> = found.objects.iter().map(|(_, o)| (o.key.to_string(), o.rv)).collect();
     assert_eq!(kept, after);
     assert_eq!(found.rv, second.rv);
+}
+
+#[tokio::test]
+async fn what_frees_room_passes_on_a_full_disk_and_leaves_room_for_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, kept) = (dir.path().join(FILE), dir.path().join(reserve::FILE));
+    let full = Arc::new(AtomicBool::new(false));
+    let (disk, found) = bounded(&path, &full, Some(kept.clone()));
+    assert!(kept.metadata().unwrap().len() >= 1 << 20);
+    let store = Store::on_disk(disk, 100, found);
+    let table = store.table("/things");
+    let mut things = Vec::new();
+    for n in 0..6 {
+        things.push(put(&store, create(&table, n)).await.unwrap());
+    }
+    full.store(true, Ordering::Release);
+    put(&store, create(&table, 9)).await.unwrap_err();
+    for thing in &things[..3] {
+        let gone = Write::Delete { table: table.clone(), prev: thing.clone(), value: None };
+        put(&store, gone).await.unwrap();
+        assert!(kept.exists(), "the reserve is made again for the next");
+    }
+    // The mark of a deletion, and a change that takes no more than there was.
+    let mut marked = things[3].full();
+    marked["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mark = Write::Update { table: table.clone(), prev: things[3].clone(), value: marked };
+    put(&store, mark).await.unwrap();
+    let same = Write::Update { table: table.clone(), prev: things[4].clone(), value: things[4].full() };
+    put(&store, same).await.unwrap();
+    // A mark is no door for what takes room.
+    let mut grown = things[5].full();
+    grown["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    grown["spec"]["x"] = (0..5000).map(|n| format!("{n} ")).collect::<String>().into();
+    let grow = Write::Update { table: table.clone(), prev: things[5].clone(), value: grown };
+    put(&store, grow).await.unwrap_err();
+
+    full.store(false, Ordering::Release);
+    put(&store, create(&table, 10)).await.unwrap();
+    store.close();
+    let (_disk, found) = bounded(&path, &full, None);
+    let names: Vec<&str> = found.objects.iter().map(|(_, o)| &*o.key).collect();
+    assert_eq!(names, ["x/n10", "x/n3", "x/n4", "x/n5"]);
 }
 
 #[tokio::test]

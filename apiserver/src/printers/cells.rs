@@ -45,6 +45,9 @@ pub fn columns(r: &Resource) -> &'static str {
             "Schedule,Timezone,Suspend:boolean,Active:integer,Last Schedule,Age,Containers/1,Images/1,Selector/1"
         }
         (_, "leases") => "Holder,Age",
+        (_, "ipaddresses") => "ParentRef",
+        (_, "servicecidrs") => "CIDRs,Age",
+        (_, "volumeattributesclasses") => "DriverName,Age",
         (_, "priorityclasses") => "Value:integer,Global-Default:boolean,Age,PreemptionPolicy",
         (_, "poddisruptionbudgets") => "Min Available,Max Unavailable,Allowed Disruptions:integer,Age",
         (_, "rolebindings" | "clusterrolebindings") => "Role,Age,Users/1,Groups/1,ServiceAccounts/1",
@@ -224,6 +227,15 @@ pub fn fill(r: &Resource, v: &Value, now: Timestamp, out: &mut Vec<Value>) {
             ]);
         }
         (_, "leases") => out.extend([json!(text(v, &["spec", "holderIdentity"])), old()]),
+        (_, "ipaddresses") => {
+            let part = |key: &str| text(v, &["spec", "parentRef", key]);
+            out.push(json!(format!("{}/{}/{}", part("resource"), part("namespace"), part("name"))));
+        }
+        (_, "servicecidrs") => {
+            let cidrs: Vec<&str> = list(v, &["spec", "cidrs"]).iter().filter_map(Value::as_str).collect();
+            out.extend([json!(cidrs.join(",")), old()]);
+        }
+        (_, "volumeattributesclasses") => out.extend([json!(text(v, &["driverName"])), old()]),
         (_, "priorityclasses") => out.extend([
             n(&["value"]),
             at(v, &["globalDefault"]).cloned().unwrap_or(json!(false)),

@@ -175,6 +175,11 @@ impl Api {
         Api { http: client(self.ca.as_deref(), Some(identity)), token: None, ..self.clone() }
     }
 
+    /// The server's certificate authority, in PEM form.
+    pub fn ca(&self) -> Option<&str> {
+        self.ca.as_deref()
+    }
+
     /// Host and port of the server.
     pub fn host(&self) -> String {
         let rest = self.base.trim_start_matches("https://");

@@ -6,6 +6,8 @@
 mod access;
 mod api;
 mod bad_input;
+mod cluster;
+mod definitions;
 mod hooks;
 mod lists;
 mod objects;

@@ -5,14 +5,22 @@
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io::Write,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
+use fleet_apiserver::private;
 use serde::{Deserialize, Serialize};
 
 use super::{MemberSpec, StartError};
+
+/// What this program keeps in a data directory, at the top of it. A directory that holds other files too keeps those
+/// as they are.
+const OWN: [&str; 6] = ["fleet.json", "lock", "kubeconfig", "bin", "hub", "members"];
+/// How long a process that was killed may take to let go of the directory.
+const HOLDER_GOES_WITHIN: Duration = Duration::from_secs(2);
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A data directory held by this process; let go when dropped.
 #[derive(Debug)]
@@ -37,18 +45,31 @@ impl Home {
             path: path.to_path_buf(),
             message: error.to_string(),
         };
-        make_private_directory(path).map_err(unusable)?;
-        make_private_directory(&path.join("members")).map_err(unusable)?;
+        for directory in [path, &path.join("members")] {
+            private::directory(directory).map_err(unusable)?;
+        }
+        for name in OWN {
+            private::mend(&path.join(name)).map_err(unusable)?;
+        }
         let lock = OpenOptions::new()
             .create(true)
             .append(true)
             .mode(0o600)
             .open(path.join("lock"))
             .map_err(unusable)?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_path_buf(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(StartError::InUse { path: path.to_path_buf() }),
-            Err(TryLockError::Error(error)) => Err(unusable(error)),
+        let asked = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Self { path: path.to_path_buf(), _lock: lock }),
+                // A holder that was killed lets go only when its last write to the disk has ended.
+                Err(TryLockError::WouldBlock) if asked.elapsed() < HOLDER_GOES_WITHIN => {
+                    std::thread::sleep(ASK_AGAIN);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(StartError::InUse { path: path.to_path_buf() });
+                }
+                Err(TryLockError::Error(error)) => return Err(unusable(error)),
+            }
         }
     }
 
@@ -99,27 +120,14 @@ impl Home {
         self.write_private(&self.path.join("fleet.json"), &format!("{text}\n"))
     }
 
-    /// Writes a file only its owner may read; a reader never sees half of it.
+    /// Writes a file only its owner may read; a reader never sees half of it, and an unchanged one is not written.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn write_private(&self, file: &Path, text: &str) -> Result<(), StartError> {
-        let write = || -> std::io::Result<()> {
-            let mut draft = file.as_os_str().to_owned();
-            draft.push(".new");
-            let mut out =
-                OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&draft)?;
-            out.write_all(text.as_bytes())?;
-            out.sync_all()?;
-            fs::rename(&draft, file)
-        };
-        write()
+        private::write(file, text)
             .map_err(|error| StartError::Directory { path: file.to_path_buf(), message: error.to_string() })
     }
-}
-
-fn make_private_directory(path: &Path) -> std::io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 #[cfg(test)]

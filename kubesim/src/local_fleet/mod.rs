@@ -20,7 +20,7 @@ use fleet_api::{
     ClusterSpec, advice,
     crds::{self, Side},
 };
-use fleet_apiserver::{ApiServer, Config, ServeOptions, Server};
+use fleet_apiserver::{Access, ApiServer, Config, ServeOptions, Server};
 use futures::future::BoxFuture;
 use kube::{
     Api, Client,
@@ -142,7 +142,8 @@ impl LocalFleet {
                 0 => (hub_crds.clone(), home.as_ref().map(Home::hub_data)),
                 _ => (member_crds.clone(), home.as_ref().map(|home| home.member_data(name))),
             };
-            let config = Config { data_dir, crds, ..Config::default() };
+            // Whoever comes over the network says who they are; the parts in this process come by the router.
+            let config = Config { data_dir, crds, access: Access::Rbac, ..Config::default() };
             let listen = listen_at(spec.listen, offset);
             opening.push(tokio::spawn(Part::open(name.to_string(), config, listen)));
         }
