@@ -96,7 +96,7 @@ impl Planner {
                 if protected.is_some() {
                     self.touched.insert(leaf);
                 }
-                let missed = known.unwrap_or_else(|| Missed { version, fits_behind, protected });
+                let missed = known.unwrap_or(Missed { version, fits_behind, protected });
                 if missed.fits_behind {
                     // What others take leaves room for it too: nobody after it counts on that.
                     self.suppose_started(&id, now_ms, &mut supposed);
