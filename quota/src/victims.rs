@@ -49,6 +49,8 @@ pub(crate) struct Searched {
     pub found: Option<Found>,
     /// A job that was not looked at because it is protected, and until when: the one to be looked at first.
     pub protected: Option<(i64, JobId)>,
+    /// When to search again although nothing has changed.
+    pub again_ms: Option<i64>,
 }
 
 /// One cluster to start in.
@@ -127,7 +129,8 @@ pub(crate) fn search(
     // Places of jobs that have ended may count twice until a report has shown them: who is evicted has to help
     // without them, else it is asked again once they show.
     let found = found.filter(|(goal, found)| found.victims.is_empty() || search.helps_for_sure(goal, found));
-    Searched { found: found.map(|(_, found)| found), protected: search.protected.first() }
+    let (protected, again_ms) = (search.protected.first(), search.protected.again_ms());
+    Searched { found: found.map(|(_, found)| found), protected, again_ms }
 }
 
 /// What a set of victims costs: the highest priority among them, the work lost,

@@ -313,7 +313,7 @@ impl<'l> Sim<'l> {
         let due = self.wake_ms.is_some_and(|at| at <= self.now_ms);
         let mut again = due || self.planner.needs_plan();
         let mut plans = 0;
-        let mut restless = BTreeSet::new();
+        let (mut restless, mut told) = (BTreeSet::new(), BTreeSet::new());
         while again {
             plans += 1;
             if plans > PLANS_AT_ONCE {
@@ -329,9 +329,7 @@ impl<'l> Sim<'l> {
             for decision in plan.decisions {
                 self.decide(decision);
             }
-            for id in plan.told {
-                self.tell(&id);
-            }
+            told.extend(plan.told);
             again = plan.more || self.planner.needs_plan();
             match plan.wake_ms {
                 Some(at) if at <= self.now_ms => again = true,
@@ -341,6 +339,10 @@ impl<'l> Sim<'l> {
                 }
                 None => {}
             }
+        }
+        // What a job waits for in the end, not what it waited for between two plans of one moment.
+        for id in told {
+            self.tell(&id);
         }
         Ok(decided)
     }

@@ -64,6 +64,171 @@ fn an_object_that_its_kind_does_not_allow_is_the_files_mistake() {
     assert!(error.starts_with("s.yaml:") && error.contains("ElasticQuotaTree t"), "{error}");
 }
 
+/// One cluster of so many cores, a tree with these children under a root of so many, and events.
+fn one_cluster(cores: i64, root: i64, children: &str, events: &str) -> String {
+    format!(
+        "clusters: [{{name: east, nodePools: [{{name: n, count: 1, allocatable: {{cpu: {cores}, pods: 1000}}}}]}}]\n\
+         objects:\n  - {{apiVersion: scheduling.sigs.k8s.io/v1beta1, kind: ElasticQuotaTree, metadata: {{name: t}}, \
+         spec: {{root: {{name: root, min: {{cpu: {root}}}, max: {{cpu: {root}}}, children: [{children}]}}}}}}\n\
+         events:\n{events}"
+    )
+}
+
+fn job_line(at_s: i64, name: &str, cores: i64, more: &str) -> String {
+    let namespace = name.split('-').next().unwrap_or(name);
+    format!(
+        "  - {{at: {at_s}s, job: {{name: {name}, namespace: {namespace}, components: [{{name: worker, requests: {{cpu: \
+         {cores}}}}}]{more}}}}}\n"
+    )
+}
+
+fn tree_line(at_s: i64, children: &str) -> String {
+    format!(
+        "  - {{at: {at_s}s, apply: {{apiVersion: scheduling.sigs.k8s.io/v1beta1, kind: ElasticQuotaTree, metadata: {{name: \
+         t}}, spec: {{root: {{name: root, min: {{cpu: 9}}, max: {{cpu: 9}}, children: [{children}]}}}}}}}}\n"
+    )
+}
+
+fn times(records: &[Record], job: &str, event: &str) -> Vec<i64> {
+    let of_job = |record: &&Record| &*record.job == job && record.what.event() == event;
+    records.iter().filter(of_job).map(|record| record.at_ms / 1000).collect()
+}
+
+#[test]
+fn jobs_of_deleted_leaves_run_to_their_end() {
+    let (a, b, c) =
+        ("{name: a, namespaces: [a]}", "{name: b, namespaces: [b]}", "{name: c, namespaces: [c]}");
+    let events = [
+        job_line(0, "b-1", 1, ", runtime: 100s"),
+        job_line(0, "c-1", 2, ", runtime: 200s"),
+        job_line(0, "a-1", 1, ", runtime: 300s"),
+        tree_line(30, a),
+        // c drains on when b is gone for good, and comes back with what it uses.
+        job_line(120, "a-2", 8, ", runtime: 10s"),
+        tree_line(150, &format!("{c}, {a}")),
+        job_line(160, "c-2", 1, ", runtime: 10s"),
+        tree_line(250, "{name: d, namespaces: [d]}"),
+    ];
+    let text = one_cluster(20, 9, &format!("{a}, {b}, {c}"), &events.concat());
+    let (summary, records) = run_text(&text);
+    assert_eq!((summary.violations, summary.running), (Vec::new(), 0));
+    let ends = |job| times(&records, job, "Finished");
+    assert_eq!((ends("b/b-1"), ends("c/c-1"), ends("a/a-1")), (vec![100], vec![200], vec![300]));
+    assert_eq!((ends("a/a-2"), ends("c/c-2")), (vec![210], vec![170]), "draining use counts");
+}
+
+#[test]
+fn any_number_of_kinds_that_cannot_take_come_to_rest() {
+    let wants = |n: i64| {
+        let name = format!("a-want{n:02}");
+        job_line(10, &name, 2 + n, ", priority: 1")
+    };
+    let wants: String = (0..40).map(wants).collect();
+    let events = job_line(0, "c-1", 3, "") + &job_line(0, "a-low", 1, ", priority: -1") + &wants;
+    let last = job_line(20, "a-small", 1, ", priority: 1, runtime: 5s");
+    let text = one_cluster(
+        100,
+        4,
+        "{name: a, namespaces: [a]}, {name: c, min: {cpu: 3}, namespaces: [c]}",
+        &(events + &last),
+    );
+    let (summary, records) = run_text(&format!("until: 1m\n{text}"));
+    assert_eq!((summary.preemptions, summary.pending), (1, 40));
+    assert_eq!(times(&records, "a/a-small", "Started"), [20], "it only has to take the low job");
+    let error = RunError::Restless { at_ms: 10, jobs: vec!["a/x".to_string(), "and 3 more".to_string()] };
+    assert_eq!(
+        error.to_string(),
+        "the planner does not come to rest at 10 ms: it goes on with a/x, and 3 more"
+    );
+}
+
+#[test]
+fn what_is_freed_for_a_taker_does_not_go_to_another() {
+    let jobs = [
+        (367, "l0-j27", 2, 1, 900),
+        (367, "l0-j28", 3, 0, 3600),
+        (367, "l0-j29", 8, 0, 3600),
+        (475, "l5-j32", 8, -1, 300),
+        (475, "l5-j34", 8, 0, 3600),
+        (1044, "l5-j49", 2, 0, 3600),
+        (1527, "l0-j102", 2, 0, 3600),
+        (1527, "l0-j103", 8, -1, 3600),
+        (2759, "l4-j124", 1, 0, 900),
+        (2759, "l4-j125", 1, 0, 300),
+        (2759, "l4-j126", 1, -1, 900),
+        (3705, "l1-j165", 1, 0, 900),
+        (3705, "l1-j166", 8, 5, 60),
+        (3705, "l1-j167", 6, 5, 900),
+    ];
+    let line = |(at_s, name, cores, priority, run_s): &(i64, &str, i64, i64, i64)| {
+        job_line(*at_s, name, *cores, &format!(", priority: {priority}, runtime: {run_s}s"))
+    };
+    let events: String = jobs.iter().map(line).collect();
+    let children = "{name: p0, min: {cpu: 7}, children: [{name: l0, max: {cpu: 25}, namespaces: [l0], attributes: \
+         {fleet.dev/weight: '2'}}, {name: l1, min: {cpu: 2}, namespaces: [l1]}]}, {name: p2, min: {cpu: 10}, children: \
+         [{name: l4, min: {cpu: 4}, namespaces: [l4]}, {name: l5, min: {cpu: 6}, max: {cpu: 19}, namespaces: [l5]}]}";
+    let (summary, records) = run_text(&one_cluster(56, 28, children, &events));
+    assert!(summary.preemptions > 0);
+    for record in &records {
+        if let What::Preempted { by, .. } = &record.what {
+            assert!(times(&records, by, "Started").contains(&(record.at_ms / 1000)), "{record:?}");
+            let before = times(&records, &record.job, "Started");
+            assert!(!before.contains(&(record.at_ms / 1000)) || before.len() > 1, "{record:?}");
+        }
+    }
+}
+
+#[test]
+fn no_claim_where_no_start_is_in_sight() {
+    let stream: String =
+        (0..100).map(|n| job_line(1 + 20 * n, &format!("b-{n}"), 1, ", runtime: 180s")).collect();
+    let events = job_line(0, "b-service", 1, "") + &job_line(200, "a-wide", 10, ", runtime: 100s") + &stream;
+    let children = "{name: a, namespaces: [a]}, {name: b, namespaces: [b]}";
+    let (summary, records) = run_text(&format!("until: 3000s\n{}", one_cluster(40, 10, children, &events)));
+    assert_eq!((summary.succeeded, summary.pending), (100, 1));
+    let claimed =
+        |record: &Record| matches!(&record.what, What::Pending { reason, .. } if reason == "Claimed");
+    assert!(!records.iter().any(claimed), "the service has outrun all that is known");
+    // With nothing learnt room is kept, and given up again.
+    let events =
+        job_line(0, "b-service", 1, "") + &job_line(1, "a-wide", 10, "") + &job_line(2, "b-other", 1, "");
+    let late = job_line(1000, "b-late", 1, ", runtime: 10s");
+    let text = one_cluster(40, 10, children, &(events + &late));
+    let (_, records) = run_text(&format!("until: 4000s\n{text}"));
+    let pending = |reason: &str| {
+        let is = |r: &&Record| matches!(&r.what, What::Pending { reason: told, .. } if told == reason);
+        records.iter().filter(is).map(|record| (&*record.job, record.at_ms / 1000)).collect::<Vec<_>>()
+    };
+    assert_eq!(pending("Claimed"), [("a/a-wide", 302), ("b/b-late", 1000)]);
+    assert_eq!(pending("ClaimGivenUp"), [("a/a-wide", 2102)]);
+    assert_eq!(times(&records, "b/b-late", "Started"), [2102]);
+}
+
+#[test]
+fn what_can_never_run_does_not_hide_a_wide_job() {
+    let stream: String = (0..120).map(|n| job_line(8 * n, &format!("a-{n}"), 1, ", runtime: 40s")).collect();
+    let heads = [
+        job_line(30, "a-giant", 40, ", priority: 9"),
+        job_line(30, "a-beyond", 400, ", priority: 9"),
+        // May not be preempted, and others like it hold the min.
+        job_line(30, "a-firm", 2, ", priority: 8, preemptible: false"),
+        job_line(61, "a-wide", 4, ", runtime: 20s"),
+    ];
+    let firm = job_line(0, "f-service", 1, ", preemptible: false");
+    let children = "{name: a, namespaces: [a, f], min: {cpu: 2}}";
+    let (_, records) = run_text(&one_cluster(5, 100, children, &(firm + &heads.concat() + &stream)));
+    let started = times(&records, "a/a-wide", "Started");
+    assert!(started.first().is_some_and(|at_s| (361..440).contains(at_s)), "{started:?}");
+    let told = |job: &str| {
+        records.iter().find_map(|record| match &record.what {
+            What::Pending { reason, .. } if &*record.job == job => Some(reason.clone()),
+            _ => None,
+        })
+    };
+    assert_eq!(told("a/a-giant").as_deref(), Some("ExceedsEveryCluster"));
+    assert_eq!(told("a/a-beyond").as_deref(), Some("ExceedsQuota"));
+}
+
 /// Jobs, faults and edits at random; at the end every link is healed, every node is back.
 fn events() -> impl Strategy<Value = String> {
     let cluster = prop::sample::select(vec!["east", "west", "north"]);

@@ -1,6 +1,7 @@
 //! A new tree under the same jobs.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use super::Planner;
@@ -111,10 +112,8 @@ impl Planner {
                 continue;
             };
             let request = self.ledger.tree().request(&job.request);
-            if !self.holds.claims.contains_key(&job.leaf) {
-                self.holds
-                    .claims
-                    .insert(job.leaf, Claiming { leaf: job.leaf, request, tried_at: None, ..claim });
+            if let Entry::Vacant(slot) = self.holds.claims.entry(job.leaf) {
+                slot.insert(Claiming { leaf: job.leaf, request, tried_at: None, ..claim });
                 self.queues.set_aside(&job.id, None);
             }
         }

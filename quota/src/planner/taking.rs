@@ -72,7 +72,7 @@ impl Planner {
                 bounded = true;
                 break;
             }
-            let Searched { found, protected } = match known {
+            let Searched { found, protected, again_ms } = match known {
                 Some(_) => Searched::default(),
                 None => {
                     limits.searches -= 1;
@@ -92,11 +92,11 @@ impl Planner {
             } else {
                 let version = self.version;
                 let fits_behind = found.is_some();
-                if let Some((until_ms, _)) = &protected {
-                    self.protections.insert(*until_ms);
+                self.protections.extend(again_ms);
+                if protected.is_some() {
                     self.touched.insert(leaf);
                 }
-                let missed = known.unwrap_or_else(|| Missed { version, fits_behind, protected });
+                let missed = known.unwrap_or(Missed { version, fits_behind, protected });
                 if missed.fits_behind {
                     // What others take leaves room for it too: nobody after it counts on that.
                     self.suppose_started(&id, now_ms, &mut supposed);

@@ -3,7 +3,7 @@
 //!
 //! None of this holds against a reclaim: who stays inside min gets it back at once.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use super::{Found, Search};
 use crate::ledger::{AdmittedJob, JobId};
@@ -23,17 +23,27 @@ pub(crate) fn run_before_next_ms(preemptions: u32) -> i64 {
     FIRST_RUN_MS.saturating_mul(1 << doublings.min(20)).min(LONGEST_RUN_MS)
 }
 
-/// A job that would have been looked at and is protected, the first whose protection ends.
+/// Jobs that would have been looked at and are protected.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Protected(RefCell<Option<(i64, JobId)>>);
+pub(crate) struct Protected {
+    /// The first whose protection ends.
+    first: RefCell<Option<(i64, JobId)>>,
+    /// When one may be taken that has started at this very moment.
+    started: Cell<Option<i64>>,
+}
 
 impl Protected {
     pub fn first(&self) -> Option<(i64, JobId)> {
-        self.0.borrow().clone()
+        self.first.borrow().clone()
+    }
+
+    /// When a search that found nobody is to be made again.
+    pub fn again_ms(&self) -> Option<i64> {
+        self.first().map(|(until_ms, _)| until_ms).into_iter().chain(self.started.get()).min()
     }
 
     fn note(&self, until_ms: i64, job: &JobId) {
-        let mut first = self.0.borrow_mut();
+        let mut first = self.first.borrow_mut();
         if first.as_ref().is_none_or(|(known, _)| until_ms < *known) {
             *first = Some((until_ms, job.clone()));
         }
@@ -46,7 +56,7 @@ impl Search<'_> {
     pub(super) fn just_started(&self, job: &AdmittedJob) -> bool {
         let stands = self.known.started.get(&job.id).is_some_and(|started| started.end == StartEnd::Stands);
         if stands {
-            self.protected.note(self.known.now_ms.saturating_add(1), &job.id);
+            self.protected.started.set(Some(self.known.now_ms.saturating_add(1)));
         }
         stands
     }
