@@ -11,20 +11,23 @@ const NAME: &str = "fleet-quota-tree";
 /// The tree's root, as a variable of the policy.
 const ROOT: &str = "variables.root";
 /// Levels of the tree that are looked at; the controller looks at all.
-const LEVELS: usize = 6;
+const LEVELS: usize = 4;
 /// A number of 0 or more, as attributes write it.
 const NUMBER: &str = "^([0-9]+([.][0-9]*)?|[.][0-9]+)m?$";
 const DURATION: &str = "^([0-9]+(ms|s|m|h|d))+$";
 
-/// A variable of the policy and the expression of its text; empty where nothing is wrong.
+/// Variables of the policy and the expressions of their texts; empty where nothing is wrong. One for each rule and
+/// level: servers read expressions by recursion, and a long one is deep.
 fn variables() -> Vec<(String, String)> {
     let mut found = Vec::new();
-    for (number, (name, nodes, values)) in known_attributes().enumerate() {
-        let own = |node: &str, path: &str| attribute(node, path, name, nodes, &values);
-        found.push((format!("attribute{number}"), below(ROOT, "'root'", &own, LEVELS)));
+    for level in 0..LEVELS {
+        for (number, (name, nodes, values)) in known_attributes().enumerate() {
+            let own = |node: &str, path: &str| attribute(node, path, name, nodes, &values);
+            found.push((format!("attribute{number}level{level}"), at_level(level, &own)));
+        }
+        found.push((format!("unknown{level}"), at_level(level, &unknown)));
+        found.push((format!("amounts{level}"), at_level(level, &amounts)));
     }
-    found.push(("unknown".to_string(), below(ROOT, "'root'", &unknown, LEVELS)));
-    found.push(("amounts".to_string(), below(ROOT, "'root'", &amounts, LEVELS)));
     found
 }
 
@@ -69,16 +72,18 @@ pub fn yaml() -> Result<String, crate::yaml::YamlError> {
     Ok(texts?.iter().map(|text| format!("---\n{}\n", text.trim_end())).collect())
 }
 
-/// An expression: the texts of a node at `path` and of all below it, one after the other. Expressions cannot
-/// recurse, so the tree's levels are written out.
+/// An expression: the texts of all nodes of one level, one after the other. The root is level 0.
+fn at_level(level: usize, own: &dyn Fn(&str, &str) -> String) -> String {
+    below(ROOT, "'root'", own, level)
+}
+
 fn below(node: &str, path: &str, own: &dyn Fn(&str, &str) -> String, levels: usize) -> String {
-    let text = own(node, path);
-    if levels <= 1 {
-        return text;
+    if levels == 0 {
+        return own(node, path);
     }
     let child = format!("n{levels}");
     let rest = below(&child, &format!("{path} + '/' + {child}.name"), own, levels - 1);
-    format!("{text} + (has({node}.children) ? {node}.children.map({child}, {rest}).join('') : '')")
+    format!("(has({node}.children) ? {node}.children.map({child}, {rest}).join('') : '')")
 }
 
 fn found(node: &str, path: &str, key: &str, shown: &str, allowed: &str) -> String {
@@ -108,11 +113,8 @@ fn attribute(node: &str, path: &str, name: &str, nodes: &str, values: &str) -> S
         _ => format!("{} && !{leaf}", !is_root),
     };
     let key = format!("'{name}'");
-    let wrong = found(node, path, &key, name, values);
-    let elsewhere = found(node, path, &key, name, &format!("this attribute on {nodes}"));
-    format!(
-        "(has({node}.attributes) && {key} in {node}.attributes ? (!({fits}) ? {wrong} : !({here}) ? {elsewhere} : '') : '')"
-    )
+    let text = found(node, path, &key, name, &format!("{values}, on {nodes}"));
+    format!("(has({node}.attributes) && {key} in {node}.attributes && !({fits} && {here}) ? {text} : '')")
 }
 
 /// Attributes under Fleet's name that nobody knows.
@@ -131,9 +133,9 @@ fn unknown(node: &str, path: &str) -> String {
 fn amounts(node: &str, path: &str) -> String {
     let (min, max) = (format!("string({node}.min[r])"), format!("string({node}.max[r])"));
     format!(
-        "(has({node}.min) && has({node}.max) ? {node}.min.map(r, r in {node}.max && isQuantity({min}) && \
-         isQuantity({max}) && quantity({min}).isGreaterThan(quantity({max})) ? 'quota ' + {path} + ', min[' + r + \
-         ']: found ' + {min} + '; allowed: at most the max, here ' + {max} + '. ' : '').join('') : '')"
+        "(has({node}.min) && has({node}.max) ? {node}.min.map(r, r in {node}.max && \
+         quantity({min}).isGreaterThan(quantity({max})) ? 'quota ' + {path} + ', min[' + r + ']: found ' + {min} + '; \
+         allowed: at most the max, here ' + {max} + '. ' : '').join('') : '')"
     )
 }
 
