@@ -192,6 +192,7 @@ fn build(k: &Kind) -> Resource {
             ],
             "serviceaccounts" => &[("token", "TokenRequest")],
             "namespaces" => &[("finalize", "Namespace")],
+            "certificatesigningrequests" => &[("approval", "CertificateSigningRequest")],
             _ => &[],
         },
         create_only: has('p'),

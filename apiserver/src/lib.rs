@@ -459,5 +459,8 @@ fn seed(core: &Arc<Core>, floor: u64) -> Result<(), OpenError> {
             writes.push(Write::Create { table: at, key, value });
         }
     }
+    if writes.is_empty() {
+        return Ok(());
+    }
     core.store.commit(writes).map(|_| ()).map_err(|e| OpenError::Store(format!("{e:?}")))
 }

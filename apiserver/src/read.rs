@@ -88,7 +88,9 @@ pub async fn get(call: &mut Call) -> ApiResult<Response<Body>> {
     reached(call, call.params.version("resourceVersion")?).await?;
     let obj = current(call).await?;
     match call.subresource.as_str() {
-        "" | "status" | "ephemeralcontainers" | "resize" => object_response(call, StatusCode::OK, &obj),
+        "" | "status" | "ephemeralcontainers" | "resize" | "approval" => {
+            object_response(call, StatusCode::OK, &obj)
+        }
         "scale" => {
             let scale = crate::scale::of(call.resource(), &obj.value())?;
             Ok(http_io::value_response(StatusCode::OK, &scale))

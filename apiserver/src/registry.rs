@@ -146,7 +146,7 @@ impl Resource {
                 "binding" | "eviction" | "token" => json!(["create"]),
                 "log" => json!(["get"]),
                 "finalize" => json!(["update"]),
-                "ephemeralcontainers" | "resize" => json!(["get", "patch", "update"]),
+                "ephemeralcontainers" | "resize" | "approval" => json!(["get", "patch", "update"]),
                 _ => json!(["create", "get"]),
             };
             out.push((name, group, version, kind, verbs));

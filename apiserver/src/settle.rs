@@ -139,6 +139,14 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
             new = live.clone();
             tree::child(&mut new, "spec").insert("finalizers".into(), finalizers);
         }
+        "approval" => {
+            // An approver says so in the conditions; the certificate is the signer's.
+            let conditions = tree::at(&new, &["status", "conditions"]).cloned();
+            let entries = tree::at(&new, &["metadata", "managedFields"]).cloned();
+            new = live.clone();
+            tree::put(tree::meta(&mut new), "managedFields", entries);
+            tree::put(tree::child(&mut new, "status"), "conditions", conditions);
+        }
         _ => {
             if r.status {
                 tree::put(tree::object(&mut new), "status", old_part("status"));

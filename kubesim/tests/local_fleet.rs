@@ -2,7 +2,7 @@
 
 use std::{future::Future, path::Path, time::Duration};
 
-use fleet_kubesim::{FleetSpec, LocalFleet, MemberSpec, RunTime};
+use fleet_kubesim::{FleetSpec, Listen, LocalFleet, MemberSpec, RunTime};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
@@ -82,4 +82,56 @@ async fn a_restart_goes_on_with_the_job() {
     let hub = fleet.hub();
     wait("the job to succeed", || async { state(&hub, "pytorch-test").await == "Succeeded" }).await;
     fleet.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hub_and_members_ask_for_credentials_and_their_kubeconfigs_carry_them() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let spec = FleetSpec {
+        members: MemberSpec::many(1, 1, 0, "8", "16Gi"),
+        data_dir: Some(directory.path().to_path_buf()),
+        listen: Listen::Ephemeral,
+        ..FleetSpec::default()
+    };
+    let fleet = LocalFleet::start(spec).await.expect("starts");
+    fleet.ready(WITHIN).await.expect("ready");
+    for file in ["kubeconfig", "members/east.kubeconfig"] {
+        let path = directory.path().join(file);
+        let named = kube::config::Kubeconfig::read_from(&path).expect("a kubeconfig");
+        let config =
+            kube::Config::from_custom_kubeconfig(named, &Default::default()).await.expect("a server");
+        let pods = |config: kube::Config| async move {
+            let client = Client::try_from(config).expect("a client");
+            let nodes: Api<DynamicObject> =
+                Api::all_with(client, &ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Secret")));
+            nodes.list(&Default::default()).await
+        };
+        pods(config.clone()).await.expect("the token is good");
+        let mut nobody = config;
+        nobody.auth_info = Default::default();
+        match pods(nobody).await.expect_err("refused") {
+            kube::Error::Api(status) => assert!(matches!(status.code, 401 | 403), "{file}: {status:?}"),
+            other => panic!("{file}: {other}"),
+        }
+    }
+    fleet.shutdown().await;
+    let open = open_to_others(directory.path());
+    assert!(open.is_empty(), "others may read {open:?}");
+}
+
+/// What others than the owner may read or do, below a directory.
+fn open_to_others(directory: &Path) -> Vec<std::path::PathBuf> {
+    use std::os::unix::fs::MetadataExt;
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let meta = std::fs::symlink_metadata(&path).expect("there");
+        if !meta.is_symlink() && meta.mode() & 0o077 != 0 {
+            found.push(path.clone());
+        }
+        if meta.is_dir() {
+            found.extend(open_to_others(&path));
+        }
+    }
+    found
 }

@@ -197,10 +197,11 @@ async fn a_guarantee_is_taken_back_over_a_crash_of_the_controller() -> anyhow::R
 async fn in_its_own_queue_a_job_takes_from_lower_priorities_alone() -> anyhow::Result<()> {
     let fleet = FleetSpec::of("east 1x0").cpu("8").run_time(RunTime::Forever).start().await?;
     for (name, value) in [("low", -1), ("high", 1)] {
-        fleet
-            .apply(&json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
-                "metadata": {"name": name}, "value": value}))
-            .await?;
+        let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": name}, "value": value});
+        fleet.apply(&class).await?;
+        // Where the pods are made, their class has to be too.
+        fleet_tests::objects::apply(&fleet.member("east")?, &class).await?;
     }
     fleet.apply(&tree(json!({"name": "root", "max": cpu(6), "children": [leaf("a", "a", 6, 6)]}))).await?;
     namespaces(&fleet, &["a"]).await?;

@@ -197,6 +197,26 @@ async fn kinds_that_schedulers_watch_are_served() {
 }
 
 #[tokio::test]
+async fn a_request_for_a_certificate_is_approved_through_its_own_path() {
+    let api = Api::new().await;
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let name = crate::api::random("csr-");
+    let asked = json!({"metadata": {"name": name}, "spec": {"request": "LS0tLS1CRUdJTg==", "usages": ["client auth"],
+        "signerName": "example.com/signer"}});
+    api.post(requests, asked).await.expect(201);
+    let at = format!("{requests}/{name}/approval");
+    let mut approved = api.get(&at).await.expect(200).body;
+    approved["spec"]["signerName"] = json!("example.com/other");
+    approved["status"] = json!({"certificate": "c25lYWtlZA==", "conditions": [{"type": "Approved", "status": "True", "reason": "R"}]});
+    let written = api.put(&at, approved).await.expect(200).body;
+    assert_eq!(written["status"]["conditions"][0]["type"], "Approved");
+    assert_eq!(written["status"].get("certificate"), None);
+    assert_eq!(written["spec"]["signerName"], "example.com/signer");
+    api.delete(&format!("{requests}/{name}"), Value::Null).await.expect(200);
+    api.done().await;
+}
+
+#[tokio::test]
 async fn controllers_with_accounts_of_their_own_have_their_rights() {
     let api = Api::new().await;
     let can = async |user: &str, verb: &str, group: &str, resource: &str| {

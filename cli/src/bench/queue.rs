@@ -207,6 +207,11 @@ pub async fn run(shape: Shape, json_wanted: bool) -> anyhow::Result<ExitCode> {
 async fn measure(fleet: &LocalFleet, plan: &Plan) -> anyhow::Result<Report> {
     let hub = fleet.hub();
     prepare(&hub, plan).await?;
+    for name in fleet.members() {
+        let member = fleet.member(name).context("no member")?;
+        // Where the pods are made, their class has to be too.
+        apply::apply_all(&server(member, name), "default", &classes(plan)).await?;
+    }
     let mut sightings = watch(hub.clone());
     let before = revisions(fleet).await?;
     let cpu_before = cpu_s()?;
@@ -309,20 +314,24 @@ async fn measure(fleet: &LocalFleet, plan: &Plan) -> anyhow::Result<Report> {
     })
 }
 
-async fn prepare(hub: &Client, plan: &Plan) -> anyhow::Result<()> {
-    let server = Server {
-        client: hub.clone(),
-        name: "hub".to_string(),
-        url: "the hub".to_string(),
-        patience: HUB_PATIENCE,
+fn server(client: Client, name: &str) -> Server {
+    Server { client, name: name.to_string(), url: format!("the server {name}"), patience: HUB_PATIENCE }
+}
+
+fn classes(plan: &Plan) -> Vec<Value> {
+    let class = |class: &Class| {
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": class.name},
+            "value": class.priority})
     };
+    plan.classes.iter().map(class).collect()
+}
+
+async fn prepare(hub: &Client, plan: &Plan) -> anyhow::Result<()> {
+    let server = server(hub.clone(), "hub");
     let named =
         |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
     let mut objects: Vec<Value> = plan.namespaces().iter().map(|name| named("Namespace", name)).collect();
-    objects.extend(plan.classes.iter().map(|class| {
-        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": class.name},
-            "value": class.priority})
-    }));
+    objects.extend(classes(plan));
     objects.push(plan.tree());
     objects.push(
         json!({"apiVersion": "policy.one.alibabacloud.com/v1alpha1", "kind": "ClusterPropagationPolicy",

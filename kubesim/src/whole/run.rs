@@ -115,9 +115,14 @@ impl<'p> Run<'p> {
             strangers: Vec::new(),
         };
         for object in &plan.objects {
-            run.apply(Server::Hub, object)
-                .await
-                .with_context(|| format!("object {}", object["metadata"]["name"]))?;
+            // Pods are made in members: the class they name has to be there too.
+            let members = plan.clusters.iter().map(|cluster| Server::Member(cluster.name.clone()));
+            let members = members.filter(|_| object["kind"] == "PriorityClass");
+            for server in std::iter::once(Server::Hub).chain(members) {
+                run.apply(server, object)
+                    .await
+                    .with_context(|| format!("object {}", object["metadata"]["name"]))?;
+            }
         }
         Ok(run)
     }
