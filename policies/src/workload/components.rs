@@ -200,6 +200,13 @@ pub fn template_requests(template: &Value) -> Result<Resources, WorkloadError> {
 fn requests_at(template: &Value, path: &str) -> Result<Resources, WorkloadError> {
     let spec = &template["spec"];
     let path = if path.is_empty() { "template".to_owned() } else { format!("{path}.template") };
+    if spec["nodeName"].as_str().is_some_and(|name| !name.is_empty()) {
+        return Err(WorkloadError::Field {
+            path: format!("{path}.spec.nodeName"),
+            found: crate::spec::shortened(&spec["nodeName"].to_string()),
+            allowed: "none: such a pod passes every scheduler and takes places that others have reserved; a nodeSelector",
+        });
+    }
     let at = |list: &str, i: usize| format!("{path}.spec.{list}[{i}].resources");
     let mut running = Resources::new();
     for (i, container) in list(spec, "containers").iter().enumerate() {
@@ -368,6 +375,13 @@ mod tests {
         check(WorkloadKind::BatchJob, pod(json!([container("5")])), &["job 1: cpu 5250m"]);
         check(WorkloadKind::BatchJob, pod(json!([sidecar, container("5")])), &["job 1: cpu 6250m"]);
         check(WorkloadKind::BatchJob, pod(json!([container("3"), sidecar])), &["job 1: cpu 4250m"]);
+    }
+
+    #[test]
+    fn a_pod_that_passes_every_scheduler() {
+        let spec = json!({"template": {"spec": {"nodeName": "node-0", "containers": []}}});
+        let error = components(WorkloadKind::BatchJob, &json!({"spec": spec})).unwrap_err().to_string();
+        assert!(error.starts_with("spec.template.spec.nodeName: found \"node-0\"; allowed: none"), "{error}");
     }
 
     #[test]
