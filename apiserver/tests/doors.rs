@@ -171,3 +171,48 @@ async fn without_credentials_nothing_is_told() {
     assert_eq!(nobody.get("/version").await.code, 200);
     assert_eq!(api.get("/api/v1/namespaces/x").await.body["reason"], Value::from("NotFound"));
 }
+
+/// A directory on a small file system of its own, such as a tmpfs of 60 MiB: it is filled. Without it there is nothing to see.
+const SMALL: &str = "FLEET_SMALL_DISK";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_disk_that_is_really_full_deletes_pass_and_a_server_starts() {
+    let Some(disk) = std::env::var_os(SMALL).map(PathBuf::from) else { return };
+    let data = disk.join("data");
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let map = |name: &str| {
+        let random: String = (0..8000).map(|_| uuid::Uuid::new_v4().simple().to_string()).collect();
+        json!({"metadata": {"name": name}, "data": {"a": random}})
+    };
+    let api = Api::serve(on_disk(&data)).await;
+    for n in 0..20 {
+        api.post(maps, map(&format!("m{n}"))).await.expect(201);
+    }
+    let fill = || {
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(disk.join("fill")).unwrap();
+        while std::io::Write::write_all(&mut file, &[1; 4096]).is_ok() {}
+    };
+    fill();
+    let mut n = 100;
+    while api.post(maps, map(&format!("m{n}"))).await.code == 201 {
+        n += 1;
+    }
+    for gone in 0..5 {
+        api.delete(&format!("{maps}/m{gone}"), Value::Null).await.expect(200);
+        fill();
+    }
+    api.embedded().unwrap().shutdown().await;
+    drop(api);
+    fill();
+    for _ in 0..2 {
+        let api = Api::serve(on_disk(&data)).await;
+        api.get(&format!("{maps}/m10")).await.expect(200);
+        assert_eq!(api.get(&format!("{maps}/m1")).await.code, 404);
+        api.embedded().unwrap().shutdown().await;
+    }
+    let api = Api::serve(on_disk(&data)).await;
+    api.delete(&format!("{maps}/m10"), Value::Null).await.expect(200);
+    fs::remove_file(disk.join("fill")).unwrap();
+    api.post(maps, map("late")).await.expect(201);
+    api.embedded().unwrap().shutdown().await;
+}

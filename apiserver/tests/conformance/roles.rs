@@ -155,8 +155,7 @@ async fn a_member_can_touch_its_own_namespace_only() {
     let path = format!("/api/v1/namespaces/{mine}/serviceaccounts/member-agent/token");
     let token = api.post(&path, json!({"spec": {}})).await.expect(201);
     let agent = api.with_token(token.body["status"]["token"].as_str());
-    agent.until(&format!("/apis/coordination.k8s.io/v1/namespaces/{mine}/leases"), |a| a.code == 200).await;
-    agent.get(&format!("/api/v1/namespaces/{mine}")).await.expect(200);
+    agent.until_code(&format!("/api/v1/namespaces/{mine}"), 200).await;
     let lease = json!({"metadata": {"name": "agent"}, "spec": {"holderIdentity": "x"}});
     agent
         .post(&format!("/apis/coordination.k8s.io/v1/namespaces/{mine}/leases"), lease.clone())
