@@ -17,7 +17,7 @@ use std::{
 };
 
 use fleet_api::{
-    ClusterSpec, advice,
+    ClusterSpec,
     crds::{self, Side},
 };
 use fleet_apiserver::{ApiServer, Config, ServeOptions, Server};
