@@ -17,16 +17,12 @@ use std::{
 };
 
 use fleet_api::{
-    ClusterSpec, advice,
+    ClusterSpec,
     crds::{self, Side},
 };
 use fleet_apiserver::{Access, ApiServer, Config, ServeOptions, Server};
 use futures::future::BoxFuture;
-use kube::{
-    Api, Client,
-    api::{DynamicObject, Patch, PatchParams},
-    core::{ApiResource, GroupVersionKind},
-};
+use kube::Client;
 use member_agent::{JobController, Webhook};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -85,21 +81,6 @@ struct Part {
     server: ApiServer,
     served: Option<Server>,
     client: Client,
-}
-
-/// The hub's warnings at `kubectl apply`, as the chart brings them. Without them a hub does the same work.
-async fn warn_of_trees(hub: &Client) {
-    for object in advice::objects() {
-        let kind = object["kind"].as_str().unwrap_or_default();
-        let resource =
-            ApiResource::from_gvk(&GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind));
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let api = Api::<DynamicObject>::all_with(hub.clone(), &resource);
-        let (params, patch) = (PatchParams::apply("fleet").force(), Patch::Apply(&object));
-        if let Err(error) = api.patch(name, &params, &patch).await {
-            tracing::warn!(%kind, %error, "the hub gives no warnings of quota trees");
-        }
-    }
 }
 
 impl LocalFleet {
@@ -190,7 +171,6 @@ impl LocalFleet {
             tasks: JoinSet::new(),
             failure: watch::channel(None).1,
         };
-        warn_of_trees(&fleet.hub.client).await;
         fleet.spawn_parts(&spec);
         Ok(fleet)
     }
