@@ -111,6 +111,22 @@ impl Planner {
             contest.used_changed(&self.ledger, leaf);
             contest.set(&self.ledger, leaf, self.next_taker(&lines, leaf, now_ms));
         }
+        // Whoever was left out was searched for in a state that may be over.
+        plan.more |= bounded || left_out;
+        if !bounded {
+            self.searched.clear();
+        }
+        self.settle_takings(begun, supposed, places, plan)
+    }
+
+    /// All takers of the plan are known: the ledger is as it was, and what that means for the plan is drawn.
+    fn settle_takings(
+        &mut self,
+        begun: bool,
+        mut supposed: Supposed,
+        places: &mut dyn Places,
+        plan: &mut Plan,
+    ) -> bool {
         let spared = if begun { self.reprieve(places, plan, &mut supposed) } else { Vec::new() };
         self.restore(supposed);
         for taker in spared {
@@ -118,11 +134,6 @@ impl Planner {
         }
         if begun {
             self.ask_kept_again();
-        }
-        // Whoever was left out was searched for in a state that may be over.
-        plan.more |= bounded || left_out;
-        if !bounded {
-            self.searched.clear();
         }
         let evicts = plan.takes().next().is_some();
         let taken_back = self.started.values().any(|started| started.end == StartEnd::TakenBack);
