@@ -304,12 +304,13 @@ async fn what_cannot_be_a_job_is_refused_with_the_field_and_what_is_allowed() ->
         Ok(())
     };
     refused(|spec| spec["tasks"] = json!([]), "found no tasks").await?;
-    refused(|spec| spec["tasks"][1]["name"] = "ps".into(), "found two tasks of one name").await?;
-    refused(|spec| spec["tasks"][0]["minAvailable"] = 3.into(), "found minAvailable over replicas").await?;
-    refused(|spec| spec["minAvailable"] = 7.into(), "over the sum of the tasks' replicas").await?;
+    refused(|spec| spec["tasks"][1]["name"] = "ps".into(), "found two tasks named ps").await?;
+    refused(|spec| spec["tasks"][0]["minAvailable"] = 3.into(), "found minAvailable 3 over replicas").await?;
+    refused(|spec| spec["minAvailable"] = 7.into(), "of the replicas of all tasks; allowed: up to that sum")
+        .await?;
     refused(
         |spec| spec["policies"] = json!([{"event": "PodFailed", "action": "Explode"}]),
-        "found an unknown action",
+        "found action Explode; allowed: AbortJob",
     )
     .await?;
     refused(|spec| spec["policies"] = json!([{"action": "AbortJob"}]), "found none or several of event")
@@ -319,15 +320,18 @@ async fn what_cannot_be_a_job_is_refused_with_the_field_and_what_is_allowed() ->
         "found an unknown event",
     )
     .await?;
-    refused(|spec| spec["plugins"] = json!({"magic": []}), "found an unknown plugin").await?;
-    refused(|spec| spec["tasks"][0]["dependsOn"] = json!({"name": ["x"]}), "dependsOn naming no task")
-        .await?;
+    refused(|spec| spec["plugins"] = json!({"magic": []}), "found plugin magic; allowed: env").await?;
+    refused(
+        |spec| spec["tasks"][0]["dependsOn"] = json!({"name": ["x"]}),
+        "found dependsOn naming x; allowed",
+    )
+    .await?;
     refused(
         |spec| {
             spec["tasks"][0]["dependsOn"] = json!({"name": ["worker"]});
             spec["tasks"][1]["dependsOn"] = json!({"name": ["ps"]});
         },
-        "found tasks that depend on each other",
+        "found ps, worker waiting for each other",
     )
     .await?;
     assert!(objects::list(&member, VOLCANO_JOB).await?.is_empty());
@@ -405,9 +409,10 @@ async fn a_queue_that_cannot_be_is_refused_or_says_what_is_wrong() -> anyhow::Re
     for (spec, wanted) in [
         (json!({"weight": 0}), "found weight 0; allowed: 1 to 65535"),
         (json!({"parent": "bad"}), "field spec.parent: found the queue itself"),
-        (json!({"priority": -1}), "found negative priority"),
+        (json!({"priority": -1}), "found priority -1; allowed: 0 or more"),
         (json!({"dequeueStrategy": "lifo"}), "found dequeueStrategy lifo; allowed: traverse, fifo"),
-        (json!({"capability": {"cpu": "many"}}), "found an amount that is no quantity"),
+        (json!({"capability": {"cpu": "many"}}), "spec.capability.cpu: Invalid value: \"many\""),
+        (json!({"capability": {"cpu": "-4"}}), "found cpu -4; allowed: quantities"),
         (
             json!({"guarantee": {"resource": {"cpu": "5"}}, "capability": {"cpu": 4}}),
             "found guarantee over capability",
@@ -543,7 +548,7 @@ async fn a_cron_job_makes_the_job_of_the_last_time_that_was_due() -> anyhow::Res
     bad["metadata"]["name"] = "bad".into();
     bad["spec"]["schedule"] = "often".into();
     let error = objects::create(&member, &bad).await.err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(error.contains("found a schedule that is none; allowed: five fields"), "{error}");
+    assert!(error.contains("found schedule often; allowed: five fields"), "{error}");
     fleet.finish().await
 }
 
