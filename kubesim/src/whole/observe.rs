@@ -18,7 +18,11 @@ use kube::{
     runtime::watcher,
 };
 use serde_json::{Map, Value, json};
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{sync::Notify, task::JoinSet, time::Instant};
+
+/// Changes of one object in one window above which something runs in circles.
+const CIRCLES: u32 = 1_000;
+const WINDOW_MS: u64 = 10_000;
 
 /// One line of the run log.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,6 +68,10 @@ struct Seen {
     /// Epochs of runs by uid.
     epochs: BTreeMap<String, i64>,
     fenced: BTreeSet<(String, String)>,
+    /// By object the window in which it changed last, and how often.
+    changes: BTreeMap<String, (u64, u32)>,
+    in_circles: bool,
+    circles: Arc<Notify>,
 }
 
 /// The watches of one run; dropped, they end.
@@ -156,6 +164,16 @@ impl Observer {
             !binding["spec"]["clusters"][0].is_null() && binding["status"]["result"].is_null()
         };
         self.seen().bindings.values().any(bound)
+    }
+
+    /// An object is written again and again without a pause: such a run comes to no end in any time.
+    pub fn runs_in_circles(&self) -> bool {
+        self.seen().in_circles
+    }
+
+    /// Told when [`Self::runs_in_circles`] becomes true.
+    pub fn circles(&self) -> Arc<Notify> {
+        self.seen().circles.clone()
     }
 
     /// How many lines there are, to see whether anything still happens.
@@ -262,6 +280,7 @@ impl Seen {
             phase = text(&change.object["status"]["phase"]),
             "seen"
         );
+        self.count(at_ms, kind, &change);
         for violation in self.judge.see_at(at_ms, &change) {
             self.broken(at_ms, violation);
         }
@@ -271,6 +290,24 @@ impl Seen {
             ("Pod", Some(_)) => self.see_pod(at_ms, &change),
             ("Reservation" | "ReplicaSet", Some(_)) | (_, None) => {}
             (_, Some(_)) => self.see_run(at_ms, &change),
+        }
+    }
+
+    /// 9: whatever fails is tried again after a pause.
+    fn count(&mut self, at_ms: u64, kind: &str, change: &Change) {
+        let meta = &change.object["metadata"];
+        let (window, count) = self.changes.entry(text(&meta["uid"]).to_string()).or_default();
+        let now = at_ms / WINDOW_MS;
+        *count = if *window == now { *count + 1 } else { 1 };
+        *window = now;
+        if *count > CIRCLES {
+            self.in_circles = true;
+            self.circles.notify_one();
+            let place = change.cluster.as_deref().unwrap_or("hub");
+            let (namespace, name) = (text(&meta["namespace"]), text(&meta["name"]));
+            let what =
+                format!("{kind} {namespace}/{name} in {place} is written again and again without a pause");
+            self.broken(at_ms, Violation { invariant: 9, what });
         }
     }
 

@@ -133,6 +133,7 @@ impl<'p> Run<'p> {
         let mut calm = plan.calm.map(|calm| self.began + calm);
         let end = self.began + plan.until;
         let mut last = (self.observer.count(), Instant::now());
+        let circles = self.observer.circles();
         loop {
             let due = events.peek().map(|event| self.began + event.at);
             let back = self.restarts.first_key_value().map(|((at, _), ())| *at);
@@ -145,6 +146,7 @@ impl<'p> Run<'p> {
                     self.bury(&process, Some(life));
                     continue;
                 }
+                () = circles.notified() => break,
                 () = sleep_until(next) => {}
             }
             let now = Instant::now();
@@ -407,7 +409,7 @@ impl<'p> Run<'p> {
 
     async fn finish(self) -> anyhow::Result<Outcome> {
         self.observer.look();
-        if self.plan.calm.is_some() {
+        if self.plan.calm.is_some() && !self.observer.runs_in_circles() {
             for violation in self.wrong_at_the_end().await? {
                 self.observer.add(violation);
             }
