@@ -84,11 +84,20 @@ impl Works {
             return Ok(Next::After(FIRST_REPORT));
         }
         self.write_status(&work, applied.as_ref(), &objects).await?;
+        // The hub has an end that the job itself does not know of: somebody else told it. The run is over all the same.
+        let job = objects.first().and_then(Option::as_ref);
+        if let (true, Some(job), Some(manifest)) =
+            (is_recorded(&work), job, work.spec.workload.manifests.first())
+            && outcome(kind_of(manifest), &job.data["status"]).is_none()
+        {
+            self.remove_run(&ObjectId::of_manifest(manifest), job).await?;
+            return Ok(Next::Wait);
+        }
         let next = match self.has_ended(&work, &objects) {
             true => self.end_pods(&work, objects.first().and_then(Option::as_ref)).await?.unwrap_or(next),
             false => next,
         };
-        if work.annotations().contains_key(RESULT_RECORDED_ANNOTATION) {
+        if is_recorded(&work) {
             self.let_go(&work, objects.first().and_then(Option::as_ref)).await?;
         }
         Ok(next)
@@ -121,7 +130,7 @@ impl Works {
     /// Dependencies, then the governed object.
     async fn apply(self: &Arc<Self>, work: &Arc<Work>) -> Result<(Option<Applied>, Next), CallError> {
         let spec = &work.spec;
-        if report::has_ended(work) {
+        if report::has_ended(work) || is_recorded(work) {
             // Nothing is applied again for a run that is over.
             return Ok((None, Next::Wait));
         }
@@ -311,6 +320,11 @@ impl Works {
         };
         self.patch(&ObjectId::of_manifest(manifest), &patch).await.map(drop)
     }
+}
+
+/// Whether the hub has recorded the end of the Work's run.
+fn is_recorded(work: &Work) -> bool {
+    work.annotations().contains_key(RESULT_RECORDED_ANNOTATION)
 }
 
 /// An error without the API server's whole answer.
