@@ -169,10 +169,9 @@ impl World {
     }
 }
 
-/// More of them are tried by hand.
+/// As many as a developer waits for.
 fn cases() -> ProptestConfig {
-    let cases = std::env::var("HISTORIES").ok().and_then(|text| text.parse().ok()).unwrap_or(96);
-    ProptestConfig { cases, ..ProptestConfig::default() }
+    ProptestConfig::with_cases(96)
 }
 
 proptest! {
