@@ -116,7 +116,10 @@ fn jobs_that_could_never_run_as_they_say_are_refused() {
             policies(json!([{"exitCode": 3, "action": "AbortJob"}, {"exitCode": 3, "action": "RestartJob"}])),
             "found the exitCode 3 twice",
         ),
-        (policies(json!([on("*"), on("PodFailed")])), "found the event * beside [[\"PodFailed\"]]; allowed: * alone"),
+        (
+            policies(json!([on("*"), on("PodFailed")])),
+            "found the event * beside [[\"PodFailed\"]]; allowed: * alone",
+        ),
         (
             of_task(json!({"policies": [on("*"), on("PodFailed")]})),
             "spec.tasks[0].policies: found the event *",
