@@ -19,8 +19,11 @@ const WORD: u64 = 64;
 const TASKS: u64 = 100;
 /// Tasks that one task waits for.
 const WAITS_FOR: u64 = 16;
-const POLICIES: u64 = 32;
-const EVENTS: u64 = 16;
+const POLICIES: u64 = 16;
+/// As many as there are.
+const EVENTS: u64 = 8;
+/// Containers of a kind, or volumes, of one pod.
+const OF_A_POD: u64 = 50;
 /// Entries of a map of resources.
 const RESOURCES: u64 = 64;
 
@@ -39,7 +42,17 @@ const VOLCANO_JOB: &[Bound] = &[
     (&["spec", "policies", "*", "event"], "maxLength", WORD),
     (&["spec", "policies", "*", "events"], "maxItems", EVENTS),
     (&["spec", "policies", "*", "events", "*"], "maxLength", WORD),
+    (&["spec", "tasks", "*", "policies", "*", "timeout"], "maxLength", WORD),
+    (&["spec", "policies", "*", "timeout"], "maxLength", WORD),
+    (&["spec", "tasks", "*", "template", "spec", "containers"], "maxItems", OF_A_POD),
+    (&["spec", "tasks", "*", "template", "spec", "containers", "*", "name"], "maxLength", LABEL),
+    (&["spec", "tasks", "*", "template", "spec", "initContainers"], "maxItems", OF_A_POD),
+    (&["spec", "tasks", "*", "template", "spec", "initContainers", "*", "name"], "maxLength", LABEL),
+    (&["spec", "tasks", "*", "template", "spec", "volumes"], "maxItems", OF_A_POD),
+    (&["spec", "tasks", "*", "template", "spec", "volumes", "*", "name"], "maxLength", LABEL),
     (&["spec", "plugins"], "maxProperties", 32),
+    (&["spec", "plugins", "{}"], "maxItems", 16),
+    (&["spec", "plugins", "{}", "*"], "maxLength", 128),
     (&["spec", "volumes"], "maxItems", 64),
     (&["spec", "volumes", "*", "mountPath"], "maxLength", 512),
 ];
@@ -52,10 +65,16 @@ const VOLCANO_QUEUE: &[Bound] = &[
     (&["spec", "guarantee", "resource"], "maxProperties", RESOURCES),
 ];
 
+const POD_GROUP: &[Bound] = &[
+    (&["spec", "minTaskMember"], "maxProperties", TASKS),
+    (&["spec", "minResources"], "maxProperties", RESOURCES),
+];
+
 const HYPER_NODE: &[Bound] = &[
     (&["spec", "members"], "maxItems", 10_000),
     (&["spec", "members", "*", "type"], "maxLength", WORD),
     (&["spec", "members", "*", "selector", "exactMatch", "name"], "maxLength", NAME),
+    (&["spec", "members", "*", "selector", "regexMatch", "pattern"], "maxLength", 256),
 ];
 
 const JOB_FLOW: &[Bound] = &[
@@ -69,6 +88,7 @@ const JOB_FLOW: &[Bound] = &[
 const BOUNDS: &[(&str, &[Bound])] = &[
     ("jobs.batch.volcano.sh", VOLCANO_JOB),
     ("queues.scheduling.volcano.sh", VOLCANO_QUEUE),
+    ("podgroups.scheduling.volcano.sh", POD_GROUP),
     ("hypernodes.topology.volcano.sh", HYPER_NODE),
     ("jobflows.flow.volcano.sh", JOB_FLOW),
 ];

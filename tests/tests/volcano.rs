@@ -320,10 +320,10 @@ async fn what_cannot_be_a_job_is_refused_with_the_field_and_what_is_allowed() ->
         "found an unknown event",
     )
     .await?;
-    refused(|spec| spec["plugins"] = json!({"magic": []}), "found plugin magic; allowed: env").await?;
+    refused(|spec| spec["plugins"] = json!({"magic": []}), "found plugin [\"magic\"]; allowed: env").await?;
     refused(
         |spec| spec["tasks"][0]["dependsOn"] = json!({"name": ["x"]}),
-        "found dependsOn naming x; allowed",
+        "found dependsOn naming [[\"x\"]]; allowed",
     )
     .await?;
     refused(
@@ -331,7 +331,7 @@ async fn what_cannot_be_a_job_is_refused_with_the_field_and_what_is_allowed() ->
             spec["tasks"][0]["dependsOn"] = json!({"name": ["worker"]});
             spec["tasks"][1]["dependsOn"] = json!({"name": ["ps"]});
         },
-        "found ps, worker waiting for each other",
+        "found tasks that depend on each other",
     )
     .await?;
     assert!(objects::list(&member, VOLCANO_JOB).await?.is_empty());
@@ -412,7 +412,7 @@ async fn a_queue_that_cannot_be_is_refused_or_says_what_is_wrong() -> anyhow::Re
         (json!({"priority": -1}), "found priority -1; allowed: 0 or more"),
         (json!({"dequeueStrategy": "lifo"}), "found dequeueStrategy lifo; allowed: traverse, fifo"),
         (json!({"capability": {"cpu": "many"}}), "spec.capability.cpu: Invalid value: \"many\""),
-        (json!({"capability": {"cpu": "-4"}}), "found cpu -4; allowed: quantities"),
+        (json!({"capability": {"cpu": "-4"}}), "found [\"cpu -4\"]; allowed: quantities"),
         (
             json!({"guarantee": {"resource": {"cpu": "5"}}, "capability": {"cpu": 4}}),
             "found guarantee over capability",

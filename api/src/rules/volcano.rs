@@ -56,18 +56,6 @@ macro_rules! no_cycle {
     };
 }
 
-macro_rules! cycle_found {
-    ($has:literal, $depends:literal, $allowed:literal) => {
-        concat!(
-            "'found ' + ",
-            ready_in_three!($has, $depends),
-            ".map(r, self.filter(t, has(t.name) && !(t.name in r)).map(t, t.name).join(', '))[0] + '",
-            $allowed,
-            "'"
-        )
-    };
-}
-
 /// All events of a policy `$p`.
 macro_rules! events {
     ($p:literal) => {
@@ -154,11 +142,7 @@ const JOB: &[Rule] = &[
         path: &["tasks"],
         rule: no_cycle!("has(t.dependsOn) && has(t.dependsOn.name)", "t.dependsOn.name"),
         message: "found tasks that depend on each other; allowed: dependsOn without a cycle",
-        found: cycle_found!(
-            "has(t.dependsOn) && has(t.dependsOn.name)",
-            "t.dependsOn.name",
-            " waiting for each other; allowed: dependsOn without a cycle"
-        ),
+        found: "",
     },
     Rule {
         path: &["tasks", "*", "dependsOn"],
@@ -306,7 +290,7 @@ const POD_GROUP: &[Rule] = &[
         path: &["minTaskMember"],
         rule: "self.all(task, self[task] >= 0)",
         message: "found a negative minimum of a task; allowed: 0 or more",
-        found: "'found ' + self.filter(task, self[task] < 0).map(task, task + ' ' + string(self[task])).join(', ') + \
+        found: "'found ' + self.filter(task, self[task] < 0).map(task, '%s %s'.format([task, string(self[task])])) + \
                 '; allowed: 0 or more'",
     },
     Rule {
@@ -344,16 +328,12 @@ const JOB_FLOW: &[Rule] = &[
         path: &["flows"],
         rule: no_cycle!("has(t.dependsOn) && has(t.dependsOn.targets)", "t.dependsOn.targets"),
         message: "found flows that depend on each other; allowed: dependsOn without a cycle",
-        found: cycle_found!(
-            "has(t.dependsOn) && has(t.dependsOn.targets)",
-            "t.dependsOn.targets",
-            " waiting for each other; allowed: dependsOn without a cycle"
-        ),
+        found: "",
     },
 ];
 
 const QUANTITIES_FOUND: &str = "'found ' + self.filter(name, !isQuantity(string(self[name])) || \
-    quantity(string(self[name])).isLessThan(quantity('0'))).map(name, name + ' ' + string(self[name])).join(', ') + \
+    quantity(string(self[name])).isLessThan(quantity('0'))).map(name, '%s %s'.format([name, string(self[name])])) + \
     '; allowed: quantities such as 4, 500m, 16Gi'";
 
 const RULES: &[(&str, &[Rule])] = &[
@@ -407,9 +387,9 @@ const FOUND: &[(&str, &str)] = &[
     ),
     (
         "found dependsOn naming no task",
-        "'found dependsOn naming ' + self.filter(t, has(t.dependsOn) && has(t.dependsOn.name)).map(t, \
-         t.dependsOn.name.filter(name, !self.exists(o, has(o.name) && o.name == name))).filter(found, size(found) > 0)\
-         .map(found, found.join(', ')).join(', ') + '; allowed: names of tasks of this job'",
+        "'found dependsOn naming ' + self.map(t, has(t.dependsOn) && has(t.dependsOn.name) ? t.dependsOn.name.filter(name, \
+         !self.exists(o, has(o.name) && o.name == name)) : []).filter(found, size(found) > 0) + '; allowed: names of tasks \
+         of this job'",
     ),
     ("found highestTierAllowed and highestTierName together", ONE_TIER_FOUND),
     (
@@ -451,9 +431,9 @@ const FOUND: &[(&str, &str)] = &[
     ),
     (
         "found dependsOn.targets naming no other flow",
-        "'found dependsOn.targets naming ' + self.filter(f, has(f.dependsOn) && has(f.dependsOn.targets)).map(f, \
-         f.dependsOn.targets.filter(name, name == f.name || !self.exists(o, o.name == name))).filter(found, \
-         size(found) > 0).map(found, found.join(', ')).join(', ') + '; allowed: names of other flows of this JobFlow'",
+        "'found dependsOn.targets naming ' + self.map(f, has(f.dependsOn) && has(f.dependsOn.targets) ? \
+         f.dependsOn.targets.filter(name, name == f.name || !self.exists(o, o.name == name)) : [])\
+         .filter(found, size(found) > 0) + '; allowed: names of other flows of this JobFlow'",
     ),
 ];
 
@@ -484,16 +464,67 @@ pub(super) fn rules(definition: &str) -> impl Iterator<Item = (&'static [&'stati
     RULES.iter().filter(of_definition).flat_map(|(_, rules)| *rules).map(|rule| {
         let mut value = json!({"rule": rule.rule, "message": rule.message});
         if !rule.found.is_empty() {
-            value["messageExpression"] = rule.found.into();
+            value["messageExpression"] = formatted(rule.found).into();
         }
         (rule.path, value)
     })
 }
 
 /// What a rule of a Volcano definition says was found.
-pub(super) fn found(definition: &str, message: &str) -> Option<&'static str> {
+pub(super) fn found(definition: &str, message: &str) -> Option<String> {
     if !definition.ends_with(".volcano.sh") {
         return None;
     }
-    FOUND.iter().find(|(beginning, _)| message.starts_with(beginning)).map(|(_, found)| *found)
+    FOUND.iter().find(|(beginning, _)| message.starts_with(beginning)).map(|(_, found)| formatted(found))
+}
+
+/// Texts put together with `+` and `join`, as one `format`. An API server cannot tell how long what they make may be, and
+/// refuses them; a `format` costs by its own text.
+fn formatted(sum: &str) -> String {
+    let (mut text, mut values) = (String::new(), Vec::new());
+    for part in parts(&sum.replace(".join(', ')", "")) {
+        match part.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).filter(|t| !t.contains('\'')) {
+            Some(literal) => text.push_str(&literal.replace('%', "%%")),
+            None => {
+                text.push_str("%s");
+                values.push(part);
+            }
+        }
+    }
+    if values.is_empty() { format!("'{text}'") } else { format!("'{text}'.format([{}])", values.join(", ")) }
+}
+
+/// The summands of an expression, split outside quotes and brackets.
+fn parts(sum: &str) -> Vec<String> {
+    let (mut found, mut part, mut depth, mut quoted) = (Vec::new(), String::new(), 0_i32, false);
+    for c in sum.chars() {
+        match c {
+            '\'' => quoted = !quoted,
+            '(' | '[' | '{' if !quoted => depth += 1,
+            ')' | ']' | '}' if !quoted => depth -= 1,
+            _ => {}
+        }
+        if c == '+' && depth == 0 && !quoted {
+            found.push(part.trim().to_string());
+            part.clear();
+        } else {
+            part.push(c);
+        }
+    }
+    found.push(part.trim().to_string());
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn sums_of_texts_become_one_format() {
+        let check = |sum: &str, want: &str| assert_eq!(super::formatted(sum), want);
+        check("'found a + b'", "'found a + b'");
+        check("'found ' + self.n + '; 5% + more'", "'found %s; 5%% + more'.format([self.n])");
+        check(
+            "'a ' + self.map(t, t.x + 1).join(', ') + ' b ' + (has(self.n) ? 'c ' + self.n : 'd')",
+            "'a %s b %s'.format([self.map(t, t.x + 1), (has(self.n) ? 'c ' + self.n : 'd')])",
+        );
+    }
 }

@@ -165,6 +165,12 @@ impl Coster<'_> {
         }
     }
 
+    /// Of the items of a list that the schema declares. The libraries know nothing of those of a list that was made.
+    fn declared_item(&self, list: &IdedExpr) -> Size {
+        let known = !self.path(list).is_empty();
+        known.then(|| self.declared(&self.below(list, ITEMS))).flatten().unwrap_or(UNKNOWN)
+    }
+
     fn cost(&mut self, e: &IdedExpr) -> u64 {
         match &e.expr {
             Expr::Unspecified | Expr::Literal(_) => 0,
@@ -372,8 +378,7 @@ impl Coster<'_> {
             ("sum" | "min" | "max" | "isSorted" | "indexOf" | "lastIndexOf", _) => match self.kind(target) {
                 Type::List(items) => {
                     let text = matches!(**items, Type::String | Type::Bytes);
-                    let path = self.below(target, ITEMS);
-                    let most = self.item(target).or_else(|| self.declared(&path)).unwrap_or(UNKNOWN).max;
+                    let most = self.declared_item(target).max;
                     let each = if text { scaled(most, TRAVERSAL).saturating_add(1) } else { 1 };
                     size.max.saturating_mul(each)
                 }
@@ -400,8 +405,7 @@ impl Coster<'_> {
                 scaled(size.max, 2.0 * TRAVERSAL)
             }
             ("join", _) => {
-                let path = self.below(target, ITEMS);
-                let item = self.item(target).or_else(|| self.declared(&path)).unwrap_or(UNKNOWN);
+                let item = self.declared_item(target);
                 let separator = args.first().map_or(Size::fixed(0), |s| self.sized(s));
                 let gaps = size.max.saturating_sub(1).saturating_mul(separator.max);
                 let most = size.max.saturating_mul(item.max).saturating_add(gaps);
