@@ -42,7 +42,7 @@ pub fn plan(world: &World, kind: &KindRef, key: &Key) -> Vec<Write> {
     };
     let desired = desired_spec(world, kind, key, object, rule, spec, &components);
     match known {
-        None => vec![create(&binding_key, desired)],
+        None => vec![create(kind, &binding_key, object, desired)],
         Some(entry) => update(entry, desired).into_iter().collect(),
     }
 }
@@ -160,15 +160,21 @@ fn priority(world: &World, spec: &PropagationSpec, components: &[workload::Compo
     })
 }
 
-/// A binding has no owner: garbage collection would take it away with its object at once, while pods still end, and
-/// nobody would count them. The controller takes it down when nothing of it is left.
-fn create(key: &Key, spec: Value) -> Write {
+fn create(kind: &KindRef, key: &Key, object: &Object, spec: Value) -> Write {
     let body = json!({
         "apiVersion": API_VERSION,
         "kind": "ResourceBinding",
         "metadata": {
             "name": key.1,
             "namespace": key.0,
+            "ownerReferences": [{
+                "apiVersion": kind.api_version,
+                "kind": kind.kind,
+                "name": spec["resource"]["name"],
+                "uid": object.uid,
+                "controller": true,
+                "blockOwnerDeletion": false,
+            }],
         },
         "spec": spec,
     });
@@ -198,22 +204,10 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
         desired["replicas"] = known["replicas"].clone();
         settle_fencing(&known, &mut desired);
     }
-    let patch = merge_diff(&known, &desired);
-    // Earlier versions gave it an owner.
-    let owned = entry.object.metadata.owner_references.as_ref().is_some_and(|owners| !owners.is_empty());
-    if patch.is_none() && !owned {
-        return None;
-    }
+    let patch = merge_diff(&known, &desired)?;
     // What was read must still stand: a binding that is bound meanwhile keeps what was reserved for it.
     let version = entry.object.metadata.resource_version.as_deref();
-    let mut body = json!({"metadata": {"resourceVersion": version}});
-    if let Some(patch) = patch {
-        body["spec"] = patch;
-    }
-    if owned {
-        body["metadata"]["ownerReferences"] = Value::Null;
-    }
-    let verb = Verb::Merge(body);
+    let verb = Verb::Merge(json!({"metadata": {"resourceVersion": version}, "spec": patch}));
     Some(Write::new(Target::Binding, entry.namespace(), entry.name(), verb))
 }
 

@@ -41,7 +41,7 @@ use crate::{
 pub use attempts::{Avoid, avoidance, is_given_up, older_runs};
 use attempts::{Stay, stay};
 use ending::{between_runs, let_go_of_gone, lost_places, take_back, take_name, tell_end};
-pub use fence::is_gone;
+pub use fence::{is_gone, is_left_behind};
 use judge::{Ending, Look};
 use report::{aggregated_object_status, collect, report};
 use statuses::{binding_status, patch_binding_status, patch_object_status, set_conditions};

@@ -4,6 +4,7 @@
 //! again whenever it changes, so that a restart needs no more than a listing.
 
 mod inputs;
+mod remains;
 mod requests;
 mod verify;
 
@@ -44,6 +45,8 @@ pub struct Scheduler {
     shape_count: u64,
     /// Shapes left when those of no job were last dropped.
     shapes_left: usize,
+    /// Runs that are over and still count, by the name of their binding.
+    remains: BTreeMap<Key, BTreeSet<JobId>>,
     /// Why objects that are no jobs are on no cluster.
     plain: BTreeMap<Key, Waiting>,
     plain_told: BTreeSet<Key>,
@@ -115,6 +118,7 @@ impl Scheduler {
 
     /// Takes in where one binding stands now.
     pub fn look(&mut self, world: &mut World, key: &Key, now: Timestamp) {
+        self.count_remains(world, key, now);
         match self.job(world, key, now) {
             Some(job) => {
                 self.plain.remove(key);

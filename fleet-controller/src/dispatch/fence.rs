@@ -36,6 +36,6 @@ pub(super) fn ask_for_mark(world: &World, entry: &BindingEntry, cluster: &str, s
 
 /// Whether an old run's Work only waits for a cluster that nothing has to be waited for. It stays, marked for
 /// deletion, so that an agent that comes back cleans up.
-pub(super) fn is_left_behind(world: &World, entry: &BindingEntry, cluster: &str, work: &Work) -> bool {
+pub fn is_left_behind(world: &World, entry: &BindingEntry, cluster: &str, work: &Work) -> bool {
     work.metadata.deletion_timestamp.is_some() && may_leave(world, entry, cluster)
 }

@@ -183,7 +183,22 @@ impl Scheduler {
     }
 
     fn shape(&mut self, entry: &BindingEntry) -> Arc<JobShape> {
-        if let Some(known) = self.shapes.get(entry.class.as_str()).and_then(Weak::upgrade) {
+        self.shape_of(&entry.class, |id| {
+            let reference = &entry.object.spec.resource;
+            JobShape {
+                id,
+                gang: entry.gang.clone(),
+                total: entry.total.clone(),
+                placement: entry.placement.clone(),
+                api_version: reference.api_version.clone(),
+                kind: reference.kind.clone(),
+            }
+        })
+    }
+
+    /// The shape of a class, made once and shared by all of it.
+    pub(super) fn shape_of(&mut self, class: &str, make: impl FnOnce(u64) -> JobShape) -> Arc<JobShape> {
+        if let Some(known) = self.shapes.get(class).and_then(Weak::upgrade) {
             return known;
         }
         if self.shapes.len() >= SHAPES_SWEPT_AT.max(self.shapes_left * 2) {
@@ -191,16 +206,8 @@ impl Scheduler {
             self.shapes_left = self.shapes.len();
         }
         self.shape_count += 1;
-        let reference = &entry.object.spec.resource;
-        let shape = Arc::new(JobShape {
-            id: self.shape_count,
-            gang: entry.gang.clone(),
-            total: entry.total.clone(),
-            placement: entry.placement.clone(),
-            api_version: reference.api_version.clone(),
-            kind: reference.kind.clone(),
-        });
-        self.shapes.insert(Arc::from(entry.class.as_str()), Arc::downgrade(&shape));
+        let shape = Arc::new(make(self.shape_count));
+        self.shapes.insert(Arc::from(class), Arc::downgrade(&shape));
         shape
     }
 }
