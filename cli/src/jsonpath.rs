@@ -29,7 +29,7 @@ impl Template {
     /// The text it makes of a value.
     pub fn print(&self, value: &Value) -> anyhow::Result<String> {
         let mut text = String::new();
-        print(&self.0, value, value, &mut text)?;
+        print(&self.0, value, &mut text)?;
         Ok(text)
     }
 }
@@ -170,7 +170,7 @@ fn bracket(text: &str) -> usize {
     text.len()
 }
 
-fn print(pieces: &[Piece], here: &Value, root: &Value, text: &mut String) -> anyhow::Result<()> {
+fn print(pieces: &[Piece], here: &Value, text: &mut String) -> anyhow::Result<()> {
     for piece in pieces {
         match piece {
             Piece::Text(literal) => text.push_str(literal),
@@ -180,7 +180,7 @@ fn print(pieces: &[Piece], here: &Value, root: &Value, text: &mut String) -> any
             }
             Piece::Range(path, inner) => {
                 for item in query(here, path)? {
-                    print(inner, item, root, text)?;
+                    print(inner, item, text)?;
                 }
             }
         }

@@ -299,6 +299,12 @@ async fn a_wide_job_is_not_passed_without_end() -> anyhow::Result<()> {
     runs(&fleet, "a", "small-0").await?;
     fleet.apply(&job("wide", "a", 4)).await?;
     // It cannot start beside the first, and the second passes it.
+    fleet
+        .wait_for("the wide job to wait", async || {
+            let unit = unit(&fleet, "a", "wide").await?;
+            Ok(Look::at(unit["status"]["reason"] == "InsufficientQuota", || unit["status"].to_string()))
+        })
+        .await?;
     fleet.apply(&small(1)).await?;
     runs(&fleet, "a", "small-1").await?;
     fleet
