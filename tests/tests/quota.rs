@@ -297,11 +297,12 @@ async fn a_wide_job_is_not_passed_without_end() -> anyhow::Result<()> {
     };
     fleet.apply(&small(0)).await?;
     runs(&fleet, "a", "small-0").await?;
-    fleet.apply(&job("wide", "a", 4)).await?;
+    fleet.apply(&job("big", "a", 4)).await?;
+    // Of jobs made in one second the name decides who stands first in line; `big` stands before `small`.
     // It cannot start beside the first, and the second passes it.
     fleet
         .wait_for("the wide job to wait", async || {
-            let unit = unit(&fleet, "a", "wide").await?;
+            let unit = unit(&fleet, "a", "big").await?;
             Ok(Look::at(unit["status"]["reason"] == "InsufficientQuota", || unit["status"].to_string()))
         })
         .await?;
@@ -309,7 +310,7 @@ async fn a_wide_job_is_not_passed_without_end() -> anyhow::Result<()> {
     runs(&fleet, "a", "small-1").await?;
     fleet
         .wait_for("the wide job's claim", async || {
-            let unit = unit(&fleet, "a", "wide").await?;
+            let unit = unit(&fleet, "a", "big").await?;
             Ok(Look::at(unit["status"]["reason"] == "Claimed", || unit["status"].to_string()))
         })
         .await?;
@@ -319,11 +320,11 @@ async fn a_wide_job_is_not_passed_without_end() -> anyhow::Result<()> {
     fleet
         .wait_for("the third to wait for the claim", async || {
             let unit = unit(&fleet, "a", "small-2").await?;
-            let told = unit["status"]["message"].as_str().unwrap_or_default().contains("a/wide");
+            let told = unit["status"]["message"].as_str().unwrap_or_default().contains("a/big");
             Ok(Look::at(unit["status"]["reason"] == "Claimed" && told, || unit["status"].to_string()))
         })
         .await?;
     fleet.delete(BATCH_JOB, "a", "small-1").await?;
-    runs(&fleet, "a", "wide").await?;
+    runs(&fleet, "a", "big").await?;
     fleet.finish().await
 }
