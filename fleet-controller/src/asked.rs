@@ -11,7 +11,7 @@ use fleet_api::{binding::Component, convert};
 use fleet_policies::{
     affinity,
     choice::ObjectRef,
-    overrides, pod_security,
+    names, overrides, pod_security,
     reason::Reason,
     spec::Placement,
     workload::{self, WorkloadError},
@@ -49,8 +49,10 @@ pub fn written(world: &World, namespace: &str, mut manifest: Value, cluster: &st
 
 fn reference(namespace: &str, manifest: &Value) -> ObjectRef {
     let text = |path: &str| manifest.pointer(path).and_then(Value::as_str).unwrap_or_default().to_string();
-    let labels: BTreeMap<String, String> =
+    let mut labels: BTreeMap<String, String> =
         serde_json::from_value(manifest["metadata"]["labels"].clone()).unwrap_or_default();
+    // As they are when it is sent: who selects by a mark that is stripped selects the same before and after.
+    labels.retain(|name, _| !names::is_reserved(name));
     ObjectRef {
         api_version: text("/apiVersion"),
         kind: text("/kind"),
@@ -86,7 +88,9 @@ pub fn in_cluster(
 /// # Errors
 /// A request that cannot be read.
 pub fn of_manifest(kind: &KindRef, manifest: &Value) -> Result<Vec<Component>, Waiting> {
-    let components = workload::components(kind.workload(), manifest)
+    // What an override made is held to the same rules as what a user writes: nothing runs that is not counted.
+    let components = workload::check(kind.workload(), manifest)
+        .and_then(|()| workload::components(kind.workload(), manifest))
         .map_err(|error| Waiting::new(Reason::InvalidWorkload, error.to_string()))?;
     Ok(components.iter().map(convert::component).collect())
 }

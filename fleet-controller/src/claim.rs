@@ -203,6 +203,10 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
         desired["components"] = known["components"].clone();
         desired["replicas"] = known["replicas"].clone();
         settle_fencing(&known, &mut desired);
+        // A run that was admitted as a gang counts as one until it ends.
+        if known["placement"]["replicaScheduling"] != desired["placement"]["replicaScheduling"] {
+            desired["placement"]["replicaScheduling"] = known["placement"]["replicaScheduling"].clone();
+        }
     }
     let patch = merge_diff(&known, &desired)?;
     // What was read must still stand: a binding that is bound meanwhile keeps what was reserved for it.

@@ -88,6 +88,7 @@ pub fn build(
             sent.filter(|work| is_of_run(entry, work)).and_then(|work| work.spec.workload.manifests.first());
         if let Some(running) = running {
             pending = workload::keep_run(entry.workload, running, &mut governed);
+            keep_quota_labels(running, &mut governed);
         }
         asked::within(&asked::of_manifest(&entry.kind, &governed)?, &entry.object.spec.components)
             .map_err(|message| Waiting::new(Reason::Edited, message))?;
@@ -103,6 +104,21 @@ pub fn build(
         }
     }
     too_large(&manifests).map_or(Ok(Built { manifests, pending }), Err)
+}
+
+/// What a run holds counts where it was admitted: a label that is edited counts from the next run on.
+fn keep_quota_labels(running: &Value, governed: &mut Value) {
+    for label in fleet_quota::QUOTA_LABELS {
+        let known = running["metadata"]["labels"].get(label).cloned();
+        match known {
+            Some(value) => governed["metadata"]["labels"][label] = value,
+            None => {
+                if let Some(labels) = governed["metadata"]["labels"].as_object_mut() {
+                    labels.remove(label);
+                }
+            }
+        }
+    }
 }
 
 /// Whether a Work is that of the binding's present run.

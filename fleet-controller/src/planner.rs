@@ -744,10 +744,7 @@ fn leaf_of_use(quota: &mut fleet_quota::Planner, entry: &Entry) -> Option<NodeId
     match (&entry.leaf, &entry.job.last_leaf) {
         (Ok(leaf), _) => Some(*leaf),
         (Err(_), Some(path)) => Some(held(quota).unwrap_or_else(|| quota.drain(path))),
-        (Err(waiting), None) if waiting.reason == Reason::NotAdmittedToQueue => {
-            held(quota).or_else(|| quota.tree().leaf_of_namespace(namespace_of(&entry.job.id)))
-        }
-        (Err(_), None) => None,
+        (Err(_), None) => held(quota).or_else(|| quota.tree().leaf_of_namespace(namespace_of(&entry.job.id))),
     }
 }
 

@@ -691,6 +691,7 @@ impl World {
     }
 
     fn observe_override(&mut self, scope: PolicyScope, change: Change<OverridePolicy>) {
+        let mut touched = None;
         let id = |entry: &OverridePolicy| (scope, (entry.namespace.clone(), entry.name.clone()));
         match change {
             Change::Reset(list) => {
@@ -698,16 +699,29 @@ impl World {
                 self.overrides.extend(list.into_iter().map(|entry| (id(&entry), entry)));
             }
             Change::Apply(entry) => {
-                self.overrides.insert(id(&entry), entry);
+                let id = id(&entry);
+                if self.overrides.get(&id) == Some(&entry) {
+                    return;
+                }
+                touched = Some(entry.namespace.clone());
+                self.overrides.insert(id, entry);
             }
             Change::Delete(entry) => {
+                touched = Some(entry.namespace.clone());
                 self.overrides.remove(&id(&entry));
             }
         }
         self.override_list = self.overrides.values().cloned().collect();
-        self.dirty.extend(self.bindings.keys().cloned().map(Dirty::Binding));
+        // A namespaced policy is no business of other namespaces.
+        let touched = touched.filter(|_| scope == PolicyScope::Namespaced);
+        let is_touched = |key: &Key| touched.as_ref().is_none_or(|namespace| key.0 == *namespace);
+        let bindings = self.bindings.keys().filter(|key| is_touched(key));
+        self.dirty.extend(bindings.cloned().map(Dirty::Binding));
         // What is counted of a job is what overrides make of it.
-        self.mark_all_objects();
+        for (kind, objects) in &self.objects {
+            let objects = objects.keys().filter(|key| is_touched(key));
+            self.dirty.extend(objects.map(|key| Dirty::Object(kind.clone(), key.clone())));
+        }
     }
 
     fn observe_cluster(&mut self, change: Change<Cluster>) {

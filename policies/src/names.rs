@@ -19,6 +19,12 @@ pub fn is_reserved(name: &str) -> bool {
     name.starts_with(RESERVED_PREFIX) && !SET_BY_USERS.contains(&name)
 }
 
+/// Whether a label says in which quota an object counts.
+pub fn names_a_quota(name: &str) -> bool {
+    name.starts_with("quota.scheduling.alibabacloud.com/")
+        || name.starts_with("quota.scheduling.koordinator.sh/")
+}
+
 /// Longest name of a ResourceBinding. QueueUnits, Works and Reservations are named after it with at most 31 characters
 /// more, and no name may have more than 253.
 pub const BINDING_NAME_MAX: usize = 220;

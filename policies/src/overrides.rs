@@ -19,6 +19,9 @@ use crate::choice::{ObjectRef, PolicyScope};
 use crate::selector::{ResourceSelector, match_selectors};
 use crate::spec::ClusterAffinity;
 
+/// Rules of one policy that are applied.
+const RULES_MAX: usize = 64;
+
 /// The spec of an OverridePolicy or ClusterOverridePolicy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -195,6 +198,15 @@ pub fn apply(
     let mut applied = Vec::new();
     for policy in selected(reference, policies) {
         let mut touched = false;
+        if policy.spec.override_rules.len() > RULES_MAX {
+            return Err(OverrideError {
+                policy: policy.name.clone(),
+                object: format!("{} {}/{}", reference.kind, reference.namespace, reference.name),
+                field: "spec.overrideRules".to_owned(),
+                found: policy.spec.override_rules.len().to_string(),
+                allowed: format!("at most {RULES_MAX}"),
+            });
+        }
         for rule in &policy.spec.override_rules {
             let targets =
                 rule.target_cluster.as_ref().is_none_or(|affinity| cluster_matches(affinity, cluster));

@@ -55,6 +55,8 @@ const BASELINE_CAPABILITIES: [&str; 13] = [
     "SYS_CHROOT",
 ];
 
+const APP_ARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
+
 const BASELINE_SYSCTLS: [&str; 10] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -111,6 +113,9 @@ fn visit(value: &Value, path: &mut String, see: &mut dyn FnMut(&str, &Value)) {
             if fields.get("containers").is_some_and(Value::is_array) {
                 see(path, value);
             }
+            if fields.get("spec").is_some_and(|spec| spec["containers"].is_array()) {
+                see(path, value);
+            }
             for (name, value) in fields {
                 if !path.is_empty() {
                     path.push('.');
@@ -138,12 +143,25 @@ struct Violation {
 }
 
 fn violation(level: Level, spec: &Value) -> Option<Violation> {
+    if !spec["containers"].is_array() {
+        return app_armor_annotation(&spec["metadata"]["annotations"]);
+    }
     baseline_pod(spec)
         .or_else(|| containers(spec).find_map(|(path, container)| baseline_container(&path, container)))
         .or_else(|| {
             let restricted = level == Level::Restricted;
             restricted.then(|| restricted_pod(spec)).flatten()
         })
+}
+
+/// The form of AppArmor's profiles before their field, still honoured.
+fn app_armor_annotation(annotations: &Value) -> Option<Violation> {
+    let named = annotations.as_object()?.iter().filter(|(name, _)| name.starts_with(APP_ARMOR_ANNOTATION));
+    let is_allowed = |value: &Value| {
+        value.as_str().is_some_and(|text| text == "runtime/default" || text.starts_with("localhost/"))
+    };
+    let (name, value) = named.into_iter().find(|(_, value)| !is_allowed(value))?;
+    not(format!("metadata.annotations[{name}]"), value, "runtime/default or localhost/ and a name")
 }
 
 fn containers(spec: &Value) -> impl Iterator<Item = (String, &Value)> {
@@ -340,6 +358,17 @@ mod tests {
             "sysctls[0]",
         );
         refused(of(json!({"capabilities": {"add": ["CHOWN"]}, "runAsUser": 0})), "");
+    }
+
+    #[test]
+    fn profiles_in_annotations() {
+        let job = |profile: &str| {
+            json!({"spec": {"template": {"spec": {"containers": []}, "metadata": {"annotations": {
+                "container.apparmor.security.beta.kubernetes.io/c": profile}}}}})
+        };
+        let refused = check(Level::Baseline, &job("unconfined")).unwrap_err();
+        assert!(refused.starts_with("spec.template.metadata.annotations[container.apparmor"), "{refused}");
+        assert_eq!(check(Level::Restricted, &job("localhost/mine")), Ok(()));
     }
 
     #[test]

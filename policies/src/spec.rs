@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use fleet_resources::constraints::Toleration;
 
 use crate::selector::{LabelSelector, ResourceSelector};
-pub use validation::{Violation, validate};
+pub use validation::{Violation, is_plain_json_path, validate};
 
 /// Longest text of a user's that a message repeats.
 const REPEATED_MAX: usize = 120;

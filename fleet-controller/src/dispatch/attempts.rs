@@ -102,6 +102,21 @@ pub fn avoidance(entry: &BindingEntry, cluster: &str, options: &Options, now: Ti
             _ => {}
         }
     }
+    // An edit may come at a bad moment once; what is bound and taken back again and again is no edit.
+    let edited = attempts(entry).iter().filter(|attempt| {
+        attempt.cluster == cluster
+            && matches!(Reason::from_text(&attempt.reason), Some(Reason::Edited | Reason::InvalidWorkload))
+    });
+    let edited: Vec<&Attempt> = edited.collect();
+    if let (2.., Some(latest)) = (edited.len(), edited.last())
+        && let Ok(ended) = latest.ended_at.parse::<Timestamp>()
+    {
+        let doublings = u32::try_from(edited.len() - 2).unwrap_or(AVOID_DOUBLINGS).min(AVOID_DOUBLINGS);
+        let until = ended + UNSENDABLE_PAUSE * (1 << doublings);
+        if now < until {
+            return Avoid::Until(until, Waiting::new(Reason::Edited, latest.message.clone()));
+        }
+    }
     let Some(last) = last else { return Avoid::No };
     let doublings = (failed - 1u32).min(AVOID_DOUBLINGS);
     if now < last + base * (1 << doublings) { Avoid::Last } else { Avoid::No }

@@ -33,6 +33,10 @@ pub(super) fn read(entry: &BindingEntry, reason: Reason, status: Option<&Value>)
 
 /// The first value at a path; texts as they are, other values as JSON.
 fn find(status: &Value, path: &str) -> Option<String> {
+    // A policy from before the rule of `fleet_policies::spec` may still be held by a binding.
+    if !fleet_policies::spec::is_plain_json_path(path) {
+        return None;
+    }
     let found = status.query(&standard(path)).ok()?;
     match found.first()? {
         Value::Null => None,

@@ -5,10 +5,12 @@
 //! every member. Judged by what came out, not by the paths of the overriders, so that no way of writing a
 //! path gets around it.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::Problem;
-use crate::names::is_reserved;
+use crate::names::{is_reserved, names_a_quota};
 
 /// The parts of `metadata` that are content and not identity.
 const CONTENT: [&str; 2] = ["labels", "annotations"];
@@ -26,20 +28,15 @@ pub(super) fn check(before: &Value, after: &Value) -> Result<(), Problem> {
         let get = |fields: &Map<String, Value>| fields.get(field).cloned().unwrap_or_default();
         same(&format!("/metadata/{field}"), &get(&known), &get(&found), "the value on the hub")?;
     }
-    let mut marks = Vec::new();
+    let (mut marks, mut found) = (BTreeMap::new(), BTreeMap::new());
     reserved(before, &mut String::new(), &mut marks);
-    let mut found = Vec::new();
     reserved(after, &mut String::new(), &mut found);
-    match found
-        .iter()
-        .find(|mark| !marks.contains(mark))
-        .or_else(|| marks.iter().find(|m| !found.contains(m)))
-    {
-        Some((path, value)) => Err(Problem::new(
-            path,
-            value,
-            "no change: labels and annotations under fleet.dev/ are Fleet's own",
-        )),
+    let changed = found.iter().find(|(path, value)| marks.get(*path) != Some(value));
+    match changed.or_else(|| marks.iter().find(|(path, _)| !found.contains_key(*path))) {
+        Some((path, value)) => {
+            let allowed = "no change: labels and annotations under fleet.dev/ and those that name a quota are Fleet's own";
+            Err(Problem::new(path, value, allowed))
+        }
         None => Ok(()),
     }
 }
@@ -49,15 +46,15 @@ fn same(path: &str, before: &Value, after: &Value, allowed: &'static str) -> Res
 }
 
 /// Reserved labels and annotations of the object and of every template in it, with their paths.
-fn reserved(value: &Value, path: &mut String, found: &mut Vec<(String, Value)>) {
+fn reserved<'v>(value: &'v Value, path: &mut String, found: &mut BTreeMap<String, &'v Value>) {
     let length = path.len();
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
                 path.push('/');
                 path.push_str(&name.replace('~', "~0").replace('/', "~1"));
-                if is_reserved(name) {
-                    found.push((path.clone(), value.clone()));
+                if is_reserved(name) || names_a_quota(name) {
+                    found.insert(path.clone(), value);
                 }
                 reserved(value, path, found);
                 path.truncate(length);

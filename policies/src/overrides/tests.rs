@@ -163,7 +163,13 @@ fn identity_is_not_overridden() {
         json!({"imageOverrider": [{"predicate": {"path": "/metadata/name"}, "component": "Tag", "operator": "replace", "value": "x"}]}),
         &format!("/metadata/name of PyTorchJob n/a: found \"a:x\"; {hub}"),
     );
-    let own = "allowed: no change: labels and annotations under fleet.dev/ are Fleet's own";
+    let own = "allowed: no change: labels and annotations under fleet.dev/ and those that name a quota are Fleet's own";
+    refused(
+        json!({"labelsOverrider": [{"operator": "add", "value": {"quota.scheduling.alibabacloud.com/name": "other"}}]}),
+        &format!(
+            "/metadata/labels/quota.scheduling.alibabacloud.com~1name of PyTorchJob n/a: found \"other\"; {own}"
+        ),
+    );
     refused(
         json!({"annotationsOverrider": [{"operator": "add", "value": {"fleet.dev/reservation": "other"}}]}),
         &format!("/metadata/annotations/fleet.dev~1reservation of PyTorchJob n/a: found \"other\"; {own}"),

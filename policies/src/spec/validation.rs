@@ -319,10 +319,19 @@ fn check_preservation(at: &str, preservation: Option<&StatePreservation>, found:
                 "a label key: [prefix/]name of at most 63 characters",
             );
         }
-        if rule.json_path.is_empty() {
-            found.add(format!("{field}.jsonPath"), "\"\"", "a JSONPath into the status");
+        if !is_plain_json_path(&rule.json_path) {
+            found.add(
+                format!("{field}.jsonPath"),
+                format!("{:?}", super::shortened(&rule.json_path)),
+                "a JSONPath into the status of at most 256 characters, without \"..\" and lists of selectors",
+            );
         }
     }
+}
+
+/// Whether a JSONPath finds each value at most once: with repeated selectors a short one would find more than memory holds.
+pub fn is_plain_json_path(path: &str) -> bool {
+    (1..=256).contains(&path.len()) && !path.contains("..") && !path.contains(',')
 }
 
 /// A qualified name: an optional DNS prefix and a name of 1 to 63 characters.

@@ -105,6 +105,13 @@ pub fn most(forms: Vec<Vec<Component>>) -> Vec<Component> {
 
 fn kubeflow(kind: WorkloadKind, spec: &Value, roles: &[&str]) -> Result<Vec<Component>, WorkloadError> {
     let field = replica_specs_field(kind);
+    if spec["elasticPolicy"]["metrics"].as_array().is_some_and(|metrics| !metrics.is_empty()) {
+        return Err(WorkloadError::Field {
+            path: "spec.elasticPolicy.metrics".to_owned(),
+            found: "metrics to scale by".to_owned(),
+            allowed: "none: a gang keeps the size that was counted",
+        });
+    }
     let mut found = Vec::new();
     for role in roles {
         let role_spec = &spec[field][*role];
@@ -136,12 +143,20 @@ fn volcano(spec: &Value) -> Result<Vec<Component>, WorkloadError> {
         let replicas = count(&task["replicas"], 1, || format!("{path}.replicas"))?;
         let min = count(&task["minAvailable"], replicas, || format!("{path}.minAvailable"))?;
         found.push(Component {
-            name: name.map_or_else(|| format!("task-{i}"), str::to_owned),
+            name: name.map_or_else(|| format!("default{i}"), str::to_owned),
             replicas,
             min_available: Some(min.min(replicas)),
             requests: requests_at(&task["template"], &path)?,
             pod_spec: requirements(&task["template"]["spec"]),
         });
+        let name = &found[i].name;
+        if found[..i].iter().any(|other: &Component| other.name == *name) {
+            return Err(WorkloadError::Field {
+                path: format!("{path}.name"),
+                found: format!("{:?} twice", crate::spec::shortened(name)),
+                allowed: "names that differ; a task without one is named default and its position",
+            });
+        }
     }
     Ok(found)
 }
@@ -208,6 +223,13 @@ fn requests_at(template: &Value, path: &str) -> Result<Resources, WorkloadError>
         });
     }
     let at = |list: &str, i: usize| format!("{path}.spec.{list}[{i}].resources");
+    if !list(spec, "resourceClaims").is_empty() {
+        return Err(WorkloadError::Field {
+            path: format!("{path}.spec.resourceClaims"),
+            found: format!("{} claims", list(spec, "resourceClaims").len()),
+            allowed: "none: what a claim takes is counted by no quota; requests of resources",
+        });
+    }
     let mut running = Resources::new();
     for (i, container) in list(spec, "containers").iter().enumerate() {
         running.add(&container_requests(container, || at("containers", i))?);
@@ -225,12 +247,14 @@ fn requests_at(template: &Value, path: &str) -> Result<Resources, WorkloadError>
     }
     let mut pod = running.plus(&sidecars);
     pod.raise_to(&starting);
-    // Requests of the whole pod (Kubernetes 1.34) replace the sum for the
-    // resources they name.
-    let of_pod = amounts(&spec["resources"]["requests"], || format!("{path}.spec.resources.requests"))?;
-    for (name, amount) in of_pod.iter() {
-        pod.set(name.clone(), amount);
+    // The whole pod may ask for more than the sum (Kubernetes 1.34), never for less; its limits count where it says
+    // nothing else. A member that does not know the field runs the containers' sum.
+    let mut of_pod = amounts(&spec["resources"]["limits"], || format!("{path}.spec.resources.limits"))?;
+    let requests = amounts(&spec["resources"]["requests"], || format!("{path}.spec.resources.requests"))?;
+    for (name, amount) in requests.iter() {
+        of_pod.set(name.clone(), amount);
     }
+    pod.raise_to(&of_pod);
     pod.add(&amounts(&spec["overhead"], || format!("{path}.spec.overhead"))?);
     Ok(pod)
 }
@@ -351,7 +375,7 @@ mod tests {
             json!({"tasks": [
                 {"replicas": 3, "minAvailable": 1, "name": "ps", "template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}}},
                 {"template": {}}]}),
-            &["ps 3: cpu 1", "task-1 1: "],
+            &["ps 3: cpu 1", "default1 1: "],
         );
         check(
             WorkloadKind::BatchJob,
@@ -375,6 +399,39 @@ mod tests {
         check(WorkloadKind::BatchJob, pod(json!([container("5")])), &["job 1: cpu 5250m"]);
         check(WorkloadKind::BatchJob, pod(json!([sidecar, container("5")])), &["job 1: cpu 6250m"]);
         check(WorkloadKind::BatchJob, pod(json!([container("3"), sidecar])), &["job 1: cpu 4250m"]);
+    }
+
+    #[test]
+    fn what_could_not_be_counted_is_refused() {
+        let check = |kind: WorkloadKind, spec: Value, expected: &str| {
+            let error = components(kind, &json!({"spec": spec})).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        };
+        // Where one is named as another without a name is, both would be one component.
+        check(
+            WorkloadKind::VolcanoJob,
+            json!({"tasks": [{"name": "default1"}, {}]}),
+            "spec.tasks[1].name: found",
+        );
+        let claims = json!({"template": {"spec": {"resourceClaims": [{"name": "gpu"}]}}});
+        check(WorkloadKind::BatchJob, claims, "spec.template.spec.resourceClaims: found 1 claims");
+        let elastic =
+            json!({"elasticPolicy": {"maxReplicas": 9, "metrics": [{}]}, "pytorchReplicaSpecs": {}});
+        check(WorkloadKind::PyTorchJob, elastic, "spec.elasticPolicy.metrics: found");
+    }
+
+    #[test]
+    fn requests_of_the_whole_pod_raise_the_sum_and_never_lower_it() {
+        let pod = |resources: Value| {
+            json!({"template": {"spec": {"resources": resources, "containers": [
+                {"resources": {"requests": {"cpu": "2", "nvidia.com/gpu": "8"}}}]}}})
+        };
+        let none = json!({"requests": {"cpu": "0", "nvidia.com/gpu": "0"}});
+        super::tests::check(WorkloadKind::BatchJob, pod(none), &["job 1: cpu 2, nvidia.com/gpu 8"]);
+        let more = json!({"requests": {"cpu": "3"}});
+        super::tests::check(WorkloadKind::BatchJob, pod(more), &["job 1: cpu 3, nvidia.com/gpu 8"]);
+        let limits = json!({"limits": {"cpu": "4"}});
+        super::tests::check(WorkloadKind::BatchJob, pod(limits), &["job 1: cpu 4, nvidia.com/gpu 8"]);
     }
 
     #[test]
