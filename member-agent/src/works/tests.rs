@@ -376,7 +376,8 @@ async fn overwriting_needs_the_members_consent() {
     assert_eq!(after.metadata.resource_version, before.metadata.resource_version, "untouched");
 }
 
-/// Objects are written as the namespace's own account, whose rights decide.
+/// Objects are made, changed and deleted as before. The server of this test grants everything, so whose rights decide
+/// is not shown here.
 #[tokio::test]
 async fn objects_are_written_under_the_account_that_the_administrator_names() {
     let impersonate = Some("system:serviceaccount:{namespace}:fleet".to_owned());
