@@ -21,7 +21,9 @@ type Life = Vec<(i64, String, Step)>;
 
 fn life(kept: Kept) -> Life {
     let step = |what: &What| match what {
-        What::Bound { cluster, epoch, .. } => Some(Step::Bound { cluster: cluster.to_string(), epoch: *epoch }),
+        What::Bound { cluster, epoch, .. } => {
+            Some(Step::Bound { cluster: cluster.to_string(), epoch: *epoch })
+        }
         What::Evicted { cluster, epoch, reason } => {
             Some(Step::Evicted { cluster: cluster.to_string(), epoch: *epoch, reason: reason.clone() })
         }
@@ -34,8 +36,7 @@ fn life(kept: Kept) -> Life {
         _ => None,
     };
     let records = kept.records.iter();
-    let mut life: Life =
-        records.filter_map(|r| Some((r.at_ms, r.job.to_string(), step(&r.what)?))).collect();
+    let mut life: Life = records.filter_map(|r| Some((r.at_ms, r.job.to_string(), step(&r.what)?))).collect();
     life.sort_by(|one, other| one.1.cmp(&other.1));
     life
 }
@@ -49,7 +50,8 @@ fn both(text: &str) -> Life {
     let summary = fleet_kubesim::whole::run(&scenario, &mut whole).expect("the whole mode runs");
     assert_eq!(summary.violations, Vec::new());
     let (fast, whole) = (life(fast), life(whole));
-    let steps = |life: &Life| life.iter().map(|(_, job, step)| (job.clone(), step.clone())).collect::<Vec<_>>();
+    let steps =
+        |life: &Life| life.iter().map(|(_, job, step)| (job.clone(), step.clone())).collect::<Vec<_>>();
     assert_eq!(steps(&fast), steps(&whole), "fast (left) and whole (right) tell different lives");
     for ((fast_ms, job, step), (whole_ms, ..)) in fast.iter().zip(&whole) {
         let apart = fast_ms.abs_diff(*whole_ms);
@@ -58,18 +60,12 @@ fn both(text: &str) -> Life {
     fast
 }
 
-fn reasons(life: &Life) -> Vec<&str> {
+fn reasons(life: &Life) -> Vec<String> {
     let reason = |(_, _, step): &'_ (i64, String, Step)| match step {
-        Step::Evicted { .. } => true,
-        _ => false,
+        Step::Evicted { reason, .. } => Some(reason.clone()),
+        _ => None,
     };
-    let evicted = life.iter().filter(|entry| reason(entry));
-    evicted
-        .map(|(_, _, step)| match step {
-            Step::Evicted { reason, .. } => reason.as_str(),
-            _ => "",
-        })
-        .collect()
+    life.iter().filter_map(reason).collect()
 }
 
 /// A cluster `east` that is preferred by its room, a smaller `west`, and a policy with this failover.
@@ -78,14 +74,16 @@ fn two_clusters(failover: &str, events: &str) -> String {
         "until: 40m\nclusters:\n  - {{name: east, nodePools: [{{name: n, count: 4, allocatable: {{cpu: 8}}}}]}}\n  - {{name: \
          west, nodePools: [{{name: n, count: 1, allocatable: {{cpu: 8}}}}]}}\nobjects:\n  - apiVersion: \
          policy.one.alibabacloud.com/v1alpha1\n    kind: ClusterPropagationPolicy\n    metadata: {{name: p}}\n    spec: \
-         {{resourceSelectors: [{{apiVersion: kubeflow.org/v1, kind: PyTorchJob}}], suspension: {{scheduling: true}}, \
+         {{resourceSelectors: [{{apiVersion: kubeflow.org/v1, kind: PyTorchJob}}], propagateDeps: true, suspension: {{scheduling: true}}, \
          placement: {{clusterAffinities: [{{affinityName: first, clusterNames: [east, west]}}], replicaScheduling: \
          {{replicaSchedulingType: Divided, customSchedulingType: Gang}}}}{failover}}}\nevents:\n{events}"
     )
 }
 
 fn job(more: &str) -> String {
-    format!("  - {{at: 0s, job: {{name: j, components: [{{name: worker, requests: {{cpu: 4}}}}], runtime: 60s{more}}}}}\n")
+    format!(
+        "  - {{at: 0s, job: {{name: j, components: [{{name: worker, requests: {{cpu: 4}}}}], runtime: 60s{more}}}}}\n"
+    )
 }
 
 const APPLICATION: &str = ", failover: {application: {purgeMode: Directly, backoffLimit: 2, decisionConditions: \
@@ -103,14 +101,15 @@ fn a_failure_in_one_cluster_runs_elsewhere_and_a_failure_everywhere_ends_the_job
     };
     let life = both(&two_clusters(APPLICATION, &job(&format!(", failOn: [{first}]"))));
     assert_eq!(reasons(&life), ["ApplicationFailure"]);
-    let elsewhere = |step: &Step| matches!(step, Step::Finished { cluster, succeeded: true, .. } if *cluster != first);
+    let elsewhere =
+        |step: &Step| matches!(step, Step::Finished { cluster, succeeded: true, .. } if *cluster != first);
     assert!(elsewhere(&life.last().expect("steps").2), "{life:?}");
 }
 
 #[test]
 fn a_failure_without_a_policy_is_the_end() {
     let life = both(&two_clusters("", &job(", result: fail")));
-    assert_eq!(reasons(&life), Vec::<&str>::new());
+    assert_eq!(reasons(&life), Vec::<String>::new());
     assert!(matches!(life.last().expect("steps").2, Step::Finished { succeeded: false, attempts: 1, .. }));
 }
 
@@ -120,7 +119,9 @@ fn a_lost_cluster_is_left_when_the_policy_moves_and_kept_when_it_does_not() {
     let long = ", runtime: 300s".to_string();
     let text = |failover: &str, cluster: &str| {
         let events = job(&long).replace("runtime: 60s, ", "");
-        let cut = format!("  - {{at: 30s, partition: {{cluster: {cluster}}}}}\n  - {{at: 400s, heal: {{cluster: {cluster}}}}}\n");
+        let cut = format!(
+            "  - {{at: 30s, partition: {{cluster: {cluster}}}}}\n  - {{at: 400s, heal: {{cluster: {cluster}}}}}\n"
+        );
         two_clusters(failover, &(events + &cut))
     };
     let home = match &both(&two_clusters("", &job("")))[0].2 {
@@ -128,29 +129,29 @@ fn a_lost_cluster_is_left_when_the_policy_moves_and_kept_when_it_does_not() {
         other => panic!("{other:?}"),
     };
     assert_eq!(reasons(&both(&text(moves, &home))), ["ClusterLost"]);
-    assert_eq!(reasons(&both(&text("", &home))), Vec::<&str>::new());
+    assert_eq!(reasons(&both(&text("", &home))), Vec::<String>::new());
 }
 
 #[test]
 fn an_old_run_that_is_left_alone_keeps_its_cluster_until_the_next_one_starts() {
     let graceful = ", failover: {allowTwoRuns: true, application: {purgeMode: Gracefully, gracePeriodSeconds: 100, \
         decisionConditions: {tolerationSeconds: 5}}}";
-    // Two pods of 8 cpu on the only cluster that holds them: the run breaks, is given up, and the next one has to wait
-    // until the old one's grace is over.
-    let text = format!(
-        "{}",
-        two_clusters(
-            graceful,
-            "  - {at: 0s, job: {name: j, components: [{name: worker, replicas: 2, requests: {cpu: 8}}], runtime: 200s}}\n  \
-             - {at: 20s, node: {cluster: east, name: n-0, ready: false}}\n"
-        )
+    // Two pods of 8 cpu fit one cluster only, where the run fails: the next one has to wait until the grace of the old
+    // one is over.
+    let text = two_clusters(
+        graceful,
+        "  - {at: 0s, job: {name: j, failOn: [east], components: [{name: worker, replicas: 2, requests: {cpu: 8}}], runtime: \
+         20s}}\n",
     );
     let life = both(&text);
-    assert_eq!(reasons(&life), ["ApplicationFailure"]);
-    let bound: Vec<i64> =
-        life.iter().filter(|(_, _, step)| matches!(step, Step::Bound { .. })).map(|(at_ms, ..)| *at_ms).collect();
-    assert_eq!(bound.len(), 2);
-    assert!(bound[1] - 25_000 >= 95_000, "the second run began at {} ms", bound[1]);
+    assert_eq!(reasons(&life), ["ApplicationFailure", "ApplicationFailure"]);
+    let bound: Vec<i64> = life
+        .iter()
+        .filter(|(_, _, step)| matches!(step, Step::Bound { .. }))
+        .map(|(at_ms, ..)| *at_ms)
+        .collect();
+    assert_eq!(bound.len(), 3, "the third failure is the end");
+    assert!(bound[1] >= 125_000, "the second run began at {} ms", bound[1]);
 }
 
 #[test]
@@ -163,9 +164,12 @@ fn a_name_that_is_taken_everywhere_is_tried_again_when_that_has_faded() {
         )
     };
     let gone = |cluster: &str| {
-        format!("  - {{at: 100s, cluster: {cluster}, delete: {{kind: PyTorchJob, namespace: default, name: j}}}}\n")
+        format!(
+            "  - {{at: 100s, cluster: {cluster}, delete: {{kind: PyTorchJob, namespace: default, name: j}}}}\n"
+        )
     };
-    let events = own("east") + &own("west") + &job("").replace("at: 0s", "at: 5s") + &gone("east") + &gone("west");
+    let events =
+        own("east") + &own("west") + &job("").replace("at: 0s", "at: 5s") + &gone("east") + &gone("west");
     let life = both(&two_clusters("", &events));
     assert_eq!(reasons(&life), ["NameTaken", "NameTaken"]);
     let (at_ms, _, last) = life.last().expect("steps");
