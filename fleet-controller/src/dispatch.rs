@@ -33,7 +33,7 @@ use crate::{
     binding::{BindingEntry, cluster_namespace},
     events, manifests,
     options::Options,
-    planner::{Waiting, earliest},
+    planner::Waiting,
     status::{find_condition, rfc3339},
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
@@ -161,7 +161,7 @@ fn unbound(
         }
         match stay(entry, work, now) {
             Stay::No => delete_work(key, work, step),
-            Stay::Until(until) => step.wake = earliest(step.wake, until),
+            Stay::Until(until) => until.into_iter().for_each(|at| step.wake_at_ms(at)),
         }
         let_go_of_gone(world, key, work, step);
     }
@@ -413,7 +413,7 @@ struct Dispatched {
     /// Clusters that do not get what stands on the hub now, and why.
     unsent: Vec<String>,
     /// Why the run of a gang cannot be what was bound.
-    unsendable: Option<attempts::Over>,
+    unsendable: Option<fleet_runs::Eviction>,
 }
 
 /// Makes, changes and deletes Works so that they are what the targets say.
@@ -437,7 +437,7 @@ fn dispatch(
         }
         match stay(entry, work, now) {
             Stay::No => delete_work(key, work, step),
-            Stay::Until(until) => step.wake = earliest(step.wake, until),
+            Stay::Until(until) => until.into_iter().for_each(|at| step.wake_at_ms(at)),
         }
         let_go_of_gone(world, key, work, step);
     }
@@ -461,7 +461,7 @@ fn dispatch(
                 manifests::work_spec(entry, built.manifests, reservation, term_of(world, known))
             }
             Err(why) if entry.is_gang() && (known.is_none() || why.reason == Reason::Edited) => {
-                done.unsendable = Some(attempts::Over { reason: why.reason, message: why.message });
+                done.unsendable = Some(fleet_runs::Eviction { reason: why.reason, message: why.message });
                 continue;
             }
             Err(why) => {

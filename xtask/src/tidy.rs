@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-resources", &[]),
     ("fleet-policies", &["fleet-resources"]),
+    ("fleet-runs", &["fleet-policies"]),
     ("fleet-quota", &["fleet-resources"]),
     ("fleet-placement", &["fleet-resources"]),
     ("fleet-scheduler", &["fleet-resources", "fleet-quota", "fleet-placement"]),
@@ -16,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-apiserver", &["fleet-resources", "fleet-api"]),
     (
         "fleet-controller",
-        &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-api"],
+        &["fleet-resources", "fleet-policies", "fleet-runs", "fleet-quota", "fleet-placement", "fleet-api"],
     ),
     ("fleet-watchdog", &[]),
     (
@@ -35,7 +36,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 /// What a pure room may use from outside: data and errors, nothing that reads a clock, rolls dice or does IO.
 const PURE: &[&str] =
-    &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-scheduler"];
+    &["fleet-resources", "fleet-policies", "fleet-runs", "fleet-quota", "fleet-placement", "fleet-scheduler"];
 const PURE_MAY_USE: &[&str] = &["serde", "serde_json", "thiserror"];
 
 /// Words that have no place in the sources of a pure room.
@@ -58,6 +59,7 @@ const IMPURE_WORDS: &[&str] = &[
 const FOLDERS: &[&str] = &[
     "resources",
     "policies",
+    "runs",
     "quota",
     "placement",
     "scheduler",
