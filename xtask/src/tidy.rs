@@ -13,6 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-quota", &["fleet-resources"]),
     ("fleet-placement", &["fleet-resources"]),
     ("fleet-scheduler", &["fleet-resources", "fleet-quota", "fleet-placement"]),
+    ("fleet-cells", &["fleet-resources"]),
     ("fleet-api", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement"]),
     ("fleet-apiserver", &["fleet-resources", "fleet-api"]),
     (
@@ -35,8 +36,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// What a pure room may use from outside: data and errors, nothing that reads a clock, rolls dice or does IO.
-const PURE: &[&str] =
-    &["fleet-resources", "fleet-policies", "fleet-runs", "fleet-quota", "fleet-placement", "fleet-scheduler"];
+const PURE: &[&str] = &[
+    "fleet-resources",
+    "fleet-policies",
+    "fleet-quota",
+    "fleet-placement",
+    "fleet-scheduler",
+    "fleet-cells",
+    "fleet-runs",
+];
 const PURE_MAY_USE: &[&str] = &["serde", "serde_json", "thiserror"];
 
 /// Words that have no place in the sources of a pure room.
@@ -63,6 +71,7 @@ const FOLDERS: &[&str] = &[
     "quota",
     "placement",
     "scheduler",
+    "cells",
     "api",
     "apiserver",
     "fleet-controller",
