@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-quota", &["fleet-resources"]),
     ("fleet-placement", &["fleet-resources"]),
     ("fleet-scheduler", &["fleet-resources", "fleet-quota", "fleet-placement"]),
+    ("fleet-pai", &[]),
     ("fleet-api", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement"]),
     ("fleet-apiserver", &["fleet-resources", "fleet-api"]),
     (
@@ -35,7 +36,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 /// What a pure room may use from outside: data and errors, nothing that reads a clock, rolls dice or does IO.
 const PURE: &[&str] =
-    &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-scheduler"];
+    &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-scheduler", "fleet-pai"];
 const PURE_MAY_USE: &[&str] = &["serde", "serde_json", "thiserror"];
 
 /// Words that have no place in the sources of a pure room.
@@ -61,6 +62,7 @@ const FOLDERS: &[&str] = &[
     "quota",
     "placement",
     "scheduler",
+    "pai",
     "api",
     "apiserver",
     "fleet-controller",
