@@ -22,8 +22,6 @@ pub const SUBMITTED_ANNOTATION: &str = "pai.fleet.dev/submitted-ms";
 pub const GPUS_ANNOTATION: &str = "pai.fleet.dev/gpus";
 /// Annotation: tags, as a JSON list of texts.
 pub const TAGS_ANNOTATION: &str = "pai.fleet.dev/tags";
-/// Annotation: `STOP` when its owner wants it stopped.
-pub const EXECUTION_ANNOTATION: &str = "pai.fleet.dev/execution-type";
 /// Annotation: when it ends and is tried again, as [`crate::completion::Rules`] in JSON.
 pub const RULES_ANNOTATION: &str = "pai.fleet.dev/completion";
 /// Annotation on pod templates: what HiveD is told of a pod.

@@ -38,7 +38,7 @@ pub struct Submission<'a> {
     pub submitted_ms: i64,
 }
 
-/// What to create, in this order: Secrets first, since the job's pods need them.
+/// What to create. Secrets are for all runs of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Native {
     pub secrets: Vec<Value>,
@@ -65,6 +65,34 @@ pub fn native(submission: &Submission<'_>, offer: &Offer) -> Result<Native, Refu
         env: env::Shared::of(protocol, submission, &mut notices),
     };
     Ok(writer.write(&request, &scripts, &logins, notices))
+}
+
+/// The object of a job's next run, from that of an earlier one.
+pub fn rerun(job: &Value, run: i64) -> Value {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let old = text(&job["metadata"]["name"]);
+    let first = text(&job["metadata"]["labels"][names::JOB_LABEL]);
+    let new = names::object_of_run(&first, run);
+    let mut next = json!({
+        "apiVersion": job["apiVersion"],
+        "kind": job["kind"],
+        "metadata": {
+            "name": new,
+            "namespace": job["metadata"]["namespace"],
+            "labels": job["metadata"]["labels"],
+            "annotations": job["metadata"]["annotations"],
+        },
+        "spec": job["spec"],
+    });
+    next["metadata"]["labels"][names::RUN_LABEL] = run.to_string().into();
+    for task in next["spec"]["tasks"].as_array_mut().into_iter().flatten() {
+        let template = &mut task["template"];
+        template["metadata"]["labels"][names::RUN_LABEL] = run.to_string().into();
+        for container in template["spec"]["containers"].as_array_mut().into_iter().flatten() {
+            env::readdress(&mut container["env"], &old, &new);
+        }
+    }
+    next
 }
 
 struct Writer<'a> {
@@ -163,9 +191,9 @@ impl Writer<'_> {
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {
-                "name": format!("{}-{what}", self.name()),
+                "name": format!("{}-{what}", self.first),
                 "namespace": self.submission.namespace,
-                "labels": {names::JOB_LABEL: self.first, names::RUN_LABEL: self.submission.run.to_string()},
+                "labels": {names::JOB_LABEL: self.first},
             },
             "type": kind,
             "stringData": data,
@@ -223,7 +251,7 @@ impl Writer<'_> {
         let mut mounts = vec![json!({"name": "dshm", "mountPath": "/dev/shm"})];
         let command = if script.has_secrets {
             volumes.push(
-                json!({"name": "scripts", "secret": {"secretName": format!("{}-scripts", self.name())}}),
+                json!({"name": "scripts", "secret": {"secretName": format!("{}-scripts", self.first)}}),
             );
             mounts.push(json!({"name": "scripts", "mountPath": SCRIPTS, "readOnly": true}));
             json!([SHELL, format!("{SCRIPTS}/{}", names::task(&role.name))])
@@ -245,7 +273,7 @@ impl Writer<'_> {
             "volumes": volumes,
         });
         if logins.iter().any(|(image, _)| *image == role.docker_image) {
-            let name = format!("{}-{}", self.name(), login_name(&role.docker_image));
+            let name = format!("{}-{}", self.first, login_name(&role.docker_image));
             spec["imagePullSecrets"] = json!([{"name": name}]);
         }
         let mut labels = self.labels();

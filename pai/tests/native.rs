@@ -8,7 +8,7 @@ use fleet_pai::{
     completion::Rules,
     hived::Offer,
     names,
-    native::{Native, Submission, native},
+    native::{Native, Submission, native, rerun},
 };
 use serde_json::{Value, json};
 
@@ -190,4 +190,18 @@ fn names_of_roles_become_names_of_tasks() {
     let made = objects(&long).job;
     let (name, task) = (made["metadata"]["name"].as_str(), made["spec"]["tasks"][0]["name"].as_str());
     assert!(name.zip(task).is_some_and(|(name, task)| name.len() + task.len() + "-r10--99999".len() <= 63));
+}
+
+#[test]
+fn a_further_run_has_a_name_and_addresses_of_its_own() {
+    let job = objects(&protocol(|job| job["secrets"] = json!({}))).job;
+    let next = rerun(&job, 2);
+    assert_eq!(next["metadata"]["name"], "alice-mnist-r2");
+    assert_eq!(next["metadata"]["labels"]["pai.fleet.dev/run"], "2");
+    assert_eq!(next["metadata"]["labels"]["pai.fleet.dev/job"], "alice-mnist");
+    let third = rerun(&next, 3);
+    let found = env(&third, 0);
+    let host = ("PAI_HOST_IP_train_1".to_owned(), "alice-mnist-r3-train-1.alice-mnist-r3".to_owned());
+    assert!(found.contains(&host), "{found:?}");
+    assert_eq!(env(&rerun(&third, 1), 0), env(&job, 0));
 }

@@ -19,6 +19,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "fleet-controller",
         &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-api"],
     ),
+    (
+        "fleet-portal",
+        &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-pai", "fleet-api"],
+    ),
     ("fleet-watchdog", &[]),
     (
         "member-agent",
@@ -68,6 +72,7 @@ const FOLDERS: &[&str] = &[
     "fleet-controller",
     "member-agent",
     "watchdog",
+    "portal",
 ];
 
 pub fn check() -> anyhow::Result<()> {

@@ -138,6 +138,9 @@ pub(super) fn final_reason(entry: &BindingEntry, options: &Options) -> Option<(R
         let message = format!("none of {} runs ended well: {}", failures(entry), history(entry));
         return Some((Reason::BackoffLimitExceeded, message));
     }
+    if attempt.reason == Reason::Stopped.as_str() {
+        return Some((Reason::Stopped, attempt.message.clone()));
+    }
     let moves = entry.failover.as_ref().is_some_and(|failover| failover.cluster.is_some());
     if attempt.reason == Reason::ClusterGone.as_str() && !moves {
         let message = format!(

@@ -131,3 +131,17 @@ fn ports(role: &TaskRole) -> Vec<(&str, Vec<i64>)> {
 pub(super) fn container_ports(role: &TaskRole) -> Vec<Value> {
     ports(role).into_iter().flat_map(|(_, ports)| ports).map(|port| json!({"containerPort": port})).collect()
 }
+
+/// Hosts of one run as those of another.
+pub(super) fn readdress(env: &mut Value, old: &str, new: &str) {
+    for entry in env.as_array_mut().into_iter().flatten() {
+        let is_host = entry["name"].as_str().is_some_and(|name| name.starts_with("PAI_HOST_IP_"));
+        let moved = entry["value"].as_str().filter(|_| is_host).and_then(|host| {
+            let task = host.strip_prefix(old)?.strip_suffix(old)?.strip_suffix('.')?;
+            Some(format!("{new}{task}.{new}"))
+        });
+        if let Some(moved) = moved {
+            entry["value"] = moved.into();
+        }
+    }
+}
