@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use fleet_kubesim::RunTime;
 
-use crate::volcano;
+use crate::{pai, volcano};
 
 /// Run AI training jobs on many Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -65,6 +65,9 @@ pub enum Command {
     /// Volcano's templates of jobs: create, list, get, describe, delete
     #[command(subcommand, name = "jobtemplate")]
     JobTemplate(volcano::args::FlowCommand),
+    /// OpenPAI's jobs: submit, list, get, stop, start, logs, events, config
+    #[command(subcommand)]
+    Pai(pai::args::PaiCommand),
     /// List the member clusters with their free and total resources
     Clusters(ClustersArgs),
     /// Check the live objects of hub and members, or a recorded run log, against the invariants

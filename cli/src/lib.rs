@@ -26,6 +26,7 @@ mod jsonpath;
 mod leaving;
 mod members;
 mod output;
+mod pai;
 mod plays;
 mod plugins;
 mod progress;
@@ -147,6 +148,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::PodGroup(command) => volcano::pod_group(&connect.hub().await?, &command).await?,
         Command::JobFlow(command) => volcano::flow(&connect.hub().await?, &command).await?,
         Command::JobTemplate(command) => volcano::template(&connect.hub().await?, &command).await?,
+        Command::Pai(command) => pai::run(connect, &command).await?,
         Command::Audit(args) => match &args.log {
             Some(file) => audit::run_log(file, &args)?,
             None => audit::run(&connect.hub().await?, &args).await?,

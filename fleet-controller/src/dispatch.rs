@@ -40,7 +40,7 @@ use crate::{
 };
 pub use attempts::{Avoid, avoidance, is_given_up, older_runs};
 use attempts::{Stay, stay};
-use ending::{between_runs, let_go_of_gone, lost_places, take_back, take_name, tell_end};
+use ending::{between_runs, end_job, let_go_of_gone, lost_places, stopped, take_back, take_name, tell_end};
 pub use fence::{is_gone, is_left_behind};
 use judge::{Ending, Look};
 use report::{aggregated_object_status, collect, report};
@@ -165,6 +165,10 @@ fn unbound(
         }
         let_go_of_gone(world, key, work, step);
     }
+    if let Some(over) = stopped(entry, object) {
+        end_job(entry, over.reason, &over.message, step, now);
+        return;
+    }
     let queued = entry.is_suspended();
     if queued {
         unit(world, key, entry, UnitPhase::Enqueued, waiting, step, now);
@@ -271,7 +275,12 @@ fn bound(
     rollout::observe(object, &items, sends, &mut status);
     let look = Look { world, key, entry, object, items: &items, options, now };
     let run = look.run();
-    let ending = look.judge(&run, step);
+    let ending = match (look.judge(&run, step), stopped(entry, object)) {
+        // What has ended has ended.
+        (Ending::Result(outcome), _) => Ending::Result(outcome),
+        (_, Some(over)) => Ending::Evict(over),
+        (ending, None) => ending,
+    };
     if entry.is_gang() {
         reach::tell(&look, &run, &mut desired, step);
         desired["run"] = json!(run);

@@ -85,6 +85,7 @@ reasons! {
     Preempted: "The job made room for another and waits again.",
     Backoff: "The job was refused lately and is tried again after a pause.",
     WaitingForFence: "The lost cluster may still run the job; it moves when that is impossible.",
+    Stopped: "The job's owner stopped it.",
     ApplicationFailure: "The job failed or stayed unhealthy beyond its toleration.",
     ClusterLost: "The job's cluster was lost.",
     TaintUntolerated: "A taint of the cluster is not tolerated.",

@@ -145,6 +145,9 @@ pub fn final_reason<'a>(
     if is_own_fault(last.reason) && failures(attempts) >= limit(failover, limits) {
         return Some(Reason::BackoffLimitExceeded);
     }
+    if last.reason == Some(Reason::Stopped) {
+        return Some(Reason::Stopped);
+    }
     let moves = failover.is_some_and(|failover| failover.cluster.is_some());
     (last.reason == Some(Reason::ClusterGone) && !moves).then_some(Reason::ClusterGone)
 }

@@ -14,11 +14,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-placement", &["fleet-resources"]),
     ("fleet-scheduler", &["fleet-resources", "fleet-quota", "fleet-placement"]),
     ("fleet-cells", &["fleet-resources"]),
+    ("fleet-pai", &[]),
     ("fleet-api", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement"]),
     ("fleet-apiserver", &["fleet-resources", "fleet-api"]),
     (
         "fleet-controller",
         &["fleet-resources", "fleet-policies", "fleet-runs", "fleet-quota", "fleet-placement", "fleet-api"],
+    ),
+    (
+        "fleet-portal",
+        &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-pai", "fleet-api"],
     ),
     ("fleet-watchdog", &[]),
     (
@@ -42,6 +47,7 @@ const PURE: &[&str] = &[
     "fleet-quota",
     "fleet-placement",
     "fleet-scheduler",
+    "fleet-pai",
     "fleet-cells",
     "fleet-runs",
 ];
@@ -72,11 +78,13 @@ const FOLDERS: &[&str] = &[
     "placement",
     "scheduler",
     "cells",
+    "pai",
     "api",
     "apiserver",
     "fleet-controller",
     "member-agent",
     "watchdog",
+    "portal",
 ];
 
 pub fn check() -> anyhow::Result<()> {

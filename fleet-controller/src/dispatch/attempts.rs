@@ -75,6 +75,7 @@ pub(super) fn final_reason(entry: &BindingEntry, options: &Options) -> Option<(R
     let failover = entry.failover.as_ref();
     let reason = fleet_runs::attempts::final_reason(known(entry), as_known(attempt), failover, &limits)?;
     let message = match reason {
+        Reason::Stopped => attempt.message.clone(),
         Reason::ClusterGone => format!(
             "cluster {} was taken out of the fleet and the job's policy has no failover.cluster",
             attempt.cluster
