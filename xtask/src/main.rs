@@ -2,6 +2,7 @@
 //!
 //! Inputs: the checkout it is run in. Deliberately absent: installing anything (that is `.ci/run`'s).
 
+mod house;
 mod tidy;
 
 use std::process::{Command, ExitCode};
@@ -25,7 +26,11 @@ enum Task {
         no_lints: bool,
     },
     /// Formatting, lints and the rules of the house.
-    Tidy,
+    Tidy {
+        /// Only print the graph of modules, for graphviz; circles are red.
+        #[arg(long)]
+        graph: bool,
+    },
     /// Runs the whole simulation over seeds: random fleets, jobs and faults. Ends with 1 at the first seed that fails.
     Simulate {
         /// How many seeds.
@@ -73,7 +78,11 @@ fn main() -> ExitCode {
 
 fn run(task: Task) -> anyhow::Result<()> {
     match task {
-        Task::Tidy => tidy(),
+        Task::Tidy { graph: true } => {
+            print!("{}", tidy::draw()?);
+            Ok(())
+        }
+        Task::Tidy { graph: false } => tidy(),
         Task::Simulate { seeds, first, minutes, bugs, keep_going, debug } => {
             let mut arguments =
                 vec!["--seeds".to_string(), seeds.to_string(), "--first".to_string(), first.to_string()];

@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context, bail};
 
+use crate::house;
+
 /// Room (package) to the rooms it may depend on, outside tests. Arrows point one way.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-resources", &[]),
@@ -116,10 +118,25 @@ pub fn check() -> anyhow::Result<()> {
             check_sources(&root.join(folder).join("src"), &mut broken)?;
         }
     }
+    broken.extend(house::check(root, &rooms(root)?)?);
     if !broken.is_empty() {
         bail!("the rules of the house are broken:\n  {}", broken.join("\n  "));
     }
     Ok(())
+}
+
+/// Folders of all packages of the workspace, in its own order.
+fn rooms(root: &Path) -> anyhow::Result<Vec<String>> {
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml"))?;
+    let members = manifest.split("members = [").nth(1).and_then(|rest| rest.split(']').next());
+    let members = members.context("Cargo.toml names the members of the workspace")?;
+    Ok(members.split('"').skip(1).step_by(2).map(str::to_string).collect())
+}
+
+/// The graph of modules of every room, for graphviz.
+pub fn draw() -> anyhow::Result<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace has a root")?;
+    house::draw(root, &rooms(root)?)
 }
 
 /// Package name and the names under `[dependencies]`.
