@@ -216,7 +216,7 @@ fn up_becomes_ready_and_ends_cleanly_and_goes_on() {
             .expect("runs");
         let listed = String::from_utf8_lossy(&listed.stdout).to_string();
         assert_eq!(listed.lines().count(), 3, "{listed}");
-        assert!(listed.contains("32/32"), "{listed}");
+        assert!(listed.contains("GPU USED/TOTAL") && listed.contains("0/32"), "{listed}");
         // Contradicting the directory is refused while it is in use and after.
         Command::new("kill").args(["-TERM", &up.id().to_string()]).status().expect("kill runs");
         assert_eq!(up.wait().expect("ends").code(), Some(0));

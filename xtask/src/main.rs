@@ -2,6 +2,8 @@
 //!
 //! Inputs: the checkout it is run in. Deliberately absent: installing anything (that is `.ci/run`'s).
 
+mod glossary;
+mod links;
 mod tidy;
 
 use std::process::{Command, ExitCode};
@@ -18,13 +20,13 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Formatting, lints, the rules of the house, all tests, doc tests, the bounded simulation and the walkthrough.
+    /// Everything of `tidy`, then all tests, doc tests, the bounded simulation and the walkthrough.
     Test {
         /// Leave out formatting and lints.
         #[arg(long)]
         no_lints: bool,
     },
-    /// Formatting, lints and the rules of the house.
+    /// Formatting, lints, the direction of dependencies, and the links of all Markdown files.
     Tidy,
     /// Runs the whole simulation over seeds: random fleets, jobs and faults. Ends with 1 at the first seed that fails.
     Simulate {
@@ -135,6 +137,8 @@ fn chaos(runs: u32, seconds: u32, first: u64) -> anyhow::Result<()> {
 
 fn tidy() -> anyhow::Result<()> {
     tidy::check()?;
+    links::check()?;
+    glossary::check()?;
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
 }
