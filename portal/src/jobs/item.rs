@@ -88,8 +88,9 @@ impl Run {
                     _ if reason == Reason::Stopped.as_str() => fleet_pai::exit::STOP_REQUESTED,
                     "AbortJob" => fleet_pai::exit::STOP_REQUESTED,
                     "InvalidSpec" | "InvalidWorkload" => fleet_pai::exit::POD_SPEC_INVALID,
-                    _ => told_code(text(&state["message"], ""))
-                        .unwrap_or(fleet_pai::exit::NO_FAILED_CONTAINER),
+                    _ => {
+                        told_code(text(&state["message"], "")).unwrap_or(fleet_pai::exit::NO_FAILED_CONTAINER)
+                    }
                 })
             }
             "Restarting" => told_code(text(&state["message"], "")),
@@ -109,7 +110,8 @@ impl Run {
             _ => {
                 // A gang of which some pods run is not Running to Volcano, and is to OpenPAI.
                 let status = &self.object["status"];
-                let ran = ["running", "succeeded", "failed"].iter().any(|f| status[*f].as_i64().unwrap_or(0) > 0);
+                let ran =
+                    ["running", "succeeded", "failed"].iter().any(|f| status[*f].as_i64().unwrap_or(0) > 0);
                 if ran { SubState::AttemptRunning } else { SubState::AttemptPreparing }
             }
         }
