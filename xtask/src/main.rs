@@ -2,7 +2,9 @@
 //!
 //! Inputs: the checkout it is run in. Deliberately absent: installing anything (that is `.ci/run`'s).
 
+mod glossary;
 mod house;
+mod links;
 mod tidy;
 
 use std::process::{Command, ExitCode};
@@ -19,13 +21,13 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Formatting, lints, the rules of the house, all tests, doc tests, the bounded simulation and the walkthrough.
+    /// Everything of `tidy`, then all tests, doc tests, the bounded simulation and the walkthrough.
     Test {
         /// Leave out formatting and lints.
         #[arg(long)]
         no_lints: bool,
     },
-    /// Formatting, lints and the rules of the house.
+    /// Formatting, lints, the rules of the house, and the links of all Markdown files.
     Tidy {
         /// Only print the graph of modules, for graphviz; circles are red.
         #[arg(long)]
@@ -144,6 +146,8 @@ fn chaos(runs: u32, seconds: u32, first: u64) -> anyhow::Result<()> {
 
 fn tidy() -> anyhow::Result<()> {
     tidy::check()?;
+    links::check()?;
+    glossary::check()?;
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
 }
