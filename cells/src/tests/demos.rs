@@ -12,7 +12,10 @@ const OPPO: i32 = -1;
 /// A chain: its top type, number of nodes in it, and the nodes, `25!pin` for a pinned one.
 struct Chain(&'static str, &'static str, &'static [&'static str]);
 
-fn config(chains: &[Chain], vcs: &[(&str, &[(&str, i64)], &[&str])]) -> String {
+/// A VC: its name, paths with numbers, pins.
+type Vc<'a> = (&'a str, &'a [(&'a str, i64)], &'a [&'a str]);
+
+fn config(chains: &[Chain], vcs: &[Vc]) -> String {
     let mut text = "physicalCluster:\n  cellTypes:\n".to_string();
     for kind in ["K80", "M60"] {
         text += &format!("    {kind}-2GPU: {{childCellType: {kind}, childCellNumber: 2}}\n");
