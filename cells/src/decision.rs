@@ -129,3 +129,10 @@ pub struct Stale {
     pub made: u64,
     pub now: u64,
 }
+
+impl Decision {
+    #[must_use]
+    pub fn is_place(&self) -> bool {
+        matches!(self, Decision::Place(_))
+    }
+}

@@ -7,6 +7,7 @@
 
 mod admit;
 mod audit;
+mod bind_info;
 mod cells;
 mod commit;
 mod compile;
@@ -23,6 +24,7 @@ mod recover;
 mod request;
 mod schedule;
 mod search;
+mod spec;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -30,6 +32,7 @@ mod topology;
 mod views;
 mod wait;
 
+pub use bind_info::{MemberBindInfo, PodBindInfo, PodPlacementInfo};
 pub use cells::{Cells, Unreported};
 pub use decision::{Ask, Decision, Phase, Placement, PodPlacement, Proposal, Stale, Victim};
 pub use group::{GroupState, LazyPreemption};
@@ -38,5 +41,6 @@ pub use reason::{Refusal, Scope, WaitCause, WaitReason};
 pub use reconfigure::{Difference, PromiseChange};
 pub use recover::{BoundGroup, PromiseLost, Recovered};
 pub use request::{AffinityGroup, GroupRequest, MAX_PODS, MAX_PRIORITY, Member, OPPORTUNISTIC, PodGroup};
+pub use spec::PodSpec;
 pub use topology::NodeName;
 pub use views::{CellStatus, GroupStatus, VcCells, VcLeaves, VcStatus};

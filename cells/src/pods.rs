@@ -6,7 +6,7 @@ use crate::{
     decision::{Ask, Decision, PodPlacement, Proposal, Victim},
     group::{GroupState, PodState},
     reason::{Refusal, WaitReason},
-    request::{GroupRequest, Member, PodGroup},
+    request::{GroupRequest, MAX_PODS, Member, PodGroup},
 };
 
 /// The answer for one pod.
@@ -42,10 +42,31 @@ impl Cells {
             allowed.dedup();
             return PodDecision::Refuse(Refusal::NoSuchMember { group, found: leaf_cells, allowed });
         }
+        let sizes = members.iter().flat_map(|member| {
+            std::iter::repeat_n(member.leaf_cell_number, usize::try_from(member.pod_number).unwrap_or(0))
+        });
+        let places: Vec<usize> = sizes
+            .take(MAX_PODS as usize)
+            .enumerate()
+            .filter(|(_, size)| *size == leaf_cells)
+            .map(|(place, _)| place)
+            .collect();
+        self.schedule_pod_at(request, pod, leaf_cells, &places, ask)
+    }
+
+    /// As [`Cells::schedule_pod`], for a pod that may take one of these places of its group.
+    pub fn schedule_pod_at(
+        &mut self,
+        request: &GroupRequest,
+        pod: &str,
+        leaf_cells: i64,
+        places: &[usize],
+        ask: &Ask<'_>,
+    ) -> PodDecision {
         match self.schedule(request, ask) {
             Decision::Refuse(refusal) => PodDecision::Refuse(refusal),
             Decision::Wait(reason) => PodDecision::Wait(reason),
-            Decision::Place(proposal) => self.bind_pod(&proposal, &members, pod, leaf_cells),
+            Decision::Place(proposal) => self.bind_pod(&proposal, places, pod, leaf_cells),
             Decision::Preempt(proposal) => {
                 let victims = proposal.victims.clone();
                 if ask.phase == crate::decision::Phase::Preempting
@@ -62,19 +83,8 @@ impl Cells {
         }
     }
 
-    fn bind_pod(
-        &mut self,
-        proposal: &Proposal,
-        members: &[&Member],
-        pod: &str,
-        leaf_cells: i64,
-    ) -> PodDecision {
+    fn bind_pod(&mut self, proposal: &Proposal, places: &[usize], pod: &str, leaf_cells: i64) -> PodDecision {
         let name = proposal.plan.request.name().to_string();
-        let sizes = members.iter().flat_map(|member| {
-            std::iter::repeat_n(member.leaf_cell_number, usize::try_from(member.pod_number).unwrap_or(0))
-        });
-        let places: Vec<usize> =
-            sizes.enumerate().filter(|(_, size)| *size == leaf_cells).map(|(place, _)| place).collect();
         if self.commit_with(proposal, |_| PodState::Expected).is_err() {
             debug_assert!(false, "nothing changes between a proposal and its commit");
         }

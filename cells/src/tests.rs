@@ -1,5 +1,6 @@
 //! Tests over small clusters. `play` asks pod by pod as HiveD's extender does, and audits after each step.
 
+mod annotations;
 mod config;
 mod demos;
 mod design;

@@ -1,13 +1,16 @@
 //! Which free cell an unbound promise is bound to when it is first used.
 
-use std::ops::Bound;
+use std::{collections::BTreeSet, ops::Bound};
 
 use super::Search;
 use crate::topology::{CellNo, ClusterNo, Level, SlotNo};
 
 /// What is preferred, first things first: nodes that can be used, nobody to evict, the smallest free cell to split
-/// (buddy allocation), the fewest opportunistic leaves, the order of the file.
-type Rank = (u32, bool, Level, u32, CellNo);
+/// (buddy allocation), the least work lost by evictions, the fewest opportunistic leaves, the order of the file.
+type Rank = (u32, bool, Level, i64, u32, CellNo);
+
+/// Cells whose evictions are compared when each has some.
+const COMPARED: usize = 16;
 
 impl Search<'_> {
     /// The first unbound promise of a level that may be used.
@@ -29,18 +32,24 @@ impl Search<'_> {
             let first = (self.cluster, 0, 0, CellNo(0));
             let after = (ClusterNo(self.cluster.0 + 1), 0, 0, CellNo(0));
             let blocks = self.state.blocks(self.chain, block_level);
+            let mut compared = 0;
             for key in blocks.range((Bound::Included(first), Bound::Excluded(after))) {
                 let cell = self.descend(key.3, level);
                 let opportunistic = self.state.counts(cell).opportunistic;
                 let unusable = self.filter.unusable(self.topology, self.state, cell);
-                let rank = (unusable, opportunistic > 0, block_level, opportunistic, cell);
+                let lost = if opportunistic > 0 { self.work_on(cell) } else { 0 };
+                let rank = (unusable, opportunistic > 0, block_level, lost, opportunistic, cell);
                 let can_be_used = unusable < self.topology.cell(cell).nodes;
                 if can_be_used && best.is_none_or(|best| rank < best) {
                     best = Some(rank);
                 }
                 // Blocks are in order of bad nodes and opportunistic leaves: without suggestions the first that can
-                // be used is the best of its level.
-                if can_be_used && !self.filter.has_suggestions() {
+                // be used is the best of its level, or those with evictions are compared.
+                compared += usize::from(can_be_used);
+                if compared > 0
+                    && !self.filter.has_suggestions()
+                    && (opportunistic == 0 || compared == COMPARED)
+                {
                     break;
                 }
             }
@@ -48,7 +57,15 @@ impl Search<'_> {
                 break;
             }
         }
-        best.map(|best| best.4)
+        best.map(|best| best.5)
+    }
+
+    /// Work of the opportunistic groups on a cell, the whole of each.
+    fn work_on(&self, cell: CellNo) -> i64 {
+        let leaves = self.topology.leaves_of(cell);
+        let groups: BTreeSet<_> =
+            leaves.filter_map(|leaf| self.state.leaf(leaf).occupant()).map(|holder| holder.group).collect();
+        groups.into_iter().map(|group| self.lost_work(group)).sum()
     }
 
     /// From a free cell down to one of the wanted level.
