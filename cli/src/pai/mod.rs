@@ -60,7 +60,8 @@ async fn submit(connect: &Connect, args: &SubmitArgs) -> anyhow::Result<Answer> 
     if args.dry_run {
         return dry_run(&name, &text, who, now_ms);
     }
-    let taken = jobs::submit(&hub.server, &text, who, &offer(), now_ms).await.map_err(|e| in_file(&name, e))?;
+    let taken =
+        jobs::submit(&hub.server, &text, who, &offer(), now_ms).await.map_err(|e| in_file(&name, e))?;
     let mut answer =
         Answer::text(format!("job {} submitted as jobs.batch.volcano.sh/{}\n", taken.id, taken.object));
     taken.notices.into_iter().for_each(|notice| answer.note(format!("note: {notice}")));
@@ -87,7 +88,8 @@ fn dry_run(file: &str, text: &str, who: Who<'_>, now_ms: i64) -> anyhow::Result<
 fn in_file(file: &str, error: JobError) -> anyhow::Error {
     match error {
         JobError::Refused(_) | JobError::NoYaml { .. } => {
-            let lines: Vec<String> = error.to_string().lines().map(|line| format!("{file}: {line}")).collect();
+            let lines: Vec<String> =
+                error.to_string().lines().map(|line| format!("{file}: {line}")).collect();
             anyhow::anyhow!("{}", lines.join("\n"))
         }
         other => other.into(),
@@ -260,8 +262,11 @@ async fn logs(hub: &Hub, args: &LogsArgs) -> anyhow::Result<Answer> {
             continue;
         }
         found += 1;
-        let path =
-            format!("/api/v1/namespaces/{}/pods/{pod}/log?container=app&tailLines={}", run.namespace(), args.tail);
+        let path = format!(
+            "/api/v1/namespaces/{}/pods/{pod}/log?container=app&tailLines={}",
+            run.namespace(),
+            args.tail
+        );
         match member.text(&path).await {
             Ok(text) => {
                 for line in text.lines() {

@@ -63,7 +63,9 @@ pub fn page(run: &Run, detail: &Value, now: Timestamp) -> String {
     };
     let time = |value: &Value| {
         let time = value.as_i64().and_then(|ms| Timestamp::from_millisecond(ms).ok());
-        time.map_or(String::new(), |time| time.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+        time.map_or(String::new(), |time| {
+            time.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+        })
     };
     line("Job", run.id.clone());
     line("Object", format!("jobs.batch.volcano.sh/{} in namespace {}", run.name(), run.namespace()));

@@ -149,7 +149,8 @@ fn task(run: &Run, index: i64, pod: &Value) -> Value {
     let shown_code = code.or(stopping.then_some(exit::STOP_REQUESTED));
     let container = &status["containerStatuses"][0];
     let ended = &container["state"]["terminated"];
-    let hived: Value = serde_json::from_str(text(&meta["annotations"][names::HIVED_ANNOTATION], "")).unwrap_or_default();
+    let hived: Value =
+        serde_json::from_str(text(&meta["annotations"][names::HIVED_ANNOTATION], "")).unwrap_or_default();
     let group = hived["affinityGroup"]["name"].as_str().or(hived["podRootGroup"]["name"].as_str());
     let own_group = format!("{}/{}", run.namespace(), text(&meta["name"], ""));
     json!({
@@ -180,7 +181,8 @@ fn task(run: &Run, index: i64, pod: &Value) -> Value {
 fn ports(pod: &Value) -> Map<String, Value> {
     let env = pod["spec"]["containers"][0]["env"].as_array().into_iter().flatten();
     env.filter_map(|entry| {
-        let label = entry["name"].as_str()?.strip_prefix("PAI_CONTAINER_HOST_")?.strip_suffix("_PORT_LIST")?;
+        let label =
+            entry["name"].as_str()?.strip_prefix("PAI_CONTAINER_HOST_")?.strip_suffix("_PORT_LIST")?;
         Some((label.to_owned(), entry["value"].clone()))
     })
     .collect()

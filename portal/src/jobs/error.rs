@@ -18,9 +18,13 @@ pub enum JobError {
     Exists { id: String, object: String, namespace: String },
     #[error("{0}")]
     Conflict(String),
-    #[error("user {user:?} cannot own jobs; allowed: up to 63 letters, digits, \"-\", \"_\" and \".\", of which letters and digits at both ends")]
+    #[error(
+        "user {user:?} cannot own jobs; allowed: up to 63 letters, digits, \"-\", \"_\" and \".\", of which letters and digits at both ends"
+    )]
     User { user: String },
-    #[error("{url} does not serve jobs.batch.volcano.sh, which jobs become; apply `fleet crds --hub` to it, or name the hub's kubeconfig")]
+    #[error(
+        "{url} does not serve jobs.batch.volcano.sh, which jobs become; apply `fleet crds --hub` to it, or name the hub's kubeconfig"
+    )]
     NoKind { url: String },
     #[error("{0}")]
     Hub(#[from] AskError),

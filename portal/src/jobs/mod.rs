@@ -96,9 +96,10 @@ pub async fn newest(server: &Server, namespace: Option<&str>, id: &str) -> Resul
 
 async fn objects(server: &Server, namespace: Option<&str>, labels: &str) -> Result<Vec<Value>, JobError> {
     let selectors = Selectors { labels: Some(labels.to_owned()), ..Selectors::default() };
-    let mut listed = server.list(&list_path(namespace), &selectors, "application/json").await.map_err(|error| {
-        if error.is_not_found() { JobError::NoKind { url: server.url.clone() } } else { error.into() }
-    })?;
+    let mut listed =
+        server.list(&list_path(namespace), &selectors, "application/json").await.map_err(|error| {
+            if error.is_not_found() { JobError::NoKind { url: server.url.clone() } } else { error.into() }
+        })?;
     Ok(listed["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
 }
 

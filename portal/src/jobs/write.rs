@@ -131,7 +131,8 @@ async fn create_secret(server: &Server, secret: &Value, job: &Value) -> Result<(
     let own = format!("{path}/{name}");
     let there = server.object(&own).await?;
     if label(&there, names::JOB_LABEL) != label(&secret, names::JOB_LABEL) {
-        let message = format!("secret {name} is there and belongs to no job; allowed: no Secret of that name");
+        let message =
+            format!("secret {name} is there and belongs to no job; allowed: no Secret of that name");
         return Err(AskError::Refused { code: 409, message });
     }
     server.delete(&own).await?;
