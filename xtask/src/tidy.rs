@@ -36,6 +36,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-quota",
             "fleet-placement",
             "fleet-scheduler",
+            "fleet-pai",
             "fleet-api",
             "fleet-watchdog",
         ],

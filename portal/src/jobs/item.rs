@@ -128,10 +128,14 @@ impl Run {
         let user = status["retryCount"].as_i64().unwrap_or(0);
         // The count is raised by the failure that ends the job, too, which nothing follows.
         let bound = self.object["spec"]["maxRetry"].as_i64().unwrap_or(i64::MAX);
-        let user = if self.state() == State::Failed { user.min(bound - 1).max(0) } else { user };
+        let user = if self.phase() == "Failed" { user.min(bound - 1).max(0) } else { user };
+        // Each attempt of its member's controller has a version, and so has the end of the last one.
+        let ends = ["Completing", "Completed", "Aborting", "Aborted", "Terminating", "Terminated"];
+        let last = i64::from(ends.contains(&self.phase()));
+        let by_member = (status["version"].as_i64().unwrap_or(0) - user - last).max(0);
         // What the last run of all attempts ended with is an attempt of the binding, and no retry.
         let ended = i64::from(by_fleet > 0 && self.state().is_final());
-        Retries { user, platform: by_fleet - ended, resource: 0 }
+        Retries { user, platform: by_fleet - ended + by_member, resource: 0 }
     }
 }
 
