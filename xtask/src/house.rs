@@ -27,6 +27,8 @@ const FILE_LINES: usize = 600;
 const FUNCTION_LINES: usize = 80;
 /// Modules of one room that may use each other in a circle.
 const CIRCLE: usize = 2;
+/// The room whose sources are tests.
+const TESTS: &str = "tests";
 
 /// Measures every room and names what is beyond its limit.
 ///
@@ -145,7 +147,8 @@ fn unused(root: &Path, room: &Room) -> anyhow::Result<Vec<Measure>> {
         let Some((key, _)) = line.split_once('=').filter(|_| !line.starts_with('#')) else { continue };
         let name = key.trim().split('.').next().unwrap_or_default().trim_matches('"');
         let words = match section {
-            "[dependencies]" => &room.words,
+            "[dependencies]" if room.folder != TESTS => &room.words,
+            "[dependencies]" => &room.test_words,
             "[dev-dependencies]" => &room.test_words,
             _ => continue,
         };
@@ -164,6 +167,8 @@ fn table(root: &Path, rooms: &[Room]) -> anyhow::Result<Vec<String>> {
     let text = std::fs::read_to_string(root.join(page)).context(page)?;
     let listed: BTreeSet<&str> = text
         .lines()
+        .skip_while(|line| !line.starts_with("| crate |"))
+        .take_while(|line| line.starts_with('|'))
         .filter_map(|line| line.strip_prefix("| `"))
         .flat_map(|line| line.split('|').next().unwrap_or_default().split('`'))
         .filter_map(|name| name.strip_suffix('/'))
