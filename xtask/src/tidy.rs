@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-quota", &["fleet-resources"]),
     ("fleet-placement", &["fleet-resources"]),
     ("fleet-scheduler", &["fleet-resources", "fleet-quota", "fleet-placement"]),
+    ("fleet-mirror", &[]),
     ("fleet-api", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement"]),
     ("fleet-apiserver", &["fleet-resources", "fleet-api"]),
     (
@@ -34,8 +35,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// What a pure room may use from outside: data and errors, nothing that reads a clock, rolls dice or does IO.
-const PURE: &[&str] =
-    &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-scheduler"];
+const PURE: &[&str] = &[
+    "fleet-resources",
+    "fleet-policies",
+    "fleet-quota",
+    "fleet-placement",
+    "fleet-scheduler",
+    "fleet-mirror",
+];
 const PURE_MAY_USE: &[&str] = &["serde", "serde_json", "thiserror"];
 
 /// Words that have no place in the sources of a pure room.
@@ -58,6 +65,7 @@ const IMPURE_WORDS: &[&str] = &[
 const FOLDERS: &[&str] = &[
     "resources",
     "policies",
+    "mirror",
     "quota",
     "placement",
     "scheduler",
