@@ -14,7 +14,7 @@ mod version;
 
 pub use backoff::Backoff;
 pub use change::{Change, Listing, Metadata};
-pub use store::{Changed, Doubt, Mirror, Outcome, Stamp};
+pub use store::{Changed, Epoch, Mirror, Outcome};
 pub use version::Version;
 
 /// Namespace (empty for cluster-scoped objects) and name.

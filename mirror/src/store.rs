@@ -10,13 +10,9 @@ use crate::{Change, Key, Listing, Metadata, Version, ended::Ended};
 /// Ends remembered; far more than answers can be on their way.
 const ENDED_KEPT: usize = 4096;
 
-/// When a request was sent, as its answer is judged by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stamp {
-    /// How often the store had been seen to go back in time.
-    epoch: u64,
-    round: u64,
-}
+/// How often the store was seen to go back in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Epoch(u64);
 
 /// What became of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,21 +41,12 @@ impl<V> Outcome<V> {
     }
 }
 
-/// An object that a listing has left in doubt: told of while the listing was on its way, not named by it, and no
-/// version says which came first. The API server has to be asked, see [`Mirror::absent`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doubt {
-    pub key: Key,
-    pub uid: String,
-}
-
 #[derive(Debug)]
 struct Mark {
     uid: String,
     version: Version,
     /// In which round it was told of last.
     round: u64,
-    is_doubtful: bool,
 }
 
 /// The objects of one kind, read as a map. They change by what is told and by nothing else.
@@ -73,11 +60,8 @@ pub struct Mirror<V> {
     round: u64,
     /// Everything up to there has been told.
     complete: Version,
-    /// Of the last listing.
-    listed: Version,
     incarnation: Option<String>,
-    /// How often the store was seen to go back in time.
-    epoch: u64,
+    epoch: Epoch,
     is_listed: bool,
 }
 
@@ -104,9 +88,8 @@ impl<V> Mirror<V> {
             ended: Ended::new(capacity),
             round: 0,
             complete: Version::Unknown,
-            listed: Version::Unknown,
             incarnation: None,
-            epoch: 0,
+            epoch: Epoch::default(),
             is_listed: false,
         }
     }
@@ -117,18 +100,8 @@ impl<V> Mirror<V> {
     }
 
     /// To be noted with each request whose answer is to be told.
-    pub fn stamp(&self) -> Stamp {
-        Stamp { epoch: self.epoch, round: self.round }
-    }
-
-    /// What the last listing left in doubt.
-    pub fn doubts(&self) -> impl Iterator<Item = Doubt> {
-        let doubtful = self.marks.iter().filter(|(_, mark)| mark.is_doubtful);
-        doubtful.map(|(key, mark)| Doubt { key: key.clone(), uid: mark.uid.clone() })
-    }
-
-    pub fn is_doubtful(&self, key: &Key) -> bool {
-        self.marks.get(key).is_some_and(|mark| mark.is_doubtful)
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
     }
 
     /// Takes in a change. `read` makes what is kept, given what is known of the same key.
@@ -154,48 +127,57 @@ impl<V> Mirror<V> {
                 self.complete.raise(&version);
                 gone
             }
-            Change::Answer(object) => self.answer::<M, K>(object, self.stamp(), read),
+            Change::Answer(object) => self.answer::<M, K>(object, self.epoch, read),
         }
     }
 
-    /// Takes in the answer to a request that was sent then. One from before the store went back in time says nothing.
-    pub fn answer<M, K>(&mut self, object: K, sent: Stamp, read: impl FnMut(K, Option<&V>) -> V) -> Outcome<V>
+    /// Takes in the answer to a request that was sent in this epoch. One from before the store went back in time says
+    /// nothing.
+    pub fn answer<M, K>(&mut self, object: K, sent: Epoch, read: impl FnMut(K, Option<&V>) -> V) -> Outcome<V>
     where
         M: Metadata<K>,
     {
-        let (key, version) = (M::key(&object), M::version(&object));
+        let version = M::version(&object);
         // Up to `complete` the watch has told everything: an object that is unknown all the same has ended.
         let is_old = version.compare(&self.complete).is_some_and(|order| order.is_le());
-        let is_ordered = version.compare(&self.listed).is_some();
-        let known = self.marks.get(&key);
+        let known = self.marks.get(&M::key(&object));
         let is_unclear = known.is_some_and(|known| version.compare(&known.version).is_none());
-        if sent.epoch != self.epoch || is_old || is_unclear {
+        if sent != self.epoch || is_old || is_unclear {
             return Outcome::none();
         }
-        let told = self.put::<M, K>(object, read);
-        // A listing since may have been taken after its end.
-        if !is_ordered
-            && sent.round < self.round
-            && let Some(mark) = self.marks.get_mut(&key)
-        {
-            mark.is_doubtful = true;
-        }
-        told
+        self.put::<M, K>(object, read)
     }
 
-    /// The API server was asked, and has no object of this uid there.
-    pub fn absent(&mut self, doubt: &Doubt) -> Outcome<V> {
-        if self.marks.get(&doubt.key).is_none_or(|mark| mark.uid != doubt.uid) {
-            return Outcome::none();
+    /// Takes in a listing that was asked for beside those of [`Change::Reset`]. It may come late, and proves neither that
+    /// everything up to it has been told nor that the store went back.
+    pub fn check<M, K>(&mut self, listing: Listing<K>, mut read: impl FnMut(K, Option<&V>) -> V) -> Outcome<V>
+    where
+        M: Metadata<K>,
+    {
+        let mut outcome = Outcome::none();
+        // The watch has told more by now.
+        if listing.version.is_older(&self.complete) {
+            return outcome;
         }
-        self.end(&doubt.key, &doubt.uid, &Version::Unknown)
+        let named: BTreeSet<Key> = listing.objects.iter().map(M::key).collect();
+        let is_gone = |(key, mark): &(&Key, &Mark)| {
+            let is_shown = mark.version.compare(&listing.version).is_some_and(|order| order.is_le());
+            is_shown && !named.contains(*key)
+        };
+        let gone: Vec<(Key, String)> =
+            self.marks.iter().filter(is_gone).map(|(key, mark)| (key.clone(), mark.uid.clone())).collect();
+        for (key, uid) in gone {
+            outcome.changed.extend(self.end(&key, &uid, &listing.version).changed);
+        }
+        for object in listing.objects {
+            outcome.changed.extend(self.answer::<M, K>(object, self.epoch, &mut read).changed);
+        }
+        outcome
     }
 
-    /// The API server was asked, and the object stands.
-    pub fn present(&mut self, doubt: &Doubt) {
-        if let Some(mark) = self.marks.get_mut(&doubt.key).filter(|mark| mark.uid == doubt.uid) {
-            mark.is_doubtful = false;
-        }
+    /// Changes what is kept by what is known before the API server shows it; returns what `change` returns.
+    pub fn amend<T>(&mut self, key: &Key, change: impl FnOnce(&mut V) -> T) -> Option<T> {
+        self.objects.get_mut(key).map(change)
     }
 
     /// Forgets what has this key, which may come back: it is no longer among what is watched.
@@ -218,7 +200,7 @@ impl<V> Mirror<V> {
                 return Outcome::none();
             }
             if is_it && version.is_same(&known.version) {
-                (known.round, known.is_doubtful) = (round, false);
+                known.round = round;
                 return Outcome::none();
             }
         }
@@ -230,7 +212,7 @@ impl<V> Mirror<V> {
         M: Metadata<K>,
     {
         let uid = M::uid(&object).to_owned();
-        let mark = Mark { uid, version: M::version(&object), round: self.round, is_doubtful: false };
+        let mark = Mark { uid, version: M::version(&object), round: self.round };
         self.marks.insert(key.clone(), mark);
         let value = read(object, self.objects.get(&key));
         let before = self.objects.insert(key.clone(), value);
@@ -255,7 +237,7 @@ impl<V> Mirror<V> {
         if restored {
             self.ended.clear();
             self.complete = Version::Unknown;
-            self.epoch += 1;
+            self.epoch.0 += 1;
         }
         let (mut changed, mut named) = (Vec::new(), BTreeSet::new());
         for object in listing.objects {
@@ -271,7 +253,7 @@ impl<V> Mirror<V> {
                 let is_same = is_it && M::version(&object).is_same(&known.version);
                 let is_ahead = !restored && known.is_ahead(&listing.version, &M::version(&object), round);
                 if is_same || is_ahead {
-                    (known.round, known.is_doubtful) = (round, false);
+                    known.round = round;
                     continue;
                 }
             }
@@ -279,7 +261,6 @@ impl<V> Mirror<V> {
         }
         changed.extend(self.drop_unnamed(&named, &listing.version, restored));
         self.complete.raise(&listing.version);
-        self.listed = listing.version;
         self.incarnation = listing.incarnation;
         self.is_listed = true;
         self.round += 1;
@@ -288,7 +269,7 @@ impl<V> Mirror<V> {
 
     fn drop_unnamed(&mut self, named: &BTreeSet<Key>, listing: &Version, restored: bool) -> Vec<Changed<V>> {
         let mut gone = Vec::new();
-        for (key, mark) in self.marks.iter_mut().filter(|(key, _)| !named.contains(*key)) {
+        for (key, mark) in self.marks.iter().filter(|(key, _)| !named.contains(*key)) {
             if restored {
                 gone.push((key.clone(), None));
                 continue;
@@ -296,7 +277,9 @@ impl<V> Mirror<V> {
             match mark.version.compare(listing) {
                 // The watch that follows tells of it.
                 Some(order) if order.is_gt() => {}
-                None if mark.round >= self.round => mark.is_doubtful = true,
+                // It was told of while the listing was on its way, and nothing says which came first. The next
+                // listing names it, or ends it.
+                None if mark.round >= self.round => {}
                 _ => gone.push((key.clone(), Some(mark.uid.clone()))),
             }
         }

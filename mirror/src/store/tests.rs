@@ -102,7 +102,7 @@ fn a_store_that_went_back_is_the_truth() {
             [listing("4", &made), Change::Apply(unit("a", "1", "8")), Change::Delete(unit("b", "2", "9"))],
         );
         tell(mirror, [Change::Answer(unit("c", "3", "12"))]);
-        mirror.stamp()
+        mirror.epoch()
     };
     let old = [unit("a", "1", "3"), unit("b", "2", "4")];
     // Its own version went back; it was raised far beyond all; the server says so.
@@ -126,16 +126,31 @@ fn a_store_that_went_back_is_the_truth() {
 }
 
 #[test]
-fn versions_that_do_not_compare_leave_doubts() {
+fn what_does_not_compare_with_a_listing_is_settled_by_the_next_one() {
     let mut mirror = Mirror::default();
     tell(&mut mirror, [listing("x", &[unit("old", "1", "a")]), Change::Listing]);
     tell(&mut mirror, [Change::Apply(unit("young", "2", "b")), Change::Apply(unit("went", "3", "c"))]);
-    assert_eq!(tell(&mut mirror, [listing("y", &[])]).0, "went@c young@b");
-    let doubts: Vec<Doubt> = mirror.doubts().collect();
-    assert_eq!(doubts.iter().map(|doubt| doubt.uid.as_str()).collect::<Vec<_>>(), ["3", "2"]);
-    mirror.absent(&doubts[0]);
-    mirror.present(&doubts[1]);
-    assert_eq!((tell(&mut mirror, []).0.as_str(), mirror.doubts().count()), ("young@b", 0));
+    assert_eq!(tell(&mut mirror, [listing("y", &[])]).0, "went@c young@b", "it may be older than they are");
+    assert_eq!(tell(&mut mirror, [Change::Listing, listing("z", &[unit("young", "2", "b")])]).0, "young@b");
     assert_eq!(tell(&mut mirror, [Change::Answer(unit("went", "3", "d"))]).0, "young@b");
     assert_eq!(tell(&mut mirror, [Change::Answer(unit("young", "2", "0"))]).0, "young@b", "perhaps older");
+}
+
+#[test]
+fn a_listing_beside_the_feed_ends_and_shows_and_proves_no_more() {
+    let (a, b, c) = (unit("a", "1", "1"), unit("b", "2", "2"), unit("c", "3", "7"));
+    let beside = |version: &str, objects: &[Unit]| {
+        let Change::Reset(listing) = listing(version, objects) else { unreachable!() };
+        listing
+    };
+    let mut mirror = Mirror::default();
+    tell(&mut mirror, [listing("2", &[a, b.clone()]), Change::Apply(unit("d", "4", "5"))]);
+    mirror.check::<Meta, Unit>(beside("4", &[]), |unit, _| unit);
+    assert_eq!(tell(&mut mirror, []).0, "a@1 b@2 d@5", "it came late");
+    mirror.check::<Meta, Unit>(beside("8", &[b.clone(), c.clone()]), |unit, _| unit);
+    assert_eq!(tell(&mut mirror, []).0, "b@2 c@7");
+    // A listing of the feed that was taken before that one.
+    let told = mirror.take::<Meta, Unit>(listing("6", &[unit("a", "1", "1"), b]), |unit, _| unit);
+    assert!(!told.restored);
+    assert_eq!(tell(&mut mirror, [Change::Answer(unit("a", "1", "8"))]).0, "b@2 c@7", "a has ended");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_mirror::{Change, Doubt, Mirror, Stamp};
+use fleet_mirror::{Change, Epoch};
 
 use super::{Cache, Thing};
 
@@ -88,19 +88,13 @@ impl Cache for Broken {
         }
     }
 
-    fn stamp(&self) -> Stamp {
-        Mirror::<Thing>::default().stamp()
+    fn epoch(&self) -> Epoch {
+        Epoch::default()
     }
 
-    fn answer(&mut self, thing: Thing, _: Stamp) {
+    fn answer(&mut self, thing: Thing, _: Epoch) {
         self.put(thing);
     }
-
-    fn doubts(&self) -> Vec<Doubt> {
-        Vec::new()
-    }
-
-    fn settle(&mut self, _: &Doubt, _: bool) {}
 
     fn known(&self) -> Vec<Thing> {
         self.things.values().cloned().collect()

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_mirror::{Change, Doubt, Key, Listing, Metadata, Mirror, Stamp, Version};
+use fleet_mirror::{Change, Epoch, Key, Listing, Metadata, Mirror, Version};
 
 mod broken;
 pub use broken::Broken;
@@ -34,10 +34,8 @@ impl Metadata<Thing> for Meta {
 /// What is put to the test.
 pub trait Cache {
     fn tell(&mut self, change: Change<Thing>);
-    fn stamp(&self) -> Stamp;
-    fn answer(&mut self, thing: Thing, sent: Stamp);
-    fn doubts(&self) -> Vec<Doubt>;
-    fn settle(&mut self, doubt: &Doubt, stands: bool);
+    fn epoch(&self) -> Epoch;
+    fn answer(&mut self, thing: Thing, sent: Epoch);
     fn known(&self) -> Vec<Thing>;
 }
 
@@ -46,20 +44,12 @@ impl Cache for Mirror<Thing> {
         self.take::<Meta, Thing>(change, |thing, _| thing);
     }
 
-    fn stamp(&self) -> Stamp {
-        Mirror::stamp(self)
+    fn epoch(&self) -> Epoch {
+        Mirror::epoch(self)
     }
 
-    fn answer(&mut self, thing: Thing, sent: Stamp) {
+    fn answer(&mut self, thing: Thing, sent: Epoch) {
         Mirror::answer::<Meta, Thing>(self, thing, sent, |thing, _| thing);
-    }
-
-    fn doubts(&self) -> Vec<Doubt> {
-        Mirror::doubts(self).collect()
-    }
-
-    fn settle(&mut self, doubt: &Doubt, stands: bool) {
-        if stands { self.present(doubt) } else { drop(self.absent(doubt)) }
     }
 
     fn known(&self) -> Vec<Thing> {
@@ -197,7 +187,7 @@ struct World<C> {
     server: Server,
     cache: C,
     feed: Feed,
-    answers: Vec<(Thing, Stamp)>,
+    answers: Vec<(Thing, Epoch)>,
     last: Option<Event>,
     /// Uids that the cache has known in this life and since the last restore: it may lose none that stands.
     known: BTreeSet<String>,
@@ -241,7 +231,7 @@ impl<C: Cache> World<C> {
                 let thing = self.server.put(name);
                 // Nothing is written before the first listing.
                 if own && matches!(self.feed, Feed::Watching(_)) {
-                    self.answers.push((thing, self.cache.stamp()));
+                    self.answers.push((thing, self.cache.epoch()));
                 }
             }
             Op::Delete { name } => self.server.delete(name),
@@ -290,7 +280,7 @@ impl<C: Cache> World<C> {
         }
     }
 
-    fn next_answer(&mut self, index: usize) -> Option<(Thing, Stamp)> {
+    fn next_answer(&mut self, index: usize) -> Option<(Thing, Epoch)> {
         (!self.answers.is_empty()).then(|| self.answers.remove(index % self.answers.len()))
     }
 
@@ -368,9 +358,11 @@ impl<C: Cache> World<C> {
             self.feed = Feed::Idle;
             while self.step() {}
         }
-        for doubt in self.cache.doubts() {
-            let stands = self.server.state.objects.values().any(|thing| thing.uid == doubt.uid);
-            self.cache.settle(&doubt, stands);
+        let Rules { numbering, listings_have_versions } = self.server.rules;
+        if numbering == Numbering::Words || !listings_have_versions {
+            // What a listing left open the next one says.
+            self.feed = Feed::Idle;
+            while self.step() {}
         }
         let has: Vec<Thing> = self.server.state.objects.into_values().collect();
         let known = self.cache.known();
