@@ -67,6 +67,15 @@ pub const QUOTA_NAMESPACES_ANNOTATION: &str = "fleet.dev/quota-namespaces";
 /// Annotation on a job, set by the job or who runs it: RFC 3339 time up to which its work is saved.
 pub const LAST_CHECKPOINT_ANNOTATION: &str = "fleet.dev/last-checkpoint-time";
 
+/// Annotation on a job of the hub: `true` when its owner wants it stopped. Where it runs it is taken back, where it waits
+/// it leaves its queue; either way it ends Failed with the reason `Stopped`.
+pub const STOP_ANNOTATION: &str = "fleet.dev/stop";
+
+/// Whether these annotations ask for a job to be stopped.
+pub fn is_stopped(annotations: &serde_json::Value) -> bool {
+    annotations[STOP_ANNOTATION] == "true"
+}
+
 /// Annotations that give hollow pods a run time, an outcome, and clusters on which to fail.
 pub const SIM_RUNTIME_ANNOTATION: &str = "sim.fleet.dev/runtime";
 pub const SIM_RESULT_ANNOTATION: &str = "sim.fleet.dev/result";

@@ -406,9 +406,9 @@ pub fn reference() -> String {
     const OWN: [&str; 4] =
         ["fleet.dev", "policy.one.alibabacloud.com", "scheduling.sigs.k8s.io", "scheduling.x-k8s.io"];
     let mut page = String::from(
-        "# Fields\n\nEvery field of the kinds of a hub, with what `kubectl explain` says of it. Made from the types in \
-         `api/src` by `UPDATE_CRDS=1 cargo test -p fleet-api`. What is accepted and changes nothing stands in \
-         [not-yet-acted-on.md](not-yet-acted-on.md).\n",
+        "# API reference\n\nEvery field of the kinds that Fleet adds to a hub, with the text that `kubectl explain` prints. \
+         Generated from the types in `api/src`; `UPDATE_DOCS=1 cargo test -p fleet-api page_of_fields` writes this page \
+         anew. [Fields without effect](not-yet-acted-on.md) lists the fields that are accepted and change nothing.\n",
     );
     for definition in crate::crds::generate(crate::crds::Side::Hub) {
         let spec = &definition["spec"];

@@ -134,9 +134,12 @@ fn amounts(name: &str, schema: &serde_json::Value) {
 fn the_page_of_fields_is_what_kubectl_explains() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/fields.md");
     let page = fleet_api::texts::reference();
-    if std::env::var_os("UPDATE_CRDS").is_some() {
+    if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&file, &page).expect("the page can be written");
     }
     let standing = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(standing == page, "docs/fields.md is out of date; run UPDATE_CRDS=1 cargo test -p fleet-api");
+    assert!(
+        standing == page,
+        "docs/fields.md is out of date; run UPDATE_DOCS=1 cargo test -p fleet-api page_of_fields"
+    );
 }

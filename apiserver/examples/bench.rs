@@ -1,4 +1,4 @@
-//! The figures of `docs/apiserver.md`: `bench [PODS] [IN_FLIGHT] [FLEET_PODS]`.
+//! The figures of the API server in `docs/benchmarks.md`: `bench [PODS] [IN_FLIGHT] [FLEET_PODS]`.
 //!
 //! Each group of lines runs in a process of its own, so that its memory is its own; `bench line NAME PODS IN_FLIGHT` runs
 //! one group.

@@ -1,7 +1,6 @@
 //! POST to a subresource of an object: bind a pod, evict it, ask for a token.
 //!
-//! Inputs: a resolved call and a body. Absent on purpose: exec, attach and port forwarding, for which there is no
-//! kubelet.
+//! Inputs: a resolved call and a body. Absent on purpose: what leads to a container (see `connect`).
 
 use crate::body::decode_body;
 use crate::error::{ApiError, ApiResult, Cause, success};
@@ -20,9 +19,6 @@ pub async fn action(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         "binding" => bind(call, body).await,
         "eviction" => crate::delete::evict(call, body).await,
         "token" => crate::accounts::token_request(call, body).await,
-        "exec" | "attach" | "portforward" => {
-            Err(ApiError::bad_request(format!("pod {} does not have a host assigned", call.name)))
-        }
         _ => Err(ApiError::method_not_allowed()),
     }
 }

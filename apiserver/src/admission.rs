@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 mod cel;
 mod hook;
+mod limits;
+pub mod plugins;
 mod policy;
 mod registration;
 mod remote;

@@ -6,7 +6,7 @@ use crate::error::{ApiError, ApiResult, Cause};
 use crate::http_io;
 use crate::registry::Resource;
 use crate::server::{Call, Core};
-use crate::{Ids, convert, decode, defaults, protobuf, tree};
+use crate::{Ids, convert, decode, kinds, protobuf, tree};
 use serde_json::Value;
 
 /// Checks the options every write takes.
@@ -126,7 +126,7 @@ pub fn renormalize(core: &Core, r: &Resource, value: &mut Value) {
         decode::custom(&r.schema, value, &mut report);
     } else {
         decode::builtin(&r.schema, value, &mut report);
-        defaults::apply(r, value);
+        kinds::apply(r, value);
     }
     complete(core, r, value);
 }

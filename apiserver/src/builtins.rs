@@ -28,6 +28,7 @@ const fn k(
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+const FLOW: &str = "flowcontrol.apiserver.k8s.io";
 const RESOURCE: &str = "resource.k8s.io";
 
 // Flags: n namespaced, s status, c scale, a category all, x category api-extensions, g generation, p POST only.
@@ -61,6 +62,7 @@ static KINDS: &[Kind] = &[
     k("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", "", "p"),
     k("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", "", "p"),
     k("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa", "nsa"),
+    k("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa", "nsa"),
     k("batch", "v1", "CronJob", "cronjobs", "cj", "nsag"),
     k("batch", "v1", "Job", "jobs", "", "nsag"),
     k("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", "csr", "s"),
@@ -122,6 +124,8 @@ static KINDS: &[Kind] = &[
     ),
     k("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "pc", "g"),
     k("coordination.k8s.io", "v1", "Lease", "leases", "", "n"),
+    k(FLOW, "v1", "FlowSchema", "flowschemas", "", "sg"),
+    k(FLOW, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", "", "sg"),
     k("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", "", ""),
     k("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "", "ng"),
     k(RESOURCE, "v1", "DeviceClass", "deviceclasses", "", "g"),
@@ -187,10 +191,16 @@ fn build(k: &Kind) -> Resource {
                 ("binding", "Binding"),
                 ("eviction", "Eviction"),
                 ("log", "Pod"),
+                ("attach", "PodAttachOptions"),
+                ("exec", "PodExecOptions"),
+                ("portforward", "PodPortForwardOptions"),
+                ("proxy", "PodProxyOptions"),
                 ("ephemeralcontainers", "Pod"),
                 ("resize", "Pod"),
             ],
             "serviceaccounts" => &[("token", "TokenRequest")],
+            "services" => &[("proxy", "ServiceProxyOptions")],
+            "nodes" => &[("proxy", "NodeProxyOptions")],
             "namespaces" => &[("finalize", "Namespace")],
             "certificatesigningrequests" => &[("approval", "CertificateSigningRequest")],
             _ => &[],
@@ -198,8 +208,12 @@ fn build(k: &Kind) -> Resource {
         create_only: has('p'),
         schema: Arc::new(Schema::builtin(&definition(k.group, k.version, k.kind))),
         table: if events { "/events".into() } else { format!("{}/{}", k.group, k.plural) },
-        // Events are stored once, in the core form, and served by both groups.
-        stored_as: if events { "v1".into() } else { api_version },
+        // Events are stored once, in the core form, and served by both groups; autoscalers in their newer version.
+        stored_as: match k.group {
+            _ if events => "v1".into(),
+            "autoscaling" => "autoscaling/v2".into(),
+            _ => api_version,
+        },
         generation: has('g'),
         ..Resource::default()
     }

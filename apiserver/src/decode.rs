@@ -18,6 +18,25 @@ pub struct Report {
 /// Fields reported at most; the rest is removed silently.
 const MAX_REPORTED: usize = 100;
 
+/// Format of times to the microsecond.
+pub const MICRO_TIME: &str = "micro-time";
+
+/// A time as RFC 3339 has it: nothing shorter, and no name of a zone.
+fn read_time(text: &str) -> Option<jiff::Timestamp> {
+    let long = text.len() >= "2006-01-02T15:04:05Z".len() && text.as_bytes().get(10) == Some(&b'T');
+    let ends = text.ends_with('Z') || text.get(text.len().saturating_sub(6)..)?.starts_with(['+', '-']);
+    (long && ends).then(|| text.parse().ok()).flatten()
+}
+
+fn has_micros(text: &str) -> bool {
+    let fraction = text.split_once('.').map_or("", |(_, rest)| rest);
+    fraction.bytes().take_while(u8::is_ascii_digit).count() == 6
+}
+
+fn time_error(text: &str, layout: &str) -> String {
+    format!("parsing time {:?} as {layout:?}: cannot parse {text:?} as \"2006\"", format!("\"{text}\""))
+}
+
 /// What the real server says of a quantity that is none.
 const NO_QUANTITY: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -68,6 +87,38 @@ impl Walk<'_> {
         }
     }
 
+    /// Bytes and times are read by a typed decoder; times are kept the one way it writes them.
+    fn formatted(&mut self, format: &str, text: &mut String) {
+        use base64::Engine;
+        let why = match format {
+            "byte" => match base64::engine::general_purpose::STANDARD.decode(text.as_bytes()) {
+                Ok(_) => return,
+                Err(base64::DecodeError::InvalidByte(at, _)) => {
+                    format!("illegal base64 data at input byte {at}")
+                }
+                Err(_) => format!("illegal base64 data at input byte {}", text.len() / 4 * 4),
+            },
+            "date-time" => match read_time(text) {
+                Some(t) => {
+                    *text = crate::stamp(t);
+                    return;
+                }
+                None => time_error(text, "2006-01-02T15:04:05Z07:00"),
+            },
+            MICRO_TIME => match read_time(text).filter(|_| has_micros(text)) {
+                Some(t) => {
+                    *text = t.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+                    return;
+                }
+                None => time_error(text, "2006-01-02T15:04:05.000000Z07:00"),
+            },
+            _ => return,
+        };
+        if self.report.mismatched.len() < MAX_REPORTED {
+            self.report.mismatched.push(why);
+        }
+    }
+
     fn enter<T>(&mut self, name: &str, f: impl FnOnce(&mut Self) -> T) -> T {
         let length = self.path.len();
         if length > 0 {
@@ -96,7 +147,13 @@ impl Walk<'_> {
                     }
                 }
             }
-            (Type::String, Value::String(_)) => {}
+            (Type::String, Value::String(text)) => {
+                if self.typed
+                    && let Some(format) = node.rules.as_ref().and_then(|r| r.format.as_deref())
+                {
+                    self.formatted(format, text);
+                }
+            }
             (Type::Integer, Value::Number(n)) => {
                 // Whole floats such as 1.0 decode as integers; only rewrite when exact.
                 if n.is_f64() {

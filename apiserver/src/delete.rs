@@ -50,6 +50,12 @@ fn options(call: &Call, sent: &[u8]) -> ApiResult<Options> {
         if !v.is_object() && !v.is_null() {
             return Err(ApiError::bad_request("the body is not a DeleteOptions object"));
         }
+        let kind = tree::text(&v, &["kind"]);
+        if !matches!(kind, "" | "DeleteOptions") {
+            return Err(ApiError::bad_request(format!(
+                "decoded object cannot be converted to DeleteOptions: the body is a {kind}"
+            )));
+        }
         o.grace = seconds(&v, "gracePeriodSeconds")?.or(o.grace);
         let text = |path: &[&str]| tree::text(&v, path).to_string();
         if !text(&["propagationPolicy"]).is_empty() {

@@ -20,10 +20,10 @@ mod body;
 mod budgets;
 mod builtins;
 mod compiled;
+mod connect;
 mod convert;
 mod crd;
 mod decode;
-mod defaults;
 mod delete;
 mod dict;
 mod direct;
@@ -36,9 +36,11 @@ mod garbage;
 mod http_io;
 pub mod incarnation;
 mod jsonpath;
+mod kinds;
 mod managed;
 mod metrics;
 mod namespaces;
+mod nodes;
 mod obj;
 mod openapi;
 mod packed;
@@ -167,6 +169,8 @@ pub struct Config {
     pub crds: Vec<Value>,
     /// Appended to `v1.36.0+` in `/version`.
     pub version_suffix: String,
+    /// Keep the taints of nodes by their conditions, as a controller manager does. A new node has the taint not-ready until then.
+    pub node_lifecycle: bool,
 }
 
 impl Default for Config {
@@ -179,6 +183,7 @@ impl Default for Config {
             ids: Ids::default(),
             crds: Vec::new(),
             version_suffix: "fleet".into(),
+            node_lifecycle: true,
         }
     }
 }
@@ -257,6 +262,7 @@ impl ApiServer {
         let core = Arc::new(Core {
             admission: admission::Admission::new(&store),
             budgets: budgets::Budgets::new(&store),
+            nodes: nodes::Nodes::new(&store),
             quotas: resource_quota::Quotas::new(&store),
             store,
             registry: ArcSwap::from_pointee(registry),
@@ -266,6 +272,7 @@ impl ApiServer {
             addresses: services::Addresses::default(),
             shares: Arc::default(),
             closing: CancellationToken::new(),
+            node_lifecycle: config.node_lifecycle,
             namespaces,
             crd_lock: tokio::sync::Mutex::new(()),
             git_version: format!("v1.36.0+{}", config.version_suffix),
@@ -279,6 +286,9 @@ impl ApiServer {
             if let Some(core) = weak.upgrade() {
                 core.budgets.offer(table, event);
                 core.quotas.offer(table, event);
+                if core.node_lifecycle {
+                    core.nodes.offer(table, event);
+                }
             }
         }));
         seed(&core, floor)?;
@@ -298,9 +308,14 @@ impl ApiServer {
         }
         crd::refresh(&core);
         rbac::aggregate(&core);
-        let (first, second, third) = (core.clone(), core.clone(), core.clone());
+        let (first, second, third, fourth) = (core.clone(), core.clone(), core.clone(), core.clone());
         let worker = tokio::spawn(async move {
-            tokio::join!(worker.run(first), budgets::run(second), resource_quota::run(third));
+            let nodes = async {
+                if fourth.node_lifecycle {
+                    nodes::run(fourth).await;
+                }
+            };
+            tokio::join!(worker.run(first), budgets::run(second), resource_quota::run(third), nodes);
         });
         Ok(ApiServer(Arc::new(Inner {
             core,
@@ -443,6 +458,7 @@ fn seed(core: &Arc<Core>, floor: u64) -> Result<(), OpenError> {
     }
     if core.auth.access == Access::Rbac {
         later.extend(rbac::controllers());
+        later.extend(namespaces::own_services(&core.ca_pem));
     }
     for (table, mut value) in later {
         let name = tree::meta_text(&value, "name").to_string();

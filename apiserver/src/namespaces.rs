@@ -112,3 +112,22 @@ pub async fn empty(core: &Arc<Core>, name: &str) -> ApiResult<bool> {
         }
     }
 }
+
+/// By what pods and servers inside a cluster find the API server, and whom it trusts.
+pub fn own_services(ca_pem: &str) -> Vec<(&'static str, Value)> {
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kubernetes", "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {"type": "ClusterIP", "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster", "sessionAffinity": "None",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]},
+        "status": {"loadBalancer": {}}});
+    let trust = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+        "data": {"client-ca-file": ca_pem, "requestheader-allowed-names": "[]",
+            "requestheader-extra-headers-prefix": "[\"X-Remote-Extra-\"]",
+            "requestheader-group-headers": "[\"X-Remote-Group\"]",
+            "requestheader-username-headers": "[\"X-Remote-User\"]"}});
+    let range = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
+        "spec": {"cidrs": ["10.96.0.0/16"]}});
+    vec![("/services", service), ("/configmaps", trust), ("networking.k8s.io/servicecidrs", range)]
+}

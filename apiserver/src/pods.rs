@@ -117,73 +117,12 @@ pub fn tolerate(spec: &mut Map<String, Value>) {
     }
 }
 
-/// Checks a new or changed pod.
-pub fn check(old: Option<&Value>, pod: &Value, subresource: &str, causes: &mut Vec<Cause>) {
-    check_spec(pod, &["spec"], causes);
+/// Checks what of a pod changes, through which endpoint.
+pub fn check_change(old: Option<&Value>, pod: &Value, subresource: &str, causes: &mut Vec<Cause>) {
     if let Some(old) = old
         && old.get("spec") != pod.get("spec")
     {
         check_update(old, pod, subresource, causes);
-    }
-}
-
-/// Checks the spec of a pod or of a template of pods.
-pub fn check_spec(value: &Value, path: &[&str], causes: &mut Vec<Cause>) {
-    let prefix = path.join(".");
-    let spec = tree::at(value, path).unwrap_or(&Value::Null);
-    if tree::list(spec, &["containers"]).is_empty() {
-        causes.push(Cause::required(format!("{prefix}.containers"), ""));
-    }
-    let mut seen = std::collections::BTreeSet::new();
-    for kind in ["containers", "initContainers"] {
-        for (i, c) in tree::list(spec, &[kind]).iter().enumerate() {
-            let at = format!("{prefix}.{kind}[{i}]");
-            let name = tree::text(c, &["name"]);
-            if name.is_empty() {
-                causes.push(Cause::required(format!("{at}.name"), ""));
-            } else if !seen.insert(name) {
-                let message = format!("Duplicate value: \"{name}\"");
-                causes.push(Cause::new("FieldValueDuplicate", format!("{at}.name"), message));
-            }
-            if tree::text(c, &["image"]).is_empty() {
-                causes.push(Cause::required(format!("{at}.image"), ""));
-            }
-            check_resources(c.get("resources").unwrap_or(&Value::Null), &format!("{at}.resources"), causes);
-        }
-    }
-    check_resources(spec.get("resources").unwrap_or(&Value::Null), &format!("{prefix}.resources"), causes);
-}
-
-/// Resources of which more may be used than was asked for: those without a domain, or with Kubernetes' own.
-fn overcommits(name: &str) -> bool {
-    let native = !name.contains('/') || name.contains("kubernetes.io/");
-    native && !name.starts_with("hugepages-")
-}
-
-/// What is asked for is within the limits, and neither is negative.
-fn check_resources(resources: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let amount = |name: &str, text: &Value| {
-        fleet_resources::quantity::parse(name, text.as_str().unwrap_or_default()).ok()
-    };
-    let part = |key: &str| resources.get(key).and_then(Value::as_object).into_iter().flatten();
-    for key in ["limits", "requests"] {
-        for (name, text) in part(key).filter(|(_, text)| text.as_str().is_some_and(|t| t.starts_with('-'))) {
-            let field = format!("{at}.{key}[{name}]");
-            causes.push(Cause::invalid(field, text, "must be greater than or equal to 0"));
-        }
-    }
-    for (name, text) in part("requests") {
-        let limit = tree::at(resources, &["limits", name]);
-        let (Some(limit), Some(asked)) = (limit, amount(name, text)) else { continue };
-        let Some(most) = amount(name, limit) else { continue };
-        let shown = limit.as_str().unwrap_or_default();
-        if !overcommits(name) && asked != most {
-            let why = format!("must be equal to {name} limit of {shown}");
-            causes.push(Cause::invalid(format!("{at}.requests"), text, &why));
-        } else if asked > most {
-            let why = format!("must be less than or equal to {name} limit of {shown}");
-            causes.push(Cause::invalid(format!("{at}.requests"), text, &why));
-        }
     }
 }
 

@@ -41,8 +41,14 @@ pub fn table(r: &Resource, rows: Vec<Value>, columns: bool, meta: Value) -> Valu
 }
 
 fn column_definitions(r: &Resource) -> Value {
-    let mut out = vec![json!({"name": "Name", "type": "string", "format": "name",
-        "description": "Name must be unique within a namespace.", "priority": 0})];
+    let name = |priority: i64| {
+        json!({"name": "Name", "type": "string", "format": "name",
+            "description": "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names", "priority": priority})
+    };
+    let mut out = Vec::new();
+    if !named_last(r) {
+        out.push(name(0));
+    }
     if r.custom {
         out.extend(r.columns.iter().map(|c| {
             json!({"name": c.name, "type": c.ty, "format": c.format, "description": c.description, "priority": c.priority})
@@ -60,12 +66,26 @@ fn column_definitions(r: &Resource) -> Value {
         };
         out.push(json!({"name": name, "type": ty, "format": "", "description": name, "priority": priority}));
     }
+    if named_last(r) {
+        out.push(
+            json!({"name": "Name", "type": "string", "format": "name", "description": "Name of the event.",
+            "priority": 1}),
+        );
+    }
     Value::Array(out)
+}
+
+/// Events are told apart by what they say: their names come last, and only when asked for.
+fn named_last(r: &Resource) -> bool {
+    !r.custom && r.plural == "events"
 }
 
 /// One row.
 pub fn row(r: &Resource, value: &Value, include: Include, now: Timestamp) -> Value {
-    let mut cells = vec![json!(tree::meta_text(value, "name"))];
+    let mut cells = Vec::new();
+    if !named_last(r) {
+        cells.push(json!(tree::meta_text(value, "name")));
+    }
     if r.custom {
         for c in &r.columns {
             let found = c.path.find(value);

@@ -95,19 +95,6 @@ pub async fn get(call: &mut Call) -> ApiResult<Response<Body>> {
             let scale = crate::scale::of(call.resource(), &obj.value())?;
             Ok(http_io::value_response(StatusCode::OK, &scale))
         }
-        "log" => {
-            if obj.text(&["spec", "nodeName"]).is_empty() {
-                let mut r = Response::new(Body::empty());
-                *r.status_mut() = StatusCode::NO_CONTENT;
-                return Ok(r);
-            }
-            let line = format!("pod {} is simulated and writes no log\n", call.name);
-            Ok(http_io::text_response(StatusCode::OK, line))
-        }
-        "exec" | "attach" | "portforward" => {
-            let text = format!("pod {} does not have a host assigned", call.name);
-            Err(ApiError::bad_request(text))
-        }
         _ => Err(ApiError::method_not_allowed()),
     }
 }

@@ -145,6 +145,7 @@ impl Resource {
             let verbs = match *name {
                 "binding" | "eviction" | "token" => json!(["create"]),
                 "log" => json!(["get"]),
+                "proxy" => json!(["create", "delete", "get", "patch", "update"]),
                 "finalize" => json!(["update"]),
                 "ephemeralcontainers" | "resize" | "approval" => json!(["get", "patch", "update"]),
                 _ => json!(["create", "get"]),

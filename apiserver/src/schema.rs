@@ -335,7 +335,17 @@ fn builtin() -> &'static Builtin {
         let defs = artefact.get("defs").and_then(Value::as_object).unwrap_or(&empty);
         let index: HashMap<Box<str>, u32> =
             defs.keys().enumerate().map(|(i, k)| (k.as_str().into(), i as u32)).collect();
-        let mut parsed: Vec<Schema> = defs.values().map(|v| parse(v, &index, 0)).collect();
+        let one = |(name, v): (&String, &Value)| {
+            let mut schema = parse(v, &index, 0);
+            // Both kinds of times have the same format in the published schema.
+            if name.ends_with(".MicroTime")
+                && let Some(rules) = &mut schema.rules
+            {
+                rules.format = Some(crate::decode::MICRO_TIME.into());
+            }
+            schema
+        };
+        let mut parsed: Vec<Schema> = defs.iter().map(one).collect();
         for s in &mut parsed {
             s.props.shrink_to_fit();
         }

@@ -188,12 +188,13 @@ impl Fields {
             };
             let key = key.trim();
             if !supported(resource, key) {
-                let message = if resource.custom {
-                    format!("field label not supported: {key}")
-                } else {
-                    format!(
+                let listed = !fields(resource).is_empty() && resource.group.is_empty();
+                let message = match resource.plural.as_str() {
+                    _ if resource.custom || listed => format!("field label not supported: {key}"),
+                    "jobs" => format!("field label \"{key}\" not supported for Job"),
+                    _ => format!(
                         "\"{key}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-                    )
+                    ),
                 };
                 return Err(ApiError::bad_request(message));
             }
@@ -267,7 +268,12 @@ fn supported(r: &Resource, key: &str) -> bool {
     if r.custom {
         return r.selectable.iter().any(|s| s == key);
     }
-    let list: &[&str] = match r.plural.as_str() {
+    fields(r).contains(&key)
+}
+
+/// What objects of a built-in kind are selected by, beside name and namespace.
+fn fields(r: &Resource) -> &'static [&'static str] {
+    match r.plural.as_str() {
         "pods" => &[
             "spec.nodeName",
             "spec.restartPolicy",
@@ -309,8 +315,7 @@ fn supported(r: &Resource, key: &str) -> bool {
         "certificatesigningrequests" => &["spec.signerName"],
         "resourceslices" => &["spec.nodeName", "spec.driver"],
         _ => &[],
-    };
-    list.contains(&key)
+    }
 }
 
 #[cfg(test)]

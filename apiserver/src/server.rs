@@ -12,7 +12,7 @@ use crate::rbac::Question;
 use crate::registry::{Entry, Registry, Resource};
 use crate::shares::{Gate, Guest, Shares};
 use crate::store::{Refused, Store, Table};
-use crate::{Clock, Ids, action, metrics, openapi, read, reviews, watch, write};
+use crate::{Clock, Ids, action, connect, metrics, openapi, read, reviews, watch, write};
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use bytes::Bytes;
@@ -40,6 +40,10 @@ pub struct Core {
     pub budgets: Budgets,
     /// What is known to have changed about resource quotas.
     pub quotas: crate::resource_quota::Quotas,
+    /// What is known to have changed about nodes.
+    pub nodes: crate::nodes::Nodes,
+    /// Whether their taints are kept here.
+    pub node_lifecycle: bool,
     /// Addresses given to services that are being written.
     pub addresses: crate::services::Addresses,
     /// What each caller holds of the server.
@@ -326,7 +330,8 @@ fn question(target: &Target, params: &Params, verb: &str) -> Question {
         verb: verb.into(),
         group: group.into(),
         resource: target.plural.clone(),
-        subresource: target.subresource.clone(),
+        // What stands behind a proxy is not asked for by name.
+        subresource: target.subresource.split('/').next().unwrap_or_default().to_string(),
         namespace: if own { name.clone() } else { target.namespace.clone() },
         name,
         path: String::new(),
@@ -357,6 +362,9 @@ async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> A
         _ => gate.body(body).await?,
     };
     gate.turn().await?;
+    if connect::is_one(&call.subresource) {
+        return connect::connect(call).await;
+    }
     let mut response = match verb {
         "get" => read::get(call).await?,
         "list" => read::list(call).await?,
@@ -382,8 +390,9 @@ fn check_subresource(call: &Call) -> ApiResult<()> {
         "status" => r.status,
         "scale" => r.scale.is_some(),
         other => {
-            r.actions.iter().any(|(n, _)| *n == other)
-                || (r.is("", "pods") && matches!(other, "exec" | "attach" | "portforward"))
+            let name = other.split('/').next().unwrap_or_default();
+            let known = r.actions.iter().any(|(n, _)| *n == name);
+            known && (name == other || name == "proxy")
         }
     };
     if known { Ok(()) } else { Err(ApiError::no_such_resource()) }
@@ -407,7 +416,8 @@ fn other(
         "/api" | "/apis" => discovery(core, path.trim_end_matches('/') == "/api", headers),
         "/healthz" | "/livez" | "/readyz" | "/readyz/ping" | "/livez/ping" | "/healthz/ping" => {
             if params.has("verbose") {
-                let text = "[+]ping ok\n[+]store ok\nreadyz check passed\n";
+                let check = path.trim_matches('/').split('/').next().unwrap_or_default();
+                let text = format!("[+]ping ok\n[+]store ok\n{check} check passed\n");
                 return Ok(http_io::text_response(StatusCode::OK, text));
             }
             Ok(http_io::text_response(StatusCode::OK, "ok"))

@@ -70,6 +70,9 @@ pub fn settle(core: &Core, old: Option<&Value>, new: &mut Value) -> ApiResult<()
     let had = old_spec.filter(|s| tree::text(s, &["type"]) != "ExternalName");
     let kind = tree::text(new, &["spec", "type"]).to_string();
     let spec = tree::child(new, "spec");
+    if let Some(before) = old_spec {
+        drop_of_other_type(&kind, before, spec);
+    }
     if kind == "ExternalName" {
         spec.remove("clusterIP");
         spec.remove("clusterIPs");
@@ -78,6 +81,28 @@ pub fn settle(core: &Core, old: Option<&Value>, new: &mut Value) -> ApiResult<()
     let mut taken = Taken::of(core, tree::meta_text(old.unwrap_or(&Value::Null), "uid"));
     address(core, had, new, &mut taken)?;
     ports(core, &kind, had, new, &mut taken)
+}
+
+/// What only the type before had a use for goes, unless this write says something of it.
+fn drop_of_other_type(kind: &str, before: &Value, spec: &mut Map<String, Value>) {
+    if tree::text(before, &["type"]) == kind {
+        return;
+    }
+    let fields: &[&str] = match kind {
+        "LoadBalancer" => &[],
+        "NodePort" => &["allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"],
+        _ => &[
+            "allocateLoadBalancerNodePorts",
+            "loadBalancerClass",
+            "healthCheckNodePort",
+            "externalTrafficPolicy",
+        ],
+    };
+    for field in fields {
+        if spec.get(*field).is_some() && spec.get(*field) == before.get(*field) {
+            spec.remove(*field);
+        }
+    }
 }
 
 fn address(core: &Core, had: Option<&Value>, new: &mut Value, taken: &mut Taken) -> ApiResult<()> {

@@ -8,13 +8,16 @@ use crate::registry::Resource;
 use crate::server::Call;
 use crate::store::Obj;
 use crate::validate::{self, NameRule};
-use crate::{crd, defaults, pods, rbac, services, tree};
+use crate::{crd, kinds, pods, rbac, services, tree};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 fn name_rule(r: &Resource) -> NameRule {
     match (r.group.as_str(), r.plural.as_str()) {
-        ("rbac.authorization.k8s.io", _) | ("", "events") | ("events.k8s.io", _) => NameRule::Path,
+        ("rbac.authorization.k8s.io" | "certificates.k8s.io", _) => NameRule::Path,
+        ("", "events") | ("events.k8s.io", _) => NameRule::Path,
+        // Checked with its kind: an address may have colons.
+        ("networking.k8s.io", "ipaddresses") => NameRule::Path,
         ("", "namespaces" | "services") => NameRule::Label,
         _ => NameRule::Subdomain,
     }
@@ -43,7 +46,8 @@ pub fn check_object(r: &Resource, old: Option<&Value>, value: &Value, subresourc
             causes.extend(rules.broken(value, old));
         }
     } else {
-        defaults::check(r, old, value, subresource, &mut causes);
+        kinds::check_finalizers(value, &mut causes);
+        kinds::check(r, old, value, subresource, &mut causes);
     }
     if causes.is_empty() {
         return Ok(());
@@ -160,7 +164,7 @@ pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bo
         pods::tolerate(tree::child(&mut new, "spec"));
     }
     if !r.custom {
-        defaults::apply(r, &mut new);
+        kinds::apply(r, &mut new);
     }
     if r.is("", "services") && call.subresource.is_empty() {
         services::settle(&call.core, Some(live), &mut new)?;

@@ -259,7 +259,8 @@ fn is_label(s: &str) -> bool {
     b.first().is_some_and(ok) && b.last().is_some_and(ok) && b.iter().all(|c| ok(c) || *c == b'-')
 }
 
-fn is_qualified(key: &str) -> bool {
+/// A key as labels have it: an optional prefix and a name.
+pub fn is_qualified(key: &str) -> bool {
     let (prefix, name) = match key.split_once('/') {
         Some((p, n)) => (Some(p), n),
         None => (None, key),
@@ -269,7 +270,8 @@ fn is_qualified(key: &str) -> bool {
         && is_label_value(name)
 }
 
-fn is_label_value(s: &str) -> bool {
+/// A value as labels have it.
+pub fn is_label_value(s: &str) -> bool {
     let b = s.as_bytes();
     let edge = |c: &u8| c.is_ascii_alphanumeric();
     b.is_empty()
@@ -323,9 +325,34 @@ pub fn metadata(rule: NameRule, value: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
+/// What is said of a key that labels cannot have.
+pub const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
     with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+
+/// What is said of a value that labels cannot have.
+pub const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
+    and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
+    validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
+/// What is wrong with a key of a ConfigMap or Secret.
+pub fn config_key(key: &str) -> Option<&'static str> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    if key.len() > 253 {
+        return Some("must be no more than 253 bytes");
+    }
+    if key.is_empty() || !key.bytes().all(plain) {
+        return Some(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')",
+        );
+    }
+    match key {
+        "." => Some("must not be '.'"),
+        ".." => Some("must not be '..'"),
+        _ if key.starts_with("..") => Some("must not start with '..'"),
+        _ => None,
+    }
+}
 
 /// Checks a label map.
 pub fn labels(map: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
@@ -334,10 +361,7 @@ pub fn labels(map: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
             causes.push(Cause::invalid(path, &Value::String(k.clone()), QUALIFIED));
         }
         if !v.as_str().is_some_and(is_label_value) {
-            let why = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
-                and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', \
-                regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
-            causes.push(Cause::invalid(path, v, why));
+            causes.push(Cause::invalid(path, v, LABEL_VALUE));
         }
     }
 }

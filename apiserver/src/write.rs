@@ -13,7 +13,7 @@ use crate::server::{Call, Core};
 use crate::settle::{Outcome, check_object, compose, finish, keeps_status_on_create};
 use crate::store::{Obj, Refused, Write};
 use crate::{
-    Ids, accounts, convert, crd, decode, defaults, namespaces, patch as patches, pods, rbac, read,
+    Ids, accounts, convert, crd, decode, kinds, namespaces, patch as patches, pods, rbac, read,
     resource_quota, scale, services, tree,
 };
 use axum::body::Body;
@@ -109,10 +109,10 @@ fn complete_new(core: &Core, r: &Resource, value: &mut Value) -> ApiResult<()> {
     if r.is("", "pods") {
         pods::admit(core, value)?;
     }
-    defaults::apply(r, value);
+    kinds::apply(r, value);
     if r.is("batch", "jobs") {
         let uid = tree::meta_text(value, "uid").to_string();
-        defaults::new_job(value, &uid);
+        kinds::new_job(value, &uid);
     }
     Ok(())
 }
@@ -171,6 +171,7 @@ async fn create_object(call: &mut Call, mut value: Value, applied: bool) -> ApiR
         tree::meta(&mut value).insert("name".into(), generated(&call.core.ids, &base).into());
     }
     complete_new(&call.core, r, &mut value)?;
+    admission::plugins::create(call, &mut value)?;
     if r.is("", "services") {
         services::settle(&call.core, None, &mut value)?;
     }
@@ -186,6 +187,7 @@ async fn create_object(call: &mut Call, mut value: Value, applied: bool) -> ApiR
     } else if r.is("scheduling.k8s.io", "priorityclasses") {
         pods::admit_class(&call.core, &value)?;
     }
+    admission::plugins::check_new(call, &value)?;
     if r.is("", "secrets") {
         accounts::fill_secret(&call.core, &mut value);
     }
@@ -261,6 +263,7 @@ async fn change(
         mutate(call, Operation::Update, Some(&live), &mut new).await?;
     }
     let outcome = finish(call, old, &mut live, new, applied)?;
+    admission::plugins::check_change(call, &live, outcome.value(&live))?;
     admission::validate(call, Operation::Update, &name, Some(&live), Some(outcome.value(&live))).await?;
     store(call, old, outcome).await
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use fleet_kubesim::RunTime;
 
-use crate::volcano;
+use crate::{pai, volcano};
 
 /// Run AI training jobs on many Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -20,7 +20,7 @@ pub struct Cli {
 /// How to reach the hub.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Connect {
-    /// Kubeconfig of the hub [default: $KUBECONFIG, ~/.kube/config, then that of `fleet up`]
+    /// Kubeconfig of the hub [default: $KUBECONFIG, the running `fleet up`, then ~/.kube/config]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig [default: its current one]
@@ -32,6 +32,9 @@ pub struct Connect {
     /// URL instead of the kubeconfig's; no flag of `fleet`.
     #[arg(skip)]
     pub url: Option<String>,
+    /// Called as a plugin: the same cluster as kubectl's goes first.
+    #[arg(skip)]
+    pub is_plugin: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -49,8 +52,8 @@ pub enum Command {
     Describe(DescribeArgs),
     /// Show why a job waits: its reason, its place in line, its quota, and what each cluster lacks
     Explain(ExplainArgs),
-    /// Show the quota tree: used, min, max and borrowed of each queue, jobs waiting and running; or create, list and
-    /// operate the queues of a member (Volcano's)
+    /// Show the queues of a cluster with used, min, max, borrowed, waiting and running: of a hub its quota tree, of a
+    /// member its Volcano queues; or create, list and operate Volcano queues
     #[command(args_conflicts_with_subcommands = true)]
     Queue(QueueArgs),
     /// Volcano's jobs: run, list, view, suspend, resume, delete
@@ -65,8 +68,13 @@ pub enum Command {
     /// Volcano's templates of jobs: create, list, get, describe, delete
     #[command(subcommand, name = "jobtemplate")]
     JobTemplate(volcano::args::FlowCommand),
+    /// OpenPAI's jobs: submit, list, get, stop, start, logs, events, config
+    #[command(subcommand)]
+    Pai(pai::args::PaiCommand),
     /// List the member clusters with their free and total resources
     Clusters(ClustersArgs),
+    /// Find what is wrong with a fleet: kubeconfig, rights, versions, controller, agents, quota tree, policies
+    Doctor(DoctorArgs),
     /// Check the live objects of hub and members, or a recorded run log, against the invariants
     Audit(AuditArgs),
     /// Add a cluster to the fleet
@@ -219,6 +227,13 @@ pub struct ClustersArgs {
 }
 
 #[derive(Debug, Clone, Args)]
+pub struct DoctorArgs {
+    /// Print data instead of text
+    #[arg(short, long, value_name = FORMATS)]
+    pub output: Option<Format>,
+}
+
+#[derive(Debug, Clone, Args)]
 pub struct AuditArgs {
     /// Ask the hub alone, not its members
     #[arg(long)]
@@ -247,6 +262,9 @@ pub struct JoinArgs {
     /// Context of the member's kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME", requires = "member_kubeconfig")]
     pub member_context: Option<String>,
+    /// Write the kubeconfig with which the member's agent reaches the hub to this file
+    #[arg(long, value_name = "FILE", requires = "member_kubeconfig")]
+    pub agent_kubeconfig: Option<PathBuf>,
     /// Take over what the agent of a cluster that has joined proposes: address, provider, region, zones and labels
     /// (status.proposed of its Cluster). The member's token is sent to that address from then on
     #[arg(long)]
@@ -305,8 +323,8 @@ pub struct CompletionArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct PluginsArgs {
-    /// Directory on your PATH in which kubectl-fleet, kubectl-amc, their completions (kubectl_complete-fleet,
-    /// kubectl_complete-amc) and vcctl are made
+    /// Directory on your PATH, such as ~/.local/bin; in it fleet, kubectl-fleet, kubectl-amc, their completions
+    /// (kubectl_complete-fleet, kubectl_complete-amc) and vcctl are made, as links to this program
     pub directory: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! `fleet clusters`: the members with what is free on them.
+//! `fleet clusters`: the members with what is used on them.
 
 use fleet_api::{Cluster, cluster::CORDON_TAINT};
 use fleet_resources::quantity;
@@ -40,7 +40,16 @@ fn with_kind(cluster: &Cluster) -> Result<Value, serde_json::Error> {
 }
 
 fn print(clusters: &[Cluster], wide: bool, now: Timestamp) -> String {
-    let mut headers = vec!["NAME", "VERSION", "READY", "NODES", "GPU", "CPU", "MEMORY", "AGE"];
+    let mut headers = vec![
+        "NAME",
+        "VERSION",
+        "READY",
+        "NODES",
+        "GPU USED/TOTAL",
+        "CPU USED/TOTAL",
+        "MEMORY USED/TOTAL",
+        "AGE",
+    ];
     if wide {
         headers.extend(["REGION", "ZONES", "PROVIDER", "API-ENDPOINT"]);
     }
@@ -58,9 +67,9 @@ fn print(clusters: &[Cluster], wide: bool, now: Timestamp) -> String {
             status.kubernetes_version.clone().unwrap_or_else(|| "-".to_string()),
             readiness(cluster),
             nodes,
-            free_of_total(cluster, GPU),
-            free_of_total(cluster, "cpu"),
-            free_of_total(cluster, "memory"),
+            used_of_total(cluster, GPU),
+            used_of_total(cluster, "cpu"),
+            used_of_total(cluster, "memory"),
             age::of(&metadata, now),
         ];
         if wide {
@@ -83,8 +92,8 @@ fn readiness(cluster: &Cluster) -> String {
     if cordoned { format!("{ready},SchedulingDisabled") } else { ready.to_string() }
 }
 
-/// `29/32`: what a job could still have, of what there is.
-fn free_of_total(cluster: &Cluster, resource: &str) -> String {
+/// `3/32`: requests of pods and reservations, of what is allocatable.
+fn used_of_total(cluster: &Cluster, resource: &str) -> String {
     let summary = cluster.status.as_ref().and_then(|status| status.resource_summary.as_ref());
     let Some(summary) = summary else {
         return "-".to_string();
@@ -95,8 +104,8 @@ fn free_of_total(cluster: &Cluster, resource: &str) -> String {
     let Some(total) = amount(&summary.allocatable) else {
         return "-".to_string();
     };
-    let free = total.saturating_sub(amount(&summary.allocated).unwrap_or_default());
-    format!("{}/{}", short(resource, free), short(resource, total))
+    let used = amount(&summary.allocated).unwrap_or_default();
+    format!("{}/{}", short(resource, used), short(resource, total))
 }
 
 /// Bytes as gibibytes when that is exact enough to read; other amounts as they are.
@@ -117,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn free_and_total_stand_side_by_side() {
+    fn used_and_total_stand_side_by_side() {
         let clusters: Vec<Cluster> = serde_json::from_value(json!([
             {"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster",
              "metadata": {"name": "east", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {},
@@ -133,9 +142,9 @@ mod tests {
         .expect("clusters");
         let now = "2026-01-01T00:05:00Z".parse().expect("a time");
         insta::assert_snapshot!(print(&clusters, false, now), @r"
-        NAME   VERSION   READY                        NODES   GPU     CPU         MEMORY          AGE
-        east   v1.36.0   True                         4       29/32   254.5/256   2042Gi/2048Gi   5m
-        west   -         Unknown,SchedulingDisabled   -       -       -           -               5m
+        NAME   VERSION   READY                        NODES   GPU USED/TOTAL   CPU USED/TOTAL   MEMORY USED/TOTAL   AGE
+        east   v1.36.0   True                         4       3/32             1.5/256          6Gi/2048Gi          5m
+        west   -         Unknown,SchedulingDisabled   -       -                -                -                   5m
         ");
     }
 }

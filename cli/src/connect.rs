@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use fleet_kubesim::local_fleet::Home;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -42,7 +43,11 @@ impl Connect {
         Ok(Hub { server, namespace, request_timeout: self.request_timeout })
     }
 
-    fn kubeconfig(&self) -> anyhow::Result<(String, Kubeconfig)> {
+    /// The kubeconfig these options name, and where it is from.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn kubeconfig(&self) -> anyhow::Result<(String, Kubeconfig)> {
         if let Some(file) = &self.kubeconfig {
             return Ok((file.display().to_string(), read(file)?));
         }
@@ -68,17 +73,45 @@ impl Connect {
                 }
             };
         }
-        let mut candidates = Vec::new();
-        candidates.extend(std::env::home_dir().map(|home| home.join(".kube/config")));
-        candidates.extend(fleet_home().map(|home| home.join("kubeconfig")));
-        match candidates.iter().find(|file| file.exists()) {
-            Some(file) => Ok((file.display().to_string(), read(file)?)),
+        let own = std::env::home_dir().map(|home| home.join(".kube/config")).filter(|file| file.exists());
+        let home = fleet_home().unwrap_or_default();
+        let running = Home::is_held(&home).then(|| home.join("kubeconfig")).filter(|file| file.exists());
+        match choose(self.is_plugin, own, running) {
+            Some(Chosen { file, note }) => {
+                if let Some(note) = note {
+                    eprintln!("{note}");
+                }
+                Ok((file.display().to_string(), read(&file)?))
+            }
             None => bail!(
-                "no kubeconfig: KUBECONFIG is not set and {} is not there; start a fleet with `fleet up`, or \
-                 name one with --kubeconfig",
-                candidates.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" or ")
+                "no kubeconfig: KUBECONFIG is not set, ~/.kube/config is not there, and no fleet runs in {}; start \
+                 one with `fleet up`, or name a kubeconfig with --kubeconfig",
+                home.display()
             ),
         }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Chosen {
+    file: PathBuf,
+    /// For the reader, where another choice was possible.
+    note: Option<String>,
+}
+
+/// Without options and variables: the running fleet of this machine. A plugin takes what kubectl itself takes.
+fn choose(is_plugin: bool, own: Option<PathBuf>, running: Option<PathBuf>) -> Option<Chosen> {
+    match (own, running) {
+        (Some(own), Some(running)) if !is_plugin => {
+            let note = Some(format!(
+                "note: this is the fleet of `fleet up` ({}); for the other one: --kubeconfig {}",
+                running.display(),
+                own.display()
+            ));
+            Some(Chosen { file: running, note })
+        }
+        (Some(file), _) | (None, Some(file)) => Some(Chosen { file, note: None }),
+        (None, None) => None,
     }
 }
 
@@ -133,4 +166,26 @@ pub async fn server(
     let namespace = config.default_namespace.clone();
     let client = Client::try_from(config).with_context(|| format!("kubeconfig {origin}"))?;
     Ok((Server { client, name: name.to_string(), url, patience: HUB_PATIENCE }, namespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_running_fleet_is_found_without_a_variable() {
+        let file = |name: &str| Some(PathBuf::from(name));
+        let chosen = |is_plugin: bool, own: Option<PathBuf>, running: Option<PathBuf>| {
+            choose(is_plugin, own, running).map(|chosen| (chosen.file.display().to_string(), chosen.note))
+        };
+        assert_eq!(chosen(false, None, None), None);
+        assert_eq!(chosen(false, file("own"), None), Some(("own".to_string(), None)));
+        assert_eq!(chosen(false, None, file("up")), Some(("up".to_string(), None)));
+        let (found, note) = chosen(false, file("own"), file("up")).expect("one");
+        assert_eq!(found, "up");
+        assert!(note.is_some_and(|note| note.contains("--kubeconfig own")));
+        // kubectl goes by ~/.kube/config, and its plugin with it.
+        assert_eq!(chosen(true, file("own"), file("up")), Some(("own".to_string(), None)));
+        assert_eq!(chosen(true, None, file("up")), Some(("up".to_string(), None)));
+    }
 }

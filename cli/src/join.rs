@@ -14,16 +14,18 @@ use fleet_api::{
     crds::{self, Side},
     names::{MEMBER_NAMESPACE, cluster_namespace},
 };
+use fleet_apiserver::private;
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 
 use crate::{
     answer::Answer,
     apply,
-    args::{JoinArgs, UnjoinArgs},
+    args::{Connect, JoinArgs, UnjoinArgs},
     connect::{self, Hub},
     cordon, drain, leaving,
     members::{self, cluster_path},
+    output,
     progress::Progress,
     server::Server,
 };
@@ -35,6 +37,8 @@ const WRITE_OFF: Duration = Duration::from_secs(120);
 const READER: &str = "fleet-reader";
 /// Account and roles of the agent on the hub.
 const AGENT: &str = "member-agent";
+/// Its token, in the namespace of the cluster on the hub.
+const AGENT_TOKEN: &str = "member-agent-token";
 
 /// The admission policy that bounds an agent's writes of Works.
 const AGENT_POLICY: &str =
@@ -48,8 +52,9 @@ const TOKEN_SECONDS: i64 = 365 * 24 * 3600;
 /// A cluster's name becomes part of a namespace's.
 const LONGEST_NAME: usize = 57;
 
-pub async fn join(hub: &Hub, args: &JoinArgs) -> anyhow::Result<Answer> {
+pub async fn join(connect: &Connect, args: &JoinArgs) -> anyhow::Result<Answer> {
     check_name(&args.name)?;
+    let hub = &connect.hub().await?;
     let Some(file) = &args.member_kubeconfig else { return confirm(hub, &args.name).await };
     let _progress = Progress::start(format!("joining {}", args.name));
     let origin = file.display().to_string();
@@ -71,7 +76,7 @@ pub async fn join(hub: &Hub, args: &JoinArgs) -> anyhow::Result<Answer> {
         .with_context(|| format!("cluster({})", args.name))?;
     // The kinds are new to the member, so they are looked up anew.
     let readers = apply::apply_all(&member, MEMBER_NAMESPACE, &reader_objects()).await?;
-    let token = token(&member).await?;
+    let token = token(&member, MEMBER_NAMESPACE, READER, READER).await?;
     let ca = ca_bundle(&kubeconfig, context)?;
     let on_hub =
         apply::apply_all(&hub.server, "default", &hub_objects(&args.name, &member.url, &token, &ca)?).await?;
@@ -91,13 +96,46 @@ pub async fn join(hub: &Hub, args: &JoinArgs) -> anyhow::Result<Answer> {
              end; chart fleet brings it, or apply its files/admission.yaml\n",
         );
     }
+    let written = match &args.agent_kubeconfig {
+        Some(file) => {
+            let text = agent_kubeconfig(connect, hub, &args.name).await?;
+            private::write(file, &text).with_context(|| format!("agent kubeconfig {}", file.display()))?;
+            format!("\nThe agent's kubeconfig of the hub is {}. Now run the agent:", file.display())
+        }
+        None => format!(
+            "\nNow run its agent, with a kubeconfig of the hub for service account {AGENT:?} of namespace {:?} \
+             (--agent-kubeconfig FILE writes one):",
+            cluster_namespace(&args.name)
+        ),
+    };
+    let credential = args
+        .agent_kubeconfig
+        .as_ref()
+        .map_or("HUB_KUBECONFIG".to_string(), |file| file.display().to_string());
     text.push_str(&format!(
-        "\nNow run its agent, with a kubeconfig of the hub for service account {AGENT:?} of namespace {:?}:\n\n  \
-         member-agent --hub-kubeconfig HUB_KUBECONFIG --member-kubeconfig {origin} --cluster {}\n",
-        cluster_namespace(&args.name),
+        "{written}\n\n  member-agent --cluster {} --hub-kubeconfig {credential} --member-kubeconfig {origin}\n",
         args.name
     ));
     Ok(Answer::text(text))
+}
+
+/// A kubeconfig of the hub with the token of the agent's account, and nothing of the administrator who asks.
+async fn agent_kubeconfig(connect: &Connect, hub: &Hub, name: &str) -> anyhow::Result<String> {
+    let (_, administrator) = connect.kubeconfig()?;
+    let namespace = cluster_namespace(name);
+    let token = token(&hub.server, &namespace, AGENT, AGENT_TOKEN).await?;
+    let ca = ca_bundle(&administrator, connect.context.as_deref())?;
+    let mut cluster = json!({"server": hub.server.url});
+    if !ca.is_empty() {
+        cluster["certificate-authority-data"] = json!(STANDARD.encode(ca));
+    }
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "hub",
+        "clusters": [{"name": "hub", "cluster": cluster}],
+        "users": [{"name": AGENT, "user": {"token": token}}],
+        "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": AGENT, "namespace": namespace}}],
+    });
+    output::yaml(&config)
 }
 
 /// One set of nodes under two names would be counted, and filled, twice.
@@ -307,24 +345,24 @@ fn hub_objects(cluster: &str, url: &str, token: &str, ca: &str) -> anyhow::Resul
     Ok(objects)
 }
 
-/// A token of the reader: one without an end where the server fills in token Secrets, else one for a year.
-async fn token(member: &Server) -> anyhow::Result<String> {
-    let base = format!("/api/v1/namespaces/{MEMBER_NAMESPACE}");
+/// A token of a service account: one without an end where the server fills in token Secrets, else one for a year.
+async fn token(server: &Server, namespace: &str, account: &str, secret: &str) -> anyhow::Result<String> {
+    let base = format!("/api/v1/namespaces/{namespace}");
     for _ in 0..TOKEN_TRIES {
-        let secret = member.object(&format!("{base}/secrets/{READER}")).await?;
+        let secret = server.object(&format!("{base}/secrets/{secret}")).await?;
         if let Some(encoded) = secret["data"]["token"].as_str() {
-            let bytes = STANDARD.decode(encoded).context("token of the member")?;
-            return String::from_utf8(bytes).context("token of the member");
+            let bytes = STANDARD.decode(encoded).context("token of a service account")?;
+            return String::from_utf8(bytes).context("token of a service account");
         }
         tokio::time::sleep(TOKEN_STEP).await;
     }
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
         "spec": {"expirationSeconds": TOKEN_SECONDS}});
-    let answer = member.create(&format!("{base}/serviceaccounts/{READER}/token"), &request).await?;
+    let answer = server.create(&format!("{base}/serviceaccounts/{account}/token"), &request).await?;
     match answer["status"]["token"].as_str() {
         Some(token) => Ok(token.to_string()),
         None => {
-            bail!("cluster({}): gives no token for service account {MEMBER_NAMESPACE}/{READER}", member.name)
+            bail!("{}: gives no token for service account {namespace}/{account}", server.name)
         }
     }
 }

@@ -18,6 +18,7 @@ mod cordon;
 mod demo;
 mod describe;
 mod discovery;
+mod doctor;
 mod drain;
 mod explain;
 mod get;
@@ -26,6 +27,7 @@ mod jsonpath;
 mod leaving;
 mod members;
 mod output;
+mod pai;
 mod plays;
 mod plugins;
 mod progress;
@@ -52,6 +54,9 @@ use args::{Cli, Command};
 const DEFAULT_LOG: &str =
     "fleet_controller=error,member_agent=error,fleet_apiserver=error,fleet_kubesim=error";
 
+/// The program's own name; under every other one it is a plugin of kubectl, or `vcctl`.
+pub const OWN_NAME: &str = "fleet";
+
 /// Under this name the program is Volcano's command line.
 pub const VCCTL: &str = "vcctl";
 
@@ -73,13 +78,17 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
                 context: None,
                 request_timeout: None,
                 url: vcctl.master,
+                is_plugin: true,
             };
             volcano::run(&connect.hub().await?, &vcctl.command).await?.print()
         })
     } else {
         let matches = args::command(&called).get_matches_from(arguments);
         match Cli::from_arg_matches(&matches) {
-            Ok(cli) => start(run(cli)),
+            Ok(mut cli) => {
+                cli.connect.is_plugin = called != OWN_NAME;
+                start(run(cli))
+            }
             Err(error) => error.exit(),
         }
     };
@@ -104,7 +113,7 @@ fn called_as(arguments: &[OsString]) -> String {
     match own.and_then(|own| own.strip_prefix("kubectl-")) {
         Some(plugin) => format!("kubectl {plugin}"),
         None if own == Some(VCCTL) => VCCTL.to_string(),
-        None => "fleet".to_string(),
+        None => OWN_NAME.to_string(),
     }
 }
 
@@ -147,12 +156,14 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::PodGroup(command) => volcano::pod_group(&connect.hub().await?, &command).await?,
         Command::JobFlow(command) => volcano::flow(&connect.hub().await?, &command).await?,
         Command::JobTemplate(command) => volcano::template(&connect.hub().await?, &command).await?,
+        Command::Pai(command) => pai::run(connect, &command).await?,
         Command::Audit(args) => match &args.log {
             Some(file) => audit::run_log(file, &args)?,
             None => audit::run(&connect.hub().await?, &args).await?,
         },
+        Command::Doctor(args) => doctor::run(connect, &args).await?,
         Command::Clusters(args) => clusters::run(&connect.hub().await?, &args).await?,
-        Command::Join(args) => join::join(&connect.hub().await?, &args).await?,
+        Command::Join(args) => join::join(connect, &args).await?,
         Command::Unjoin(args) => join::unjoin(&connect.hub().await?, &args).await?,
         Command::Cordon(args) => cordon::cordon(&connect.hub().await?, &args).await?,
         Command::Uncordon(args) => cordon::uncordon(&connect.hub().await?, &args).await?,

@@ -8,8 +8,14 @@ use anyhow::Context;
 use crate::{answer::Answer, args::PluginsArgs};
 
 /// Names under which this program also runs.
-pub const PLUGINS: [&str; 5] =
-    ["kubectl-fleet", "kubectl-amc", "kubectl_complete-fleet", "kubectl_complete-amc", crate::VCCTL];
+pub const PLUGINS: [&str; 6] = [
+    crate::OWN_NAME,
+    "kubectl-fleet",
+    "kubectl-amc",
+    "kubectl_complete-fleet",
+    "kubectl_complete-amc",
+    crate::VCCTL,
+];
 
 pub fn run(args: &PluginsArgs) -> anyhow::Result<Answer> {
     let mut text = String::new();
@@ -35,6 +41,8 @@ pub fn link(directory: &Path, name: &str) -> anyhow::Result<()> {
             }
             fs::remove_file(&link).with_context(|| format!("link {}", link.display()))?;
         }
+        // `cargo install` has put the program itself there.
+        Ok(_) if fs::canonicalize(&link).is_ok_and(|found| found == own) => return Ok(()),
         Ok(_) => anyhow::bail!("{}: found a file that is no link; it is left alone", link.display()),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(|| format!("link {}", link.display())),

@@ -1,7 +1,10 @@
-//! `fleet queue`: the quota tree with what is used, and the jobs waiting and running in each queue.
+//! `fleet queue`: the queues of a cluster with what is used, and the jobs waiting and running in each.
 //!
-//! Used amounts are the controller's own (status of the tree); waiting and running are counted from the
-//! QueueUnits. Deliberately absent: any rule of admission.
+//! On a hub they are the quota tree: used amounts are the controller's own (status of the tree); waiting and running
+//! are counted from the QueueUnits. In a member they are Volcano's queues (`member`). Deliberately absent: any rule of
+//! admission.
+
+mod member;
 
 use std::collections::BTreeMap;
 
@@ -99,6 +102,13 @@ pub fn invalid(trees: &[ElasticQuotaTree]) -> String {
 
 pub async fn run(hub: &Hub, args: &QueueArgs) -> anyhow::Result<Answer> {
     let _progress = Progress::start("asking the hub");
+    if let Some(queues) = of_member(hub).await? {
+        let rows = member::rows(&queues);
+        if let Some(text) = output::data(args.output.as_ref(), &json!({"items": rows}), ("", ".queue"))? {
+            return Ok(Answer::text(text));
+        }
+        return Ok(Answer::people(table(rows.iter(), args.output == Some(Format::Wide))));
+    }
     let (trees, units) =
         tokio::try_join!(list::<ElasticQuotaTree>(hub, trees()), list::<QueueUnit>(hub, UNITS.to_string()),)?;
     if trees.is_empty() {
@@ -133,6 +143,20 @@ pub async fn run(hub: &Hub, args: &QueueArgs) -> anyhow::Result<Answer> {
         ));
     }
     Ok(answer)
+}
+
+/// The queues of a member; `None` of a hub, and of a cluster that is neither.
+async fn of_member(hub: &Hub) -> anyhow::Result<Option<Vec<Value>>> {
+    let quiet = Selectors::default();
+    if !matches!(hub.server.list(&trees(), &quiet, "application/json").await, Err(error) if error.is_not_found())
+    {
+        return Ok(None);
+    }
+    match hub.server.list(member::QUEUES, &quiet, "application/json").await {
+        Ok(listed) => Ok(Some(listed["items"].as_array().cloned().unwrap_or_default())),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// All objects at a path of the hub.

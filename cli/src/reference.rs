@@ -4,41 +4,72 @@ use clap::CommandFactory;
 
 use crate::args;
 
-/// Every command's help, as one Markdown page.
+/// Every command's help, as one Markdown page. Options that every command takes are said once, at the top.
 pub fn reference() -> String {
     let mut page = String::from(
-        "# The command line\n\nMade from the program by its tests. `kubectl fleet` and `kubectl amc` are the same \
-         program as `fleet`; under the name `vcctl` it has the commands of Volcano's own.\n",
+        "# CLI\n\nGenerated from the program; `UPDATE_DOCS=1 cargo test -p fleet reference` writes this page anew. \
+         `kubectl fleet` and `kubectl amc` are the same program as `fleet`. Under the name `vcctl` it has the commands \
+         of Volcano's command line.\n\nEvery command also takes `-h`, `--help`, and the global options of the program \
+         it belongs to: [fleet](#fleet), [vcctl](#vcctl).\n",
     );
-    // A fixed width, so that the page does not depend on a terminal.
-    let mut command = args::command("fleet").term_width(100);
-    command.build();
-    add(&mut page, &mut command);
-    let mut vcctl = crate::volcano::args::Vcctl::command().term_width(100);
-    vcctl.build();
-    add(&mut page, &mut vcctl);
+    add(&mut page, args::command("fleet"));
+    add(&mut page, crate::volcano::args::Vcctl::command());
     page
 }
 
-fn add(page: &mut String, command: &mut clap::Command) {
+fn add(page: &mut String, command: clap::Command) {
+    // A fixed width, so that the page does not depend on a terminal.
+    let mut command = command.term_width(WIDTH);
+    command.build();
+    add_one(page, &mut command, true);
+}
+
+const WIDTH: usize = 100;
+
+fn add_one(page: &mut String, command: &mut clap::Command, is_top: bool) {
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name()).to_string();
-    let help = command.clone().term_width(100).render_long_help().to_string();
+    let help = command.clone().term_width(WIDTH).render_long_help().to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-    page.push_str(&format!("\n## {name}\n\n```text\n{}\n```\n", help.join("\n").trim_end()));
+    let help = if is_top { help.join("\n") } else { without_repeated(&help) };
+    page.push_str(&format!("\n## {name}\n\n```text\n{}\n```\n", help.trim_end()));
     for sub in command.get_subcommands_mut().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
-        add(page, sub);
+        add_one(page, sub, false);
     }
+}
+
+/// A command's help without the section of global options and without the entry for `--help`.
+fn without_repeated(help: &[&str]) -> String {
+    let is_heading = |line: &str| line.ends_with(':') && !line.starts_with(' ');
+    let mut kept: Vec<&str> = Vec::new();
+    let (mut section, mut skipped) = ("", false);
+    for line in help {
+        if is_heading(line) {
+            (section, skipped) = (line, *line == "Global options:");
+        } else if section == "Options:" && line.trim_start().starts_with('-') {
+            skipped = line.trim_start().starts_with("-h, --help");
+        }
+        if !skipped {
+            kept.push(line);
+        }
+    }
+    // A section whose only entry was `--help`.
+    while kept.last().is_some_and(|line| line.is_empty() || *line == "Options:") {
+        kept.pop();
+    }
+    kept.join("\n")
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     /// Set to write the page instead of checking it.
-    const UPDATE: &str = "UPDATE_REFERENCE";
+    const UPDATE: &str = "UPDATE_DOCS";
 
     #[test]
     fn the_page_says_what_the_program_says() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cli.md");
-        let page = super::reference();
+        let page = reference();
         if std::env::var_os(UPDATE).is_some() {
             std::fs::write(file, &page).expect("docs/cli.md is written");
         }
@@ -46,6 +77,44 @@ mod tests {
         assert!(
             standing == page,
             "docs/cli.md is out of date; write it anew with {UPDATE}=1 cargo test -p fleet reference"
+        );
+    }
+
+    #[test]
+    fn options_of_all_commands_stand_once() {
+        let page = reference();
+        // Once each for fleet and vcctl.
+        assert_eq!(page.matches("Global options:").count(), 2);
+        assert_eq!(page.matches("-h, --help").count(), 2, "fleet and vcctl");
+        for kept in ["--member-kubeconfig <FILE>", "--data-dir <DIR>", "Possible values:", "## fleet version"]
+        {
+            assert!(page.contains(kept), "{kept}");
+        }
+    }
+
+    #[test]
+    fn what_stands_after_the_help_entry_is_kept() {
+        let help = [
+            "Do it",
+            "",
+            "Usage: x",
+            "",
+            "Options:",
+            "      --a",
+            "          One",
+            "",
+            "  -h, --help",
+            "          Print help",
+            "",
+            "      --b",
+            "          Two",
+            "",
+            "Global options:",
+            "      --c",
+        ];
+        assert_eq!(
+            without_repeated(&help),
+            "Do it\n\nUsage: x\n\nOptions:\n      --a\n          One\n\n      --b\n          Two"
         );
     }
 }

@@ -47,7 +47,7 @@ pub async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
     fleet_kubesim::local_fleet::check_ports(&spec)?;
     let bin = path.join("bin");
     private::directory(&bin).with_context(|| format!("directory {}", bin.display()))?;
-    for name in ["fleet"].into_iter().chain(plugins::PLUGINS) {
+    for name in plugins::PLUGINS {
         plugins::link(&bin, name)?;
     }
     say(&introduction(&spec, &path, &args))?;
@@ -132,12 +132,21 @@ fn introduction(spec: &FleetSpec, path: &Path, args: &UpArgs) -> String {
         "Everything is kept in {}; Ctrl-C ends it, the next `fleet up` goes on.",
         path.display()
     );
-    let _ = writeln!(text, "\nIn another terminal:\n");
+    let _ = writeln!(text, "\nPaste this into another terminal, for kubectl and its plugins:\n");
     let _ = writeln!(text, "export KUBECONFIG={}", quoted(&path.join("kubeconfig")));
     let _ = writeln!(text, "export PATH={}:$PATH", quoted(&path.join("bin")));
+    let _ = writeln!(text, "\nThen try: kubectl get clusters, kubectl fleet queue, kubectl fleet get pod -M");
+    let kubeconfigs = path.join("members").join("NAME.kubeconfig");
+    let _ = writeln!(text, "Kubeconfigs of the members: {}", kubeconfigs.display());
     let _ =
-        writeln!(text, "\nthen `kubectl get clusters`, `kubectl fleet queue`, `kubectl fleet get pod -M`.\n");
+        writeln!(text, "To keep fleet, kubectl fleet and vcctl on your PATH: {} plugins ~/.local/bin", own());
+    text.push('\n');
     text
+}
+
+/// How this program is called from a shell that does not have it on its PATH yet.
+fn own() -> String {
+    std::env::current_exe().map_or_else(|_| crate::OWN_NAME.to_string(), |path| quoted(&path))
 }
 
 fn short_list(names: &[&str]) -> String {

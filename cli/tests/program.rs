@@ -216,7 +216,29 @@ fn up_becomes_ready_and_ends_cleanly_and_goes_on() {
             .expect("runs");
         let listed = String::from_utf8_lossy(&listed.stdout).to_string();
         assert_eq!(listed.lines().count(), 3, "{listed}");
-        assert!(listed.contains("32/32"), "{listed}");
+        assert!(listed.contains("GPU USED/TOTAL") && listed.contains("0/32"), "{listed}");
+        assert!(said.iter().any(|line| line.contains("Kubeconfigs of the members")), "{said:?}");
+        assert!(said.iter().any(|line| line.contains("plugins ~/.local/bin")), "{said:?}");
+        // Without a variable, and before a kubeconfig of the reader's own, which is named.
+        let home = directory.path().join("home");
+        std::fs::create_dir_all(home.join(".kube")).expect("a directory");
+        std::fs::write(home.join(".kube/config"), "{}").expect("written");
+        let here = |command: &[&str]| {
+            fleet().env("FLEET_HOME", &data).env("HOME", &home).args(command).output().expect("runs")
+        };
+        let found = here(&["clusters"]);
+        assert_eq!(String::from_utf8_lossy(&found.stdout).lines().count(), 3, "{}", stderr(&found));
+        assert!(stderr(&found).contains("note: this is the fleet of `fleet up`"), "{}", stderr(&found));
+        let healthy = here(&["doctor"]);
+        let text = String::from_utf8_lossy(&healthy.stdout).to_string();
+        assert!(healthy.status.success(), "{text}");
+        for line in ["ok       hub: https://127.0.0.1", "ok       definitions", "cluster west: its agent answers"] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        let member = directory.path().join("members/east.kubeconfig").display().to_string();
+        let queues = here(&["--kubeconfig", &member, "queue"]);
+        let text = String::from_utf8_lossy(&queues.stdout).to_string();
+        assert!(text.starts_with("QUEUE") && text.contains("default"), "{text}{}", stderr(&queues));
         // Contradicting the directory is refused while it is in use and after.
         Command::new("kill").args(["-TERM", &up.id().to_string()]).status().expect("kill runs");
         assert_eq!(up.wait().expect("ends").code(), Some(0));
@@ -225,6 +247,61 @@ fn up_becomes_ready_and_ends_cleanly_and_goes_on() {
         &run(&["up", "--data-dir", &data, "--members", "5"]),
         &["--members", "found --members 5", "is 2"],
     );
+}
+
+/// What joins a cluster also writes the credential of its agent, which reaches its own namespace and nothing else.
+#[test]
+fn joining_writes_the_agents_credential() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name).to_string_lossy().to_string();
+    let start = |arguments: &[&str], until: &str| {
+        let mut child = fleet().args(arguments).stdout(Stdio::piped()).spawn().expect("runs");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains(until)), "{arguments:?} said no {until:?}");
+        // Whoever reads no more must not close the pipe.
+        (child, lines)
+    };
+    let (data, port) = (path("up"), free_ports().to_string());
+    let (mut up, _up_lines) = start(&["up", "--members", "1", "--data-dir", &data, "--port", &port], "ready");
+    let alone = path("alone");
+    let listen = ["apiserver", "--listen", "127.0.0.1:0", "--data-dir", &alone];
+    let (mut server, _server_lines) = start(&listen, "export KUBECONFIG");
+
+    let (hub, member, agent) = (format!("{data}/kubeconfig"), format!("{alone}/kubeconfig"), path("agent"));
+    let joined = run(&[
+        "--kubeconfig", &hub, "join", "west", "--member-kubeconfig", &member, "--agent-kubeconfig", &agent,
+    ]);
+    let text = String::from_utf8_lossy(&joined.stdout).to_string();
+    assert!(joined.status.success(), "{text}{}", stderr(&joined));
+    let command = format!("member-agent --cluster west --hub-kubeconfig {agent} --member-kubeconfig {member}");
+    assert!(text.contains(&command), "{text}");
+    assert_eq!(std::fs::metadata(&agent).expect("written").permissions().mode() & 0o777, 0o600);
+    let as_agent = |command: &[&str]| run(&[&["--kubeconfig", &agent], command].concat());
+    let own = as_agent(&["get", "cluster", "west"]);
+    assert!(own.status.success(), "{}", stderr(&own));
+    for other in [["get", "cluster", "east"].as_slice(), &["get", "secret", "-n", "fleet-west"]] {
+        let refused = as_agent(other);
+        assert!(!refused.status.success() && stderr(&refused).contains("forbidden"), "{}", stderr(&refused));
+    }
+    // A member without an agent: the doctor says so.
+    let doctor = run(&["--kubeconfig", &hub, "doctor"]);
+    let text = String::from_utf8_lossy(&doctor.stdout).to_string();
+    assert_eq!(doctor.status.code(), Some(1), "{text}");
+    assert!(text.contains("ERROR    cluster west: its agent has never answered"), "{text}");
+    for child in [&mut up, &mut server] {
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+        assert_eq!(child.wait().expect("ends").code(), Some(0));
+    }
+}
+
+#[test]
+fn a_doctor_without_a_fleet_says_what_to_do() {
+    let output = run(&["doctor"]);
+    let text = String::from_utf8_lossy(&output.stdout).to_string();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("ERROR    kubeconfig: no kubeconfig") && text.contains("fleet up"), "{text}");
+    let output = run(&["doctor", "-o", "json"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("\"level\": \"error\""));
 }
 
 /// The first of a few ports in a row that are free now.

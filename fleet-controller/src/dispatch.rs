@@ -33,14 +33,14 @@ use crate::{
     binding::{BindingEntry, cluster_namespace},
     events, manifests,
     options::Options,
-    planner::{Waiting, earliest},
+    planner::Waiting,
     status::{find_condition, rfc3339},
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
 pub use attempts::{Avoid, avoidance, is_given_up, older_runs};
 use attempts::{Stay, stay};
-use ending::{between_runs, let_go_of_gone, lost_places, take_back, take_name, tell_end};
+use ending::{between_runs, end_job, let_go_of_gone, lost_places, stopped, take_back, take_name, tell_end};
 pub use fence::{is_gone, is_left_behind};
 use judge::{Ending, Look};
 use report::{aggregated_object_status, collect, report};
@@ -161,9 +161,13 @@ fn unbound(
         }
         match stay(entry, work, now) {
             Stay::No => delete_work(key, work, step),
-            Stay::Until(until) => step.wake = earliest(step.wake, until),
+            Stay::Until(until) => until.into_iter().for_each(|at| step.wake_at_ms(at)),
         }
         let_go_of_gone(world, key, work, step);
+    }
+    if let Some(over) = stopped(entry, object) {
+        end_job(entry, over.reason, &over.message, step, now);
+        return;
     }
     let queued = entry.is_suspended();
     if queued {
@@ -271,7 +275,12 @@ fn bound(
     rollout::observe(object, &items, sends, &mut status);
     let look = Look { world, key, entry, object, items: &items, options, now };
     let run = look.run();
-    let ending = look.judge(&run, step);
+    let ending = match (look.judge(&run, step), stopped(entry, object)) {
+        // What has ended has ended.
+        (Ending::Result(outcome), _) => Ending::Result(outcome),
+        (_, Some(over)) => Ending::Evict(over),
+        (ending, None) => ending,
+    };
     if entry.is_gang() {
         reach::tell(&look, &run, &mut desired, step);
         desired["run"] = json!(run);
@@ -413,7 +422,7 @@ struct Dispatched {
     /// Clusters that do not get what stands on the hub now, and why.
     unsent: Vec<String>,
     /// Why the run of a gang cannot be what was bound.
-    unsendable: Option<attempts::Over>,
+    unsendable: Option<fleet_runs::Eviction>,
 }
 
 /// Makes, changes and deletes Works so that they are what the targets say.
@@ -437,7 +446,7 @@ fn dispatch(
         }
         match stay(entry, work, now) {
             Stay::No => delete_work(key, work, step),
-            Stay::Until(until) => step.wake = earliest(step.wake, until),
+            Stay::Until(until) => until.into_iter().for_each(|at| step.wake_at_ms(at)),
         }
         let_go_of_gone(world, key, work, step);
     }
@@ -461,7 +470,7 @@ fn dispatch(
                 manifests::work_spec(entry, built.manifests, reservation, term_of(world, known))
             }
             Err(why) if entry.is_gang() && (known.is_none() || why.reason == Reason::Edited) => {
-                done.unsendable = Some(attempts::Over { reason: why.reason, message: why.message });
+                done.unsendable = Some(fleet_runs::Eviction { reason: why.reason, message: why.message });
                 continue;
             }
             Err(why) => {

@@ -43,21 +43,35 @@ pub struct Options {
     pub metrics: Metrics,
 }
 
+impl Options {
+    /// The part that the rules of a run ask for.
+    pub fn run_limits(&self) -> fleet_runs::Limits {
+        let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        fleet_runs::Limits {
+            start_timeout_ms: ms(self.start_timeout),
+            avoid_base_ms: ms(self.avoid_base),
+            attempts: self.attempts_limit,
+        }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
+        let runs = fleet_runs::Limits::default();
+        let duration = |ms: i64| Duration::from_millis(ms.unsigned_abs());
         Self {
             election: None,
             lease_duration: Duration::from_secs(40),
             lease_margin: Duration::from_secs(10),
             fence_grace: Duration::from_secs(20),
-            start_timeout: Duration::from_secs(600),
+            start_timeout: duration(runs.start_timeout_ms),
             drain_interval: Duration::from_secs(2),
-            avoid_base: Duration::from_secs(3600),
+            avoid_base: duration(runs.avoid_base_ms),
             reservation_ttl: Duration::from_secs(60),
             summary_interval: Duration::from_millis(500),
             backoff_base: Duration::from_millis(500),
             backoff_max: Duration::from_secs(30),
-            attempts_limit: 3,
+            attempts_limit: runs.attempts,
             writes_in_flight: 256,
             clock: Clock::start(),
             metrics: Metrics::default(),

@@ -4,8 +4,9 @@
 const RESERVED_PREFIX: &str = "fleet.dev/";
 
 /// Marks under the reserved prefix that users set on jobs and pod templates and that members read.
-const SET_BY_USERS: [&str; 7] = [
+const SET_BY_USERS: [&str; 8] = [
     "fleet.dev/after-end",
+    "fleet.dev/class",
     "fleet.dev/component",
     "fleet.dev/gang",
     "fleet.dev/gang-size",

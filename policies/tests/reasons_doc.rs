@@ -8,9 +8,9 @@ use fleet_policies::reason::Reason;
 const HEAD: &str = "\
 # Reasons
 
-Every reason Fleet gives, made from `policies/src/reason.rs`. The same word stands in conditions, in events, in `status.reason`
-of a QueueUnit and in what `fleet` prints; amounts, names and sentences travel beside it in the message.
-What to do about each stands in [operations.md](operations.md#troubleshooting).
+Every reason that Fleet gives, generated from `policies/src/reason.rs`. The same word stands in conditions, in events, in
+`status.reason` of a QueueUnit, and in the output of `fleet`. The message beside it has amounts and names.
+[Operate](operations.md#troubleshooting) says what to do about each.
 
 | reason | meaning |
 | --- | --- |

@@ -2,6 +2,9 @@
 //!
 //! Inputs: the checkout it is run in. Deliberately absent: installing anything (that is `.ci/run`'s).
 
+mod glossary;
+mod house;
+mod links;
 mod tidy;
 
 use std::process::{Command, ExitCode};
@@ -18,14 +21,18 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Formatting, lints, the rules of the house, all tests, doc tests, the bounded simulation and the walkthrough.
+    /// Everything of `tidy`, then all tests, doc tests, the bounded simulation and the walkthrough.
     Test {
         /// Leave out formatting and lints.
         #[arg(long)]
         no_lints: bool,
     },
-    /// Formatting, lints and the rules of the house.
-    Tidy,
+    /// Formatting, lints, the rules of the house, and the links of all Markdown files.
+    Tidy {
+        /// Only print the graph of modules, for graphviz; circles are red.
+        #[arg(long)]
+        graph: bool,
+    },
     /// Runs the whole simulation over seeds: random fleets, jobs and faults. Ends with 1 at the first seed that fails.
     Simulate {
         /// How many seeds.
@@ -73,7 +80,11 @@ fn main() -> ExitCode {
 
 fn run(task: Task) -> anyhow::Result<()> {
     match task {
-        Task::Tidy => tidy(),
+        Task::Tidy { graph: true } => {
+            print!("{}", tidy::draw()?);
+            Ok(())
+        }
+        Task::Tidy { graph: false } => tidy(),
         Task::Simulate { seeds, first, minutes, bugs, keep_going, debug } => {
             let mut arguments =
                 vec!["--seeds".to_string(), seeds.to_string(), "--first".to_string(), first.to_string()];
@@ -135,6 +146,8 @@ fn chaos(runs: u32, seconds: u32, first: u64) -> anyhow::Result<()> {
 
 fn tidy() -> anyhow::Result<()> {
     tidy::check()?;
+    links::check()?;
+    glossary::check()?;
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
 }

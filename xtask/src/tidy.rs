@@ -5,15 +5,20 @@ use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context, bail};
 
+use crate::house;
+
 /// Room (package) to the rooms it may depend on, outside tests. Arrows point one way.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-resources", &[]),
     ("fleet-policies", &["fleet-resources"]),
+    ("fleet-runs", &["fleet-policies"]),
     ("fleet-quota", &["fleet-resources"]),
     ("fleet-placement", &["fleet-resources"]),
     ("fleet-scheduler", &["fleet-resources", "fleet-quota", "fleet-placement"]),
     ("fleet-mirror", &[]),
     ("fleet-informer", &["fleet-mirror"]),
+    ("fleet-cells", &["fleet-resources"]),
+    ("fleet-pai", &[]),
     ("fleet-api", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement"]),
     ("fleet-apiserver", &["fleet-resources", "fleet-api"]),
     (
@@ -21,12 +26,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "fleet-resources",
             "fleet-policies",
+            "fleet-runs",
             "fleet-quota",
             "fleet-placement",
             "fleet-mirror",
             "fleet-informer",
             "fleet-api",
         ],
+    ),
+    (
+        "fleet-portal",
+        &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-pai", "fleet-api"],
     ),
     ("fleet-watchdog", &[]),
     (
@@ -39,6 +49,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-scheduler",
             "fleet-mirror",
             "fleet-informer",
+            "fleet-pai",
             "fleet-api",
             "fleet-watchdog",
         ],
@@ -53,6 +64,9 @@ const PURE: &[&str] = &[
     "fleet-placement",
     "fleet-scheduler",
     "fleet-mirror",
+    "fleet-pai",
+    "fleet-cells",
+    "fleet-runs",
 ];
 const PURE_MAY_USE: &[&str] = &["serde", "serde_json", "thiserror"];
 
@@ -78,14 +92,18 @@ const FOLDERS: &[&str] = &[
     "policies",
     "mirror",
     "informer",
+    "runs",
     "quota",
     "placement",
     "scheduler",
+    "cells",
+    "pai",
     "api",
     "apiserver",
     "fleet-controller",
     "member-agent",
     "watchdog",
+    "portal",
 ];
 
 pub fn check() -> anyhow::Result<()> {
@@ -117,10 +135,25 @@ pub fn check() -> anyhow::Result<()> {
             check_sources(&root.join(folder).join("src"), &mut broken)?;
         }
     }
+    broken.extend(house::check(root, &rooms(root)?)?);
     if !broken.is_empty() {
         bail!("the rules of the house are broken:\n  {}", broken.join("\n  "));
     }
     Ok(())
+}
+
+/// Folders of all packages of the workspace, in its own order.
+fn rooms(root: &Path) -> anyhow::Result<Vec<String>> {
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml"))?;
+    let members = manifest.split("members = [").nth(1).and_then(|rest| rest.split(']').next());
+    let members = members.context("Cargo.toml names the members of the workspace")?;
+    Ok(members.split('"').skip(1).step_by(2).map(str::to_string).collect())
+}
+
+/// The graph of modules of every room, for graphviz.
+pub fn draw() -> anyhow::Result<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace has a root")?;
+    house::draw(root, &rooms(root)?)
 }
 
 /// Package name and the names under `[dependencies]`.

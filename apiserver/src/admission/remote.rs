@@ -129,6 +129,12 @@ async fn find(core: &Core, namespace: &str, name: &str, port: u16) -> Result<Soc
     let Some(service) = core.store.table("/services").get(&key) else {
         return Err(format!("service \"{name}\" not found"));
     };
+    if service.text(&["spec", "type"]) == "ExternalName" {
+        let host = service.text(&["spec", "externalName"]);
+        let mut found =
+            tokio::net::lookup_host((host.as_str(), port)).await.map_err(|e| format!("{host}: {e}"))?;
+        return found.next().ok_or_else(|| format!("no address found for {host:?} of service \"{name}\""));
+    }
     let ports = service.list(&["spec", "ports"]);
     let Some(wanted) = ports.iter().find(|p| tree::number(p, &["port"]) == i64::from(port)) else {
         return Err(format!("no service port {port} found for service \"{name}\""));

@@ -19,7 +19,7 @@ pub fn columns(r: &Resource) -> &'static str {
         ("", "configmaps") => "Data,Age",
         ("", "secrets") => "Type,Data,Age",
         (_, "events") => {
-            "Last Seen,Type,Reason,Object,Subobject/1,Source/1,Message,First Seen/1,Count/1,Name/1"
+            "Last Seen,Type,Reason,Object,Subobject/1,Source/1,Message,First Seen/1,Count:integer/1"
         }
         ("", "persistentvolumes") => {
             "Capacity,Access Modes,Reclaim Policy,Status,Claim,StorageClass,VolumeAttributesClass,Reason,Age,VolumeMode/1"
@@ -59,6 +59,20 @@ pub fn columns(r: &Resource) -> &'static str {
             "Provisioner,ReclaimPolicy,VolumeBindingMode,AllowVolumeExpansion:boolean,Age"
         }
         (_, "csinodes") => "Drivers:integer,Age",
+        (_, "csidrivers") => {
+            "AttachRequired:boolean,PodInfoOnMount:boolean,StorageCapacity:boolean,TokenRequests,RequiresRepublish:boolean,Modes,Age"
+        }
+        (_, "csistoragecapacities") => "StorageClassName,Capacity",
+        (_, "volumeattachments") => "Attacher,PV,Node,Attached:boolean,Age",
+        (_, "runtimeclasses") => "Handler,Age",
+        (_, "ingressclasses") => "Controller,Parameters,Age",
+        ("", "podtemplates") => "Containers,Images,Pod Labels",
+        (_, "validatingadmissionpolicies") => "Validations:integer,ParamKind,Age",
+        (_, "validatingadmissionpolicybindings") => "PolicyName,ParamRef,Age",
+        (_, "flowschemas") => "PriorityLevel,MatchingPrecedence:integer,DistinguisherMethod,Age,MissingPL",
+        (_, "prioritylevelconfigurations") => {
+            "Type,NominalConcurrencyShares:integer,Queues:integer,HandSize:integer,QueueLengthLimit:integer,Age"
+        }
         (_, "resourceclaims") => "State,Age",
         (_, "resourceslices") => "Node,Driver,Pool,Age",
         (_, "mutatingwebhookconfigurations" | "validatingwebhookconfigurations") => "Webhooks:integer,Age",
@@ -269,7 +283,7 @@ pub fn fill(r: &Resource, v: &Value, now: Timestamp, out: &mut Vec<Value>) {
                 text(v, &["spec", "scaleTargetRef", "kind"]),
                 text(v, &["spec", "scaleTargetRef", "name"])
             )),
-            json!("<unknown>"),
+            targets(v),
             n(&["spec", "minReplicas"]),
             n(&["spec", "maxReplicas"]),
             n(&["status", "currentReplicas"]),
@@ -307,6 +321,72 @@ pub fn fill(r: &Resource, v: &Value, now: Timestamp, out: &mut Vec<Value>) {
             old(),
         ]),
         (_, "csinodes") => out.extend([json!(list(v, &["spec", "drivers"]).len()), old()]),
+        (_, "csidrivers") => {
+            let flag = |k: &str| at(v, &["spec", k]).cloned().unwrap_or(json!(false));
+            let modes = list(v, &["spec", "volumeLifecycleModes"]).iter().filter_map(Value::as_str);
+            let audiences = list(v, &["spec", "tokenRequests"]).iter().map(|t| text(t, &["audience"]));
+            out.extend([flag("attachRequired"), flag("podInfoOnMount"), flag("storageCapacity")]);
+            out.extend([join(audiences, "<unset>"), flag("requiresRepublish"), join(modes, "<none>"), old()]);
+        }
+        (_, "csistoragecapacities") => {
+            out.extend([json!(text(v, &["storageClassName"])), or(text(v, &["capacity"]), "<unset>")]);
+        }
+        (_, "volumeattachments") => out.extend([
+            json!(text(v, &["spec", "attacher"])),
+            json!(text(v, &["spec", "source", "persistentVolumeName"])),
+            json!(text(v, &["spec", "nodeName"])),
+            at(v, &["status", "attached"]).cloned().unwrap_or(json!(false)),
+            old(),
+        ]),
+        (_, "runtimeclasses") => out.extend([json!(text(v, &["handler"])), old()]),
+        (_, "ingressclasses") => {
+            let p = |k: &str| text(v, &["spec", "parameters", k]);
+            let kind = if p("apiGroup").is_empty() {
+                p("kind").to_string()
+            } else {
+                format!("{}.{}", p("kind"), p("apiGroup"))
+            };
+            let name = if p("name").is_empty() { "<none>".into() } else { format!("{kind}/{}", p("name")) };
+            out.extend([json!(text(v, &["spec", "controller"])), json!(name), old()]);
+        }
+        ("", "podtemplates") => {
+            let path = ["template", "spec", "containers"];
+            let pod_labels = labels(at(v, &["template", "metadata", "labels"]));
+            out.extend([containers(&path, "name"), containers(&path, "image"), pod_labels]);
+        }
+        (_, "validatingadmissionpolicies") => {
+            let kind = at(v, &["spec", "paramKind"]);
+            let kind = kind.map(|k| format!("{}/{}", text(k, &["apiVersion"]), text(k, &["kind"])));
+            let count = list(v, &["spec", "validations"]).len();
+            out.extend([json!(count), or(&kind.unwrap_or_default(), "<unset>"), old()]);
+        }
+        (_, "validatingadmissionpolicybindings") => {
+            let param = at(v, &["spec", "paramRef"]);
+            let name = param.map(|p| match text(p, &["namespace"]) {
+                "" => text(p, &["name"]).to_string(),
+                namespace => format!("{namespace}/{}", text(p, &["name"])),
+            });
+            out.extend([
+                json!(text(v, &["spec", "policyName"])),
+                or(&name.unwrap_or_default(), "<unset>"),
+                old(),
+            ]);
+        }
+        (_, "flowschemas") => out.extend([
+            json!(text(v, &["spec", "priorityLevelConfiguration", "name"])),
+            n(&["spec", "matchingPrecedence"]),
+            or(text(v, &["spec", "distinguisherMethod", "type"]), "<none>"),
+            old(),
+            json!("False"),
+        ]),
+        (_, "prioritylevelconfigurations") => out.extend([
+            json!(text(v, &["spec", "type"])),
+            n(&["spec", "limited", "nominalConcurrencyShares"]),
+            n(&["spec", "limited", "limitResponse", "queuing", "queues"]),
+            n(&["spec", "limited", "limitResponse", "queuing", "handSize"]),
+            n(&["spec", "limited", "limitResponse", "queuing", "queueLengthLimit"]),
+            old(),
+        ]),
         (_, "resourceclaims") => {
             let state =
                 match (at(v, &["status", "allocation"]), list(v, &["status", "reservedFor"]).is_empty()) {
@@ -337,6 +417,48 @@ pub fn fill(r: &Resource, v: &Value, now: Timestamp, out: &mut Vec<Value>) {
         }
         _ => out.push(old()),
     }
+}
+
+/// What an autoscaler sees and wants, metric by metric.
+fn targets(v: &Value) -> Value {
+    let share = text(v, &["apiVersion"]) == "autoscaling/v1";
+    if share {
+        let wanted = at(v, &["spec", "targetCPUUtilizationPercentage"]);
+        let seen = at(v, &["status", "currentCPUUtilizationPercentage"]);
+        let seen = seen.map_or("<unknown>".to_string(), |n| format!("{n}%"));
+        return json!(wanted.map_or("<none>".to_string(), |w| format!("cpu: {seen}/{w}%")));
+    }
+    let current = list(v, &["status", "currentMetrics"]);
+    let one = |(i, metric): (usize, &Value)| {
+        let seen = current.get(i).unwrap_or(&Value::Null);
+        let kind =
+            if text(metric, &["type"]) == "ContainerResource" { "containerResource" } else { "resource" };
+        let name = text(metric, &[kind, "name"]);
+        let wanted = at(metric, &[kind, "target", "averageUtilization"]);
+        match wanted {
+            Some(wanted) => {
+                let found = at(seen, &[kind, "current", "averageUtilization"]);
+                let found = found.map_or("<unknown>".to_string(), |n| format!("{n}%"));
+                format!("{name}: {found}/{wanted}%")
+            }
+            None => {
+                let found = text(seen, &[kind, "current", "averageValue"]);
+                let found = if found.is_empty() { "<unknown>" } else { found };
+                let target = text(metric, &[kind, "target", "averageValue"]);
+                let target = if target.is_empty() { "<auto>" } else { target };
+                let before = if name.is_empty() { String::new() } else { format!("{name}: ") };
+                format!("{before}{found}/{target}")
+            }
+        }
+    };
+    let shown: Vec<String> = list(v, &["spec", "metrics"]).iter().enumerate().map(one).collect();
+    // More than two would fill the line.
+    let more = shown.len().saturating_sub(2);
+    let mut text = shown.into_iter().take(2).collect::<Vec<_>>().join(", ");
+    if more > 0 {
+        text.push_str(&format!(" + {more} more..."));
+    }
+    or(&text, "<none>")
 }
 
 fn pod(v: &Value, now: Timestamp, out: &mut Vec<Value>) {

@@ -428,3 +428,13 @@ pub fn deployment(name: &str) -> Value {
             "template": {"metadata": {"labels": {"app": name}},
                 "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}})
 }
+
+/// A request for a certificate of a user, as the spec of a CertificateSigningRequest carries it.
+pub fn signing_request(user: &str) -> String {
+    use base64::Engine;
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name.push(rcgen::DnType::CommonName, user);
+    let pem = params.serialize_request(&key).and_then(|r| r.pem()).expect("a request");
+    base64::engine::general_purpose::STANDARD.encode(pem)
+}

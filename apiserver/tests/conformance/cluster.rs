@@ -201,8 +201,8 @@ async fn a_request_for_a_certificate_is_approved_through_its_own_path() {
     let api = Api::new().await;
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let name = crate::api::random("csr-");
-    let asked = json!({"metadata": {"name": name}, "spec": {"request": "LS0tLS1CRUdJTg==", "usages": ["client auth"],
-        "signerName": "example.com/signer"}});
+    let asked = json!({"metadata": {"name": name}, "spec": {"request": crate::api::signing_request("dave"),
+        "usages": ["client auth"], "signerName": "example.com/signer"}});
     api.post(requests, asked).await.expect(201);
     let at = format!("{requests}/{name}/approval");
     let mut approved = api.get(&at).await.expect(200).body;

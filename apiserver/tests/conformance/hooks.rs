@@ -37,7 +37,7 @@ impl Listener {
             .with_single_cert(vec![cert.der().clone()], private)
             .unwrap();
         let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let seen = asked.clone();
@@ -287,6 +287,15 @@ async fn webhooks_that_fail_are_obeyed_or_ignored() {
     }
 }
 
+/// An address of this machine that endpoints may have: not its loopback.
+fn own_address() -> Option<String> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Nothing is sent: the kernel only chooses from where it would be.
+    socket.connect("192.0.2.1:9").ok()?;
+    let ip = socket.local_addr().ok()?.ip();
+    (!ip.is_loopback() && !ip.is_unspecified()).then(|| ip.to_string())
+}
+
 #[tokio::test]
 async fn services_are_found_by_their_endpoints() {
     let api = Api::new().await;
@@ -294,10 +303,23 @@ async fn services_are_found_by_their_endpoints() {
         return;
     }
     let hook = Listener::start(|_| json!({"allowed": false, "status": {"message": "found you"}})).await;
+    // A name stands for an address outside the cluster.
+    let outside = json!({"metadata": {"name": "outside"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
+    api.post("/api/v1/namespaces/default/services", outside).await.expect(201);
+    let client = json!({"service": {"namespace": "default", "name": "outside", "port": hook.port}, "caBundle": hook.bundle});
+    let name = register(&api, "validating", json!([webhook(&api, client, json!({}))])).await;
+    let refused = api.post(&api.core("configmaps"), config_map("a")).await;
+    assert!(
+        refused.message().contains("not valid for name \"outside.default.svc\"") || refused.code == 500,
+        "{}",
+        refused.text
+    );
+    api.delete(&name, Value::Null).await;
+    let Some(own) = own_address() else { return };
     let service = json!({"metadata": {"name": "hook"}, "spec": {"ports": [{"name": "https", "port": 443, "targetPort": 9443}]}});
     api.post("/api/v1/namespaces/default/services", service).await.expect(201);
     let slice = json!({"metadata": {"name": "hook-1", "labels": {"kubernetes.io/service-name": "hook"}}, "addressType": "IPv4",
-        "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": true}}], "ports": [{"name": "https", "port": hook.port}]});
+        "endpoints": [{"addresses": [own], "conditions": {"ready": true}}], "ports": [{"name": "https", "port": hook.port}]});
     api.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice).await.expect(201);
     let client = json!({"service": {"namespace": "default", "name": "hook", "path": "/review"}, "caBundle": hook.bundle});
     register(&api, "validating", json!([webhook(&api, client, json!({}))])).await;

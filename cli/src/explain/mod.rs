@@ -295,7 +295,10 @@ fn print(
         let (leaf, fleet) = positions(units, Some(unit));
         let place = match (leaf, fleet) {
             (Some(leaf), Some(fleet)) => {
-                format!(", {} of {} there, {} of {} in the fleet", leaf.place, leaf.of, fleet.place, fleet.of)
+                format!(
+                    ", position {} of {} in this queue, {} of {} in all queues",
+                    leaf.place, leaf.of, fleet.place, fleet.of
+                )
             }
             _ => String::new(),
         };
@@ -303,7 +306,7 @@ fn print(
     }
     let components: Vec<String> =
         spec.components.iter().map(|c| format!("{{{} {}}}", c.name, c.replicas)).collect();
-    lines.push(("Asks for", format!("{} in [{}]", entry.total, components.join(" "))));
+    lines.push(("Requests", format!("{} in [{}]", entry.total, components.join(" "))));
     lines.push(("Priority", spec.priority.to_string()));
     for (index, line) in policy.iter().enumerate() {
         lines.push((if index == 0 { "Policy" } else { "" }, line.clone()));
@@ -421,8 +424,8 @@ mod tests {
         State:     waits, for 60s
         Reason:    NoClusterFits, for 30s
                    0 of 1 clusters hold it
-        Queue:     root/team, 2 of 2 there, 3 of 3 in the fleet
-        Asks for:  nvidia.com/gpu 8 in [{worker 2}]
+        Queue:     root/team, position 2 of 2 in this queue, 3 of 3 in all queues
+        Requests:  nvidia.com/gpu 8 in [{worker 2}]
         Priority:  0
         Policy:    PropagationPolicy team/p
 

@@ -56,7 +56,7 @@ pub async fn explain(
         return Ok(Answer::text(text));
     }
     Ok(Answer::people(format!(
-        "Job:       {namespace}/{name} ({})\nState:     has no place in the fleet\nReason:    {reason}\n           {message}\n",
+        "Job:       {namespace}/{name} ({})\nState:     not managed by Fleet\nReason:    {reason}\n           {message}\n",
         kind.kind
     )))
 }
@@ -91,8 +91,7 @@ fn said(object: &Value, events: &[Value]) -> (String, String) {
         Some(said) => (text(&said["reason"]), text(&said["message"])),
         None => (
             Reason::NoPolicy.to_string(),
-            "the fleet does not govern it: no policy selects it, or the controller has not looked at it yet"
-                .to_string(),
+            "no policy selects it, or the controller has not reconciled it yet".to_string(),
         ),
     }
 }
@@ -121,7 +120,7 @@ mod tests {
             json!([event("NoPolicy", "1"), event("InvalidWorkload", "2"), event("Other", "3")]),
             ("InvalidWorkload", "InvalidWorkload"),
         );
-        check(json!({}), json!([]), ("NoPolicy", "the fleet does not govern it"));
+        check(json!({}), json!([]), ("NoPolicy", "no policy selects it"));
         check(json!({"metadata": {"deletionTimestamp": "now"}}), json!([]), ("Deleting", ""));
     }
 }

@@ -42,6 +42,8 @@ pub struct Judge {
     unfenced: BTreeSet<String>,
     /// Jobs of members, by uid.
     jobs: BTreeMap<String, Run>,
+    /// Whether jobs of members are watched at all.
+    sees_runs: bool,
     /// ReplicaSets to their Deployments, by uid.
     sets: BTreeMap<String, String>,
     /// What pods that have not ended ask for, by uid of what owns them.
@@ -292,6 +294,7 @@ impl Judge {
     fn see_run(&mut self, cluster: &str, uid: String, object: &Value, gone: bool) -> Vec<Violation> {
         let meta = &object["metadata"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+        self.sees_runs = true;
         let Some(binding) = binding_of(object).map(str::to_string) else { return Vec::new() };
         let run = Run {
             cluster: cluster.to_string(),
@@ -361,7 +364,10 @@ impl Judge {
             let of_job = self.runs.entry(job.clone()).or_default();
             *of_job.entry(run).or_default() += 1;
             let live: Vec<_> = of_job.iter().filter(|(_, count)| **count > 0).map(|(run, _)| run).collect();
-            if live.len() > 1 && !self.unfenced.contains(&job) && all_of_fleet(&self.jobs, &live) {
+            if live.len() > 1
+                && !self.unfenced.contains(&job)
+                && (!self.sees_runs || all_of_fleet(&self.jobs, &live))
+            {
                 found.push(broken(1, format!("{job} has pods of several runs at once: {live:?}")));
             }
         }
@@ -431,10 +437,9 @@ impl Judge {
     }
 }
 
-/// A job of a member's own users may have the name of one of the fleet's. Where no runs are watched all count as
-/// the fleet's.
+/// A job of a member's own users may have the name of one of the fleet's.
 fn all_of_fleet(jobs: &BTreeMap<String, Run>, live: &[&(String, String)]) -> bool {
-    jobs.is_empty() || live.iter().filter(|(_, run)| jobs.contains_key(run)).count() > 1
+    live.iter().filter(|(_, run)| jobs.contains_key(run)).count() > 1
 }
 
 /// A Kubeflow job or batch Job whose status says that it succeeded.

@@ -108,10 +108,9 @@ pub fn check_end(rest: &Snapshot) -> Vec<Violation> {
     found
 }
 
-/// Jobs whose policy accepts two runs after a partition (fencing level `None`), as pods name them.
+/// Jobs whose policy accepts two runs at once, as pods name them.
 fn unfenced_jobs<'a>(bindings: impl IntoIterator<Item = &'a Value>) -> BTreeSet<String> {
-    let unfenced = bindings.into_iter().filter(|b| b["spec"]["failover"]["cluster"]["fencing"] == "None");
-    unfenced.map(job_of).collect()
+    bindings.into_iter().filter(|binding| real::accepts_two_runs(binding)).map(job_of).collect()
 }
 
 /// 1: at most one (cluster, run) of a job has pods that may run.

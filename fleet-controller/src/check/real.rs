@@ -33,7 +33,17 @@ pub(super) fn may_have_several_runs(binding: &Value) -> bool {
     !JOB_KINDS.contains(&text(&spec["resource"]["kind"]))
         || spec["placement"]["replicaScheduling"]["replicaSchedulingType"] == "Duplicated"
         || spec["clusters"].as_array().is_some_and(|clusters| clusters.len() > 1)
-        || spec["failover"]["cluster"]["fencing"] == "None"
+        || accepts_two_runs(binding)
+}
+
+/// The policy accepts that an old and a new run of a job are alive at once.
+pub(super) fn accepts_two_runs(binding: &Value) -> bool {
+    let failover = &binding["spec"]["failover"];
+    let stays = |purge: &Value| ["Gracefully", "Graciously", "Never"].contains(&text(purge));
+    let unfenced = failover["cluster"].is_null() || failover["cluster"]["fencing"] == "None";
+    failover["cluster"]["fencing"] == "None"
+        || failover["allowTwoRuns"] == true
+        || stays(&failover["application"]["purgeMode"]) && unfenced
 }
 
 /// What the pods of one binding, which have not ended, ask for.

@@ -20,7 +20,7 @@ use crate::{
     options::Options,
     sent::SentWork,
     status::{cut, rfc3339},
-    world::{Key, World},
+    world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
 
@@ -87,7 +87,7 @@ pub(super) fn let_go_of_gone(world: &World, key: &Key, work: &Work, step: &mut S
 }
 
 /// Ends a job that is not placed again, although no member has reported an end.
-fn end_job(entry: &BindingEntry, reason: Reason, message: &str, step: &mut Step, now: Timestamp) {
+pub(super) fn end_job(entry: &BindingEntry, reason: Reason, message: &str, step: &mut Step, now: Timestamp) {
     let known = binding_status(entry);
     let mut desired = known.clone();
     desired["result"] = json!({
@@ -100,6 +100,13 @@ fn end_job(entry: &BindingEntry, reason: Reason, message: &str, step: &mut Step,
     });
     patch_binding_status(entry, &known, &desired, step);
     step.writes.push(events::warning(&entry.object_subject(), entry.source(), reason, message, now));
+}
+
+/// Why a job ends that its owner wants stopped.
+pub(super) fn stopped(entry: &BindingEntry, object: &Object) -> Option<fleet_runs::Eviction> {
+    let wanted = entry.workload.is_job() && names::is_stopped(&object.value["metadata"]["annotations"]);
+    let message = format!("stopped by the annotation {}", names::STOP_ANNOTATION);
+    wanted.then_some(fleet_runs::Eviction { reason: Reason::Stopped, message })
 }
 
 /// A job that ended Failed says so whatever its last run reported, and says which runs came before.

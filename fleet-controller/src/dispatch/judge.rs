@@ -1,4 +1,5 @@
-//! What becomes of a run: it goes on, the job has ended, or the run is over before its job.
+//! What becomes of a run, asked of the rules in `fleet_runs`: objects of the hub are read into facts, and the
+//! verdict into what is written.
 //!
 //! Whatever has to last some time before it counts (a failure, a lost cluster) is noted in the binding when it
 //! is first seen, so that a restart neither forgets nor shortens the wait.
@@ -7,18 +8,12 @@ use fleet_api::mutation::{self, Mutation};
 use fleet_api::{Cluster, binding::RunStatus};
 use fleet_policies::{
     reason::Reason,
-    spec::PurgeMode,
     workload::{self, Health, Outcome},
 };
+use fleet_runs::{Cluster as Place, Eviction, Job, NotTolerated, Report, Run, Verdict};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{
-    Step,
-    attempts::{self, Over},
-    fence,
-    report::Item,
-    taints,
-};
+use super::{Step, attempts, fence, report::Item, taints};
 use crate::{
     binding::BindingEntry,
     options::Options,
@@ -48,7 +43,7 @@ pub(super) enum Ending {
         since: String,
     },
     Result(Outcome),
-    Evict(Over),
+    Evict(Eviction),
 }
 
 pub(super) fn job_outcome(entry: &BindingEntry, items: &[Item]) -> Option<Outcome> {
@@ -75,137 +70,109 @@ impl Look<'_> {
         let epoch = self.entry.object.spec.epoch;
         let known = self.entry.object.status.as_ref().and_then(|status| status.run.clone());
         let fresh = || RunStatus { epoch, since: rfc3339(self.now), ..RunStatus::default() };
-        let mut run = known.filter(|run| run.epoch == epoch).unwrap_or_else(fresh);
-        let started = |item: &Item| {
-            item.status.is_some_and(|status| {
-                workload::is_running(self.entry.workload, status)
-                    || workload::outcome(self.entry.workload, status).is_some()
-            })
-        };
-        if run.started_at.is_none() && self.items.iter().any(started) {
-            run.started_at = Some(rfc3339(self.now));
+        let known = known.filter(|run| run.epoch == epoch).unwrap_or_else(fresh);
+        let was = self.remembered(&known);
+        let is = fleet_runs::standing(was, &self.report(), &self.place(), self.now.as_millisecond());
+        let now = rfc3339(self.now);
+        RunStatus {
+            started_at: known.started_at.or(is.started_at_ms.map(|_| now.clone())),
+            lost_since: is.lost_since_ms.and(known.lost_since.or(Some(now))),
+            ..known
         }
-        let lost = self.target().is_some_and(|target| self.world.lost.contains(target));
-        // Between the two, after a restart, nothing is known: what was noted stands.
-        if lost && run.lost_since.is_none() {
-            run.lost_since = Some(rfc3339(self.now));
-        } else if !lost && self.cluster().is_some_and(ready) {
-            run.lost_since = None;
-        }
-        run
     }
 
     pub fn judge(&self, run: &RunStatus, step: &mut Step) -> Ending {
-        if let Some(outcome) = job_outcome(self.entry, self.items) {
-            return self.ended(outcome, step);
-        }
-        if !self.entry.is_gang() {
-            return Ending::None;
-        }
         let epoch = self.entry.object.spec.epoch;
-        if let Some(asked) = self.world.evictions.get(self.key).filter(|asked| asked.epoch == epoch) {
-            return Ending::Evict(Over { reason: asked.reason, message: asked.message.clone() });
+        let asked = self.world.evictions.get(self.key).filter(|asked| asked.epoch == epoch);
+        let asked = asked.map(|asked| Eviction { reason: asked.reason, message: asked.message.clone() });
+        let now_ms = self.now.as_millisecond();
+        let limits = self.options.run_limits();
+        let (known, report, place) = (self.remembered(run), self.report(), self.place());
+        let found = fleet_runs::judge(&self.job(), &known, &report, &place, asked.as_ref(), &limits, now_ms);
+        if let Some(at) = found.wake_ms {
+            step.wake_at_ms(at);
         }
-        let over = self
-            .gone()
-            .or_else(|| self.tainted(step))
-            .or_else(|| self.lost(run, step))
-            .or_else(|| self.refused())
-            .or_else(|| self.not_started(run, step));
-        match over {
-            Some(over) => Ending::Evict(over),
-            None => self.health(step),
+        if found.wants_mark {
+            fence::ask_for_mark(self.world, self.entry, place.name, step);
+        }
+        match found.verdict {
+            Verdict::GoesOn => Ending::None,
+            Verdict::Tolerated { since_ms } => {
+                let noted = self.unhealthy_since().filter(|_| known.unhealthy_since_ms == Some(since_ms));
+                Ending::Watch { since: noted.unwrap_or_else(|| rfc3339(self.now)) }
+            }
+            Verdict::Ended(outcome) => Ending::Result(outcome),
+            Verdict::Evict(over) => Ending::Evict(over),
         }
     }
 
-    /// A job that ended: for good, or to be run again elsewhere.
-    fn ended(&self, outcome: Outcome, step: &mut Step) -> Ending {
-        if outcome == Outcome::Succeeded || !self.entry.is_gang() {
-            return Ending::Result(outcome);
+    fn unhealthy_since(&self) -> Option<String> {
+        self.entry.object.status.as_ref()?.unhealthy_since.clone()
+    }
+
+    /// The job, as the rules of a run know it.
+    fn job(&self) -> Job<'_> {
+        let suspension = self.entry.object.spec.suspension.as_ref();
+        let said = self.object.value["metadata"]["annotations"][START_TIMEOUT_ANNOTATION].as_str();
+        let timeout = said.and_then(|text| text.parse::<SignedDuration>().ok());
+        Job {
+            failover: self.entry.failover.as_ref(),
+            is_gang: self.entry.is_gang(),
+            is_batch: self.entry.workload.is_job(),
+            is_suspended: suspension.is_some_and(|s| s.dispatching == Some(true)),
+            start_timeout_ms: timeout.map(|timeout| i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX)),
+            failures: attempts::failures(self.entry),
         }
-        let Some(failover) = self.entry.failover.as_ref().and_then(|failover| failover.application.as_ref())
-        else {
-            return Ending::Result(outcome);
+    }
+
+    fn remembered(&self, run: &RunStatus) -> Run {
+        let read = |text: &String| text.parse::<Timestamp>().unwrap_or(self.now).as_millisecond();
+        let unhealthy = self.unhealthy_since().filter(|_| !mutation::is_on(Mutation::TolerationForgotten));
+        Run {
+            since_ms: read(&run.since),
+            started_at_ms: run.started_at.as_ref().map(read),
+            lost_since_ms: run.lost_since.as_ref().map(read),
+            unhealthy_since_ms: unhealthy.as_ref().map(read),
+        }
+    }
+
+    /// What the members say of the run.
+    fn report(&self) -> Report {
+        let workload = self.entry.workload;
+        let any = |rule: &dyn Fn(&serde_json::Value) -> bool| {
+            self.items.iter().any(|item| item.status.is_some_and(rule))
         };
-        if attempts::failures(self.entry) + 1 >= attempts::limit(self.entry, self.options) {
-            return Ending::Result(outcome);
+        Report {
+            outcome: job_outcome(self.entry, self.items),
+            is_running: any(&|status| {
+                workload::is_running(workload, status) || workload::outcome(workload, status).is_some()
+            }),
+            is_unhealthy: any(&|status| workload::health(workload, status) == Health::Unhealthy),
+            refused: self.refused(),
         }
-        self.tolerate(failover.toleration_s(), "the job failed", step)
     }
 
-    /// A job that runs on, perhaps unhealthy.
-    fn health(&self, step: &mut Step) -> Ending {
-        let Some(failover) = &self.entry.failover else { return Ending::None };
-        let Some(application) = &failover.application else { return Ending::None };
-        let unhealthy = self.items.iter().any(|item| {
-            item.status.is_some_and(|s| workload::health(self.entry.workload, s) == Health::Unhealthy)
-        });
-        // Its pods may be alive: a second run beside them has to be accepted.
-        let stays = failover.application_purge() == PurgeMode::Never && failover.allow_two_runs != Some(true);
-        if !unhealthy || stays {
-            return Ending::None;
+    /// What is known of the run's cluster.
+    fn place(&self) -> Place<'_> {
+        let Some(target) = self.target() else { return Place::default() };
+        let cluster = self.cluster();
+        let taint = cluster.and_then(|cluster| taints::limit(cluster, &self.entry.placement));
+        Place {
+            name: target,
+            is_gone: fence::is_gone(self.world, target),
+            is_lost: self.world.lost.contains(target),
+            ready_since_ms: cluster.filter(|cluster| ready(cluster)).map(|cluster| {
+                let conditions = cluster.status.as_ref().map_or(&[][..], |status| &status.conditions);
+                find_condition(conditions, "Ready").map(|ready| ready.last_transition_time.0.as_millisecond())
+            }),
+            taint: taint
+                .map(|limit| NotTolerated { key: limit.taint, until_ms: limit.until.as_millisecond() }),
+            may_leave: fence::may_leave(self.world, self.entry, target),
         }
-        self.tolerate(application.toleration_s(), "the job was unhealthy", step)
-    }
-
-    fn tolerate(&self, toleration_s: i64, what: &str, step: &mut Step) -> Ending {
-        let noted = self.entry.object.status.as_ref().and_then(|status| status.unhealthy_since.clone());
-        let noted = noted.filter(|_| !mutation::is_on(Mutation::TolerationForgotten));
-        let since = noted.unwrap_or_else(|| rfc3339(self.now));
-        let until = self.after(&since, toleration_s);
-        if self.now < until {
-            step.wake_at(until);
-            return Ending::Watch { since };
-        }
-        Ending::Evict(Over {
-            reason: Reason::ApplicationFailure,
-            message: format!("{what} and stayed so for {toleration_s} s"),
-        })
-    }
-
-    fn after(&self, since: &str, seconds: i64) -> Timestamp {
-        let since: Timestamp = since.parse().unwrap_or(self.now);
-        since.saturating_add(SignedDuration::from_secs(seconds.max(0))).unwrap_or(Timestamp::MAX)
-    }
-
-    /// An administrator has taken the cluster out of the fleet.
-    fn gone(&self) -> Option<Over> {
-        let target = self.target().filter(|target| fence::is_gone(self.world, target))?;
-        let message = format!("cluster {target} was taken out of the fleet");
-        Some(Over { reason: Reason::ClusterGone, message })
-    }
-
-    /// A taint with effect NoExecute that the policy does not tolerate, or not for so long.
-    fn tainted(&self, step: &mut Step) -> Option<Over> {
-        let limit = taints::limit(self.cluster()?, &self.entry.placement)?;
-        if self.now < limit.until {
-            step.wake_at(limit.until);
-            return None;
-        }
-        let message =
-            format!("taint {} of {} is not tolerated", limit.taint, self.target().unwrap_or_default());
-        Some(Over { reason: Reason::TaintUntolerated, message })
-    }
-
-    /// The cluster is lost, and has been for as long as the policy tolerates it.
-    fn lost(&self, run: &RunStatus, step: &mut Step) -> Option<Over> {
-        let target = self.target().filter(|target| self.world.lost.contains(*target))?;
-        let policy = self.entry.failover.as_ref().and_then(|failover| failover.cluster.as_ref())?;
-        let until = self.after(run.lost_since.as_ref()?, policy.toleration_s());
-        if self.now < until {
-            step.wake_at(until);
-            return None;
-        }
-        if !fence::may_leave(self.world, self.entry, target) {
-            fence::ask_for_mark(self.world, self.entry, target, step);
-            return None;
-        }
-        let message = format!("cluster {target} was lost for {} s", policy.toleration_s());
-        Some(Over { reason: Reason::ClusterLost, message })
     }
 
     /// The member cannot take the run as it is.
-    fn refused(&self) -> Option<Over> {
+    fn refused(&self) -> Option<Eviction> {
         self.items.iter().find_map(|item| {
             let conditions = &item.work.status.as_ref()?.conditions;
             let applied = find_condition(conditions, "Applied").filter(|c| c.status == "False")?;
@@ -215,43 +182,18 @@ impl Look<'_> {
                 "StaleEpoch" if item.work.spec.epoch == self.entry.object.spec.epoch => Reason::RunRefused,
                 _ => return None,
             };
-            Some(Over { reason, message: format!("{}: {}", item.cluster, applied.message) })
+            Some(Eviction { reason, message: format!("{}: {}", item.cluster, applied.message) })
         })
-    }
-
-    /// A gang that has not started in time gives its places back.
-    fn not_started(&self, run: &RunStatus, step: &mut Step) -> Option<Over> {
-        let suspended =
-            self.entry.object.spec.suspension.as_ref().is_some_and(|s| s.dispatching == Some(true));
-        if run.started_at.is_some() || suspended || !self.entry.workload.is_job() {
-            return None;
-        }
-        // Of a cluster that does not answer nothing is known, and one that is back gets its time.
-        let cluster = self.cluster().filter(|cluster| ready(cluster))?;
-        let conditions = cluster.status.as_ref().map_or(&[][..], |status| &status.conditions);
-        let back = find_condition(conditions, "Ready").map(|ready| ready.last_transition_time.0);
-        let since: Timestamp = run.since.parse().unwrap_or(self.now);
-        let since = back.map_or(since, |back| since.max(back));
-        let timeout = self.start_timeout();
-        let until = since.saturating_add(timeout).unwrap_or(Timestamp::MAX);
-        if self.now < until {
-            step.wake_at(until);
-            return None;
-        }
-        let message = format!("the gang had not started {} s after it was bound", timeout.as_secs());
-        Some(Over { reason: Reason::GangNotStarted, message })
-    }
-
-    fn start_timeout(&self) -> SignedDuration {
-        let said = self.object.value["metadata"]["annotations"][START_TIMEOUT_ANNOTATION].as_str();
-        said.and_then(|text| text.parse::<SignedDuration>().ok())
-            .filter(SignedDuration::is_positive)
-            .unwrap_or_else(|| SignedDuration::try_from(self.options.start_timeout).unwrap_or_default())
     }
 }
 
 impl Step {
     pub(super) fn wake_at(&mut self, at: Timestamp) {
         self.wake = earliest(self.wake, Some(at));
+    }
+
+    /// Milliseconds since 1970.
+    pub(super) fn wake_at_ms(&mut self, at_ms: i64) {
+        self.wake_at(Timestamp::from_millisecond(at_ms).unwrap_or(Timestamp::MAX));
     }
 }

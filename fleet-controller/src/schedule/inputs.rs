@@ -124,17 +124,19 @@ impl Scheduler {
             let message = format!("taint {} of {name} is no longer tolerated", limit.taint);
             found.barred.insert(name.clone(), Waiting::new(Reason::ClusterNotAdmitted, message));
         }
+        let time = |ms| Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX);
         let attempts = entry.object.status.iter().flat_map(|status| &status.attempts);
         let clusters: BTreeSet<&String> = attempts.map(|attempt| &attempt.cluster).collect();
         for cluster in clusters {
             match dispatch::avoidance(entry, cluster, &self.options, now) {
                 Avoid::No => {}
-                Avoid::Last => {
+                Avoid::Last { until_ms } => {
+                    self.rereads.insert((time(until_ms), key.clone()));
                     found.avoided.insert(cluster.clone());
                 }
-                Avoid::Until(until, why) => {
-                    self.rereads.insert((until, key.clone()));
-                    found.barred.insert(cluster.clone(), why);
+                Avoid::Until { until_ms, why } => {
+                    self.rereads.insert((time(until_ms), key.clone()));
+                    found.barred.insert(cluster.clone(), Waiting::new(why.reason, why.message));
                 }
             }
         }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use fleet_controller::planner::{Answer, Decision, Planner, Settings};
+use fleet_policies::{reason::Reason, spec::PurgeMode};
 use fleet_quota::JobId;
 
 use super::{
@@ -90,7 +91,38 @@ pub(super) enum Tick {
         job: usize,
         epoch: i64,
     },
+    /// What is held against a cluster has faded for the job.
+    Reread {
+        job: usize,
+    },
+    /// An older run was left alone until now.
+    Purge {
+        job: usize,
+        member: usize,
+    },
     Plan,
+}
+
+/// A run that ended before its job.
+#[derive(Clone, Debug)]
+pub(super) struct PastRun {
+    pub cluster: String,
+    pub epoch: i64,
+    pub reason: Reason,
+    pub message: String,
+    pub ended_at_ms: i64,
+    pub purge: PurgeMode,
+}
+
+impl PastRun {
+    pub fn as_attempt(&self) -> fleet_runs::Attempt<'_> {
+        fleet_runs::Attempt {
+            cluster: &self.cluster,
+            reason: Some(self.reason),
+            message: &self.message,
+            ended_at_ms: Some(self.ended_at_ms),
+        }
+    }
 }
 
 /// Where a job stands on the hub.
@@ -123,14 +155,13 @@ pub(super) struct SimJob {
     pub queue: Arc<str>,
     pub phase: Phase,
     pub epoch: i64,
-    /// Cluster and reason of each run that ended before the job.
-    pub attempts: Vec<(String, fleet_policies::reason::Reason)>,
-    pub bound_ms: i64,
-    pub started_ms: Option<i64>,
-    pub unhealthy_since_ms: Option<i64>,
+    /// Runs that ended before the job.
+    pub attempts: Vec<PastRun>,
+    /// What is remembered of the present run.
+    pub run: fleet_runs::Run,
     /// Makes room for another, until its member can be told.
     pub ending: Option<MakesRoom>,
-    pub told: Option<fleet_policies::reason::Reason>,
+    pub told: Option<Reason>,
 }
 
 /// The whole simulation.
@@ -299,6 +330,8 @@ impl<'l> Sim<'l> {
                     self.judge(job);
                 }
             }
+            Tick::Reread { job } => self.reread(job),
+            Tick::Purge { job, member } => self.purge(job, member),
             Tick::Plan => {}
         }
         Ok(())
@@ -406,7 +439,7 @@ impl<'l> Sim<'l> {
                 }
             }
             Err(message) => {
-                let reason = fleet_policies::reason::Reason::ReservationRefused.to_string();
+                let reason = Reason::ReservationRefused.to_string();
                 self.record(
                     job,
                     What::ReservationRefused {
@@ -418,7 +451,7 @@ impl<'l> Sim<'l> {
                 self.jobs[job].phase = Phase::Waits;
                 self.checker.give_back(job);
                 self.planner.answer(&id, &cluster, Answer::Refused { message }, self.now_ms);
-                self.requeued(job, fleet_policies::reason::Reason::ReservationRefused);
+                self.requeued(job, Reason::ReservationRefused);
             }
         }
     }

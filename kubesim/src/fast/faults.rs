@@ -20,8 +20,7 @@ pub(super) struct Times {
     pub not_ready_ms: i64,
     /// And until it counts as lost.
     pub lost_ms: i64,
-    pub start_timeout_ms: i64,
-    pub attempts_limit: usize,
+    pub runs: fleet_runs::Limits,
 }
 
 impl Times {
@@ -34,17 +33,11 @@ impl Times {
             renew_ms: ms(agent.lease_renew),
             lapse_ms: ms(agent.lease_duration),
             not_ready_ms,
-            lost_ms: not_ready_ms + FENCE_GRACE_MS,
-            start_timeout_ms: START_TIMEOUT_MS,
-            attempts_limit: hub.attempts_limit,
+            lost_ms: not_ready_ms + ms(hub.fence_grace),
+            runs: hub.run_limits(),
         }
     }
 }
-
-/// Added before a cluster counts as lost: until then a cut-off agent has stopped the jobs that may move.
-const FENCE_GRACE_MS: i64 = 20_000;
-/// Longest time a gang may take from its binding to its start.
-const START_TIMEOUT_MS: i64 = 600_000;
 
 impl Sim<'_> {
     pub fn partition(&mut self, cluster: &str) {
@@ -181,7 +174,6 @@ impl Sim<'_> {
         }
         let link = &mut self.members[member].link;
         link.lost = true;
-        link.lost_since_ms.get_or_insert(self.now_ms);
         self.judge_all(member);
     }
 
@@ -198,8 +190,9 @@ impl Sim<'_> {
     /// What was held up between the two goes through.
     fn meet(&mut self, member: usize) {
         let link = &mut self.members[member].link;
-        (link.lost, link.lost_since_ms) = (false, None);
+        link.lost = false;
         if std::mem::take(&mut link.not_ready) {
+            link.ready_since_ms = Some(self.now_ms);
             self.tell_planner_of(member);
         }
         // The agent learns the present epochs first: what runs under another is cleaned up.
@@ -208,7 +201,9 @@ impl Sim<'_> {
             let Some(stay) = self.members[member].stays.get(&job) else { continue };
             let wanted =
                 self.jobs[job].phase == Phase::Bound { member } && self.jobs[job].epoch == stay.epoch;
-            if !wanted {
+            if !wanted && self.left_alone(job, member).is_some() {
+                continue;
+            } else if !wanted {
                 self.members[member].release(job);
             } else if stay.run == Run::Stopped {
                 self.start(job, member);

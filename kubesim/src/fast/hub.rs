@@ -45,10 +45,6 @@ pub(crate) struct JobSpec {
     /// The policy suspends dispatching.
     pub suspended: bool,
     pub failover: Option<Failover>,
-    /// `failover.application.backoffLimit`.
-    pub backoff_limit: Option<i64>,
-    /// How long a lost cluster is tolerated.
-    pub lost_toleration_s: i64,
     pub gpus: i64,
     pub components: Arc<BTreeMap<String, i64>>,
     pub plan: RunPlans,
@@ -87,8 +83,6 @@ impl JobSpec {
             preemptible: true,
             suspended: false,
             failover: None,
-            backoff_limit: None,
-            lost_toleration_s: 0,
             gpus: 0,
             components: Arc::default(),
             plan: RunPlans::For(0),
@@ -122,8 +116,6 @@ pub(super) struct Objects {
     version: u64,
 }
 
-/// Seconds a cluster may stay lost when the policy does not say.
-const DEFAULT_LOST_TOLERATION_S: i64 = 300;
 /// The suffix that the name of every GPU resource ends with.
 const GPU: &str = "/gpu";
 
@@ -231,7 +223,6 @@ impl Objects {
         let labels = &value["metadata"]["labels"];
         let label = |name: &str| labels[name].as_str().map(str::to_string);
         let suspension = entry.object.spec.suspension.as_ref();
-        let failover = entry.object.spec.failover.as_ref();
         let shape = self.shape(&entry);
         let counts = entry.object.spec.components.iter();
         let seconds = &value["spec"]["activeDeadlineSeconds"];
@@ -247,12 +238,6 @@ impl Objects {
             preemptible: label(PREEMPTIBLE_LABEL).is_none_or(|text| text != "false"),
             suspended: suspension.is_some_and(|suspension| suspension.dispatching == Some(true)),
             failover: entry.failover.clone(),
-            backoff_limit: failover
-                .and_then(|failover| failover.application.as_ref()?.backoff_limit)
-                .map(i64::from),
-            lost_toleration_s: failover
-                .and_then(|failover| failover.cluster.as_ref()?.toleration_seconds)
-                .map_or(DEFAULT_LOST_TOLERATION_S, i64::from),
             gpus: gpus(&shape),
             components: Arc::new(counts.map(|c| (c.name.clone(), c.replicas)).collect()),
             plan: RunPlans::Annotated {

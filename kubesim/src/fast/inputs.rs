@@ -141,9 +141,7 @@ impl Sim<'_> {
             phase: Phase::Waits,
             epoch: 0,
             attempts: Vec::new(),
-            bound_ms: 0,
-            started_ms: None,
-            unhealthy_since_ms: None,
+            run: fleet_runs::Run::default(),
             ending: None,
             told: None,
             spec,
@@ -278,7 +276,9 @@ impl Sim<'_> {
         }
         for other in (0..self.members.len()).filter(|other| *other != member) {
             let Some(stay) = self.members[other].stays.get(&job) else { continue };
-            if matches!(stay.run, Run::Runs { .. } | Run::Broken { .. }) && self.is_covered(job, other) {
+            let alive = matches!(stay.run, Run::Runs { .. } | Run::Broken { .. });
+            // A purge that leaves the old run alone was asked for, with two runs at once.
+            if alive && self.left_alone(job, other).is_none() && self.is_covered(job, other) {
                 let epoch = stay.epoch;
                 let (here, there) = (self.members[member].name.clone(), self.members[other].name.clone());
                 let what = format!("starts on {here} while epoch {epoch} runs on {there}");
@@ -319,6 +319,9 @@ impl Sim<'_> {
         for (at, member) in self.members.iter().enumerate().filter(|(_, member)| member.link.reachable()) {
             for (job, stay) in &member.stays {
                 let known = &self.jobs[*job];
+                if self.left_alone(*job, at).is_some() {
+                    continue;
+                }
                 if self.hub_up && (known.phase != Phase::Bound { member: at } || known.epoch != stay.epoch) {
                     let objects = vec![known.name.to_string(), member.name.to_string()];
                     broken.push((objects, format!("places of epoch {} are held for nothing", stay.epoch)));

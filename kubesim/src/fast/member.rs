@@ -80,7 +80,8 @@ pub(super) struct Link {
     /// As the hub sees it.
     pub not_ready: bool,
     pub lost: bool,
-    pub lost_since_ms: Option<i64>,
+    /// Since when it answers again; `None`: always did.
+    pub ready_since_ms: Option<i64>,
 }
 
 impl Link {

@@ -11,6 +11,7 @@ mod engine;
 mod faults;
 mod hub;
 mod inputs;
+mod judge;
 mod member;
 mod runs;
 #[cfg(test)]

@@ -1,13 +1,17 @@
 //! A job's runs: bound, started, ended, taken back.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fleet_controller::planner::{self, Counted, Held, Job, Stand};
 use fleet_placement::Places;
 use fleet_policies::reason::Reason;
+use fleet_runs::{Avoid, Eviction};
 
 use super::{
-    engine::{MakesRoom, Phase, Sim, Tick},
+    engine::{MakesRoom, PastRun, Phase, Sim, Tick},
     hub::RunPlans,
     member::Run,
 };
@@ -18,11 +22,13 @@ use crate::{
 
 impl Sim<'_> {
     /// The job as the planner knows it.
-    pub fn planner_job(&self, job: usize, stand: Stand) -> Job {
-        let known = &self.jobs[job];
-        let failed = |reason: &Reason| {
-            matches!(reason, Reason::ApplicationFailure | Reason::GangNotStarted | Reason::ClusterLost)
+    pub fn planner_job(&mut self, job: usize, stand: Stand) -> Job {
+        let (avoided, barred) = match stand {
+            Stand::Waits => self.obstacles(job),
+            Stand::Holds(_) => Default::default(),
         };
+        let known = &self.jobs[job];
+        let preempted = |past: &&PastRun| past.reason == Reason::Preempted;
         Job {
             id: known.id.clone(),
             shape: Arc::clone(&known.spec.shape),
@@ -31,32 +37,59 @@ impl Sim<'_> {
             queued: known.spec.queued,
             priority: known.spec.priority,
             preemptible: known.spec.preemptible,
-            preemptions: known.attempts.iter().filter(|(_, reason)| *reason == Reason::Preempted).count()
-                as u32,
+            preemptions: known.attempts.iter().filter(preempted).count() as u32,
             enqueued_at_ms: known.submitted_ms,
-            avoided: known
-                .attempts
-                .iter()
-                .filter(|(_, reason)| failed(reason))
-                .map(|(cluster, _)| cluster.clone())
-                .collect(),
+            avoided,
             blocked: known
                 .spec
                 .suspended
                 .then(|| planner::Waiting::new(Reason::Suspended, "the policy suspends dispatching")),
             stand,
             runtime_ms: known.spec.declared_ms,
-            started_at_ms: known.started_ms,
+            started_at_ms: known.run.started_at_ms,
             checkpoint_at_ms: None,
-            barred: known
-                .attempts
-                .iter()
-                .filter(|(_, reason)| *reason == Reason::NameTaken)
-                .map(|(cluster, reason)| {
-                    let message = format!("an object of that name in {cluster} is not Fleet's");
-                    (cluster.clone(), planner::Waiting::new(*reason, message))
-                })
-                .collect(),
+            barred,
+        }
+    }
+
+    /// Clusters chosen last for a waiting job, and those that it may not go to, for what its earlier runs met there.
+    fn obstacles(&mut self, job: usize) -> (BTreeSet<String>, BTreeMap<String, planner::Waiting>) {
+        let (mut avoided, mut barred) = (BTreeSet::new(), BTreeMap::new());
+        let mut rereads = Vec::new();
+        let known = &self.jobs[job];
+        let clusters: BTreeSet<&String> = known.attempts.iter().map(|past| &past.cluster).collect();
+        for cluster in clusters {
+            let attempts = known.attempts.iter().map(PastRun::as_attempt);
+            match fleet_runs::attempts::avoidance(attempts, cluster, &self.times.runs, self.now_ms) {
+                Avoid::No => {}
+                Avoid::Last { until_ms } => {
+                    rereads.push(until_ms);
+                    avoided.insert(cluster.clone());
+                }
+                Avoid::Until { until_ms, why } => {
+                    rereads.push(until_ms);
+                    barred.insert(cluster.clone(), planner::Waiting::new(why.reason, why.message));
+                }
+            }
+            let stays = self.member_of.get(cluster).is_some_and(|member| {
+                self.members[*member].stays.contains_key(&job) && self.left_alone(job, *member).is_some()
+            });
+            if stays {
+                let message = format!("an older run of this name still stands in {cluster}");
+                barred.insert(cluster.clone(), planner::Waiting::new(Reason::Backoff, message));
+            }
+        }
+        for at_ms in rereads {
+            self.push(at_ms, Tick::Reread { job });
+        }
+        (avoided, barred)
+    }
+
+    /// What was held against a cluster has faded.
+    pub fn reread(&mut self, job: usize) {
+        if self.jobs[job].phase == Phase::Waits && self.alive.contains_key(&self.jobs[job].id) {
+            let known = self.planner_job(job, Stand::Waits);
+            self.planner.set_job(known, self.now_ms);
         }
     }
 
@@ -81,8 +114,7 @@ impl Sim<'_> {
         let known = &mut self.jobs[job];
         known.phase = Phase::Bound { member };
         known.epoch += 1;
-        known.bound_ms = self.now_ms;
-        known.unhealthy_since_ms = None;
+        known.run = fleet_runs::Run { since_ms: self.now_ms, ..fleet_runs::Run::default() };
         let (epoch, components) = (known.epoch, Arc::clone(&known.spec.components));
         let shape = Arc::clone(&known.spec.shape);
         let cluster = Arc::clone(&self.members[member].name);
@@ -107,15 +139,13 @@ impl Sim<'_> {
                 self.over_used(job, member, broken);
             }
             if self.members[member].stays.get(&job).is_some_and(|stay| stay.nodes.is_empty()) {
-                let epoch = self.jobs[job].epoch;
-                self.push(self.jobs[job].bound_ms + self.times.start_timeout_ms, Tick::Judge { job, epoch });
-                return;
+                return self.judge(job);
             }
         }
         self.start(job, member);
     }
 
-    fn name_is_taken(&self, job: usize, member: usize) -> bool {
+    pub fn name_is_taken(&self, job: usize, member: usize) -> bool {
         let own = &self.members[member].own;
         !own.is_empty()
             && own.contains(&(self.jobs[job].spec.kind.to_string(), self.jobs[job].name.to_string()))
@@ -135,8 +165,10 @@ impl Sim<'_> {
         }
         let cluster = Arc::clone(&self.members[member].name);
         self.check_start(job, member, &nodes);
+        self.jobs[job].run.started_at_ms.get_or_insert(self.now_ms);
         self.tell_planner_of_start(job, member);
         self.record(job, What::Started { cluster, epoch, nodes });
+        self.purge_replaced(job, member);
         let whole =
             self.members[member].stays.get(&job).is_none_or(|stay| self.members[member].is_whole(stay));
         if !whole {
@@ -149,7 +181,6 @@ impl Sim<'_> {
         if !self.preempts || self.jobs[job].phase != (Phase::Bound { member }) {
             return;
         }
-        self.jobs[job].started_ms = Some(self.now_ms);
         let nodes = self.members[member].stays.get(&job).map(|stay| NodesOf::clone(&stay.nodes));
         let held = Held::here(&self.members[member].name, Counted::ByPlanner);
         let held = Held { nodes: nodes.unwrap_or_default(), ..held };
@@ -212,6 +243,8 @@ impl Sim<'_> {
         stay.run = Run::Ended { well };
         if self.jobs[job].phase == (Phase::Bound { member }) {
             self.judge(job);
+        } else if self.left_alone(job, member).is_some() {
+            self.purge(job, member);
         }
     }
 
@@ -236,108 +269,47 @@ impl Sim<'_> {
             if let Some(at) = ends_ms {
                 self.push(at, Tick::RunEnds { member, job, start });
             }
-            self.jobs[job].unhealthy_since_ms = None;
-        }
-    }
-
-    /// The hub looks at a bound job's run: it goes on, the job has ended, or the run is over before its job.
-    pub fn judge(&mut self, job: usize) {
-        let Phase::Bound { member } = self.jobs[job].phase else { return };
-        if !self.hub_up {
-            return;
-        }
-        let link = &self.members[member].link;
-        if !link.reachable() {
-            if let (true, Some(since)) = (link.lost, link.lost_since_ms) {
-                self.judge_lost(job, since);
-            }
-            return;
-        }
-        if let Some(taking) = self.jobs[job].ending.take() {
-            self.preempt(job, taking);
-            return;
-        }
-        let Some(run) = self.members[member].stays.get(&job).map(|stay| stay.run.clone()) else { return };
-        match run {
-            Run::Ended { well: true } => self.finished(job, Ending::Succeeded),
-            Run::Ended { well: false } => self.judge_failed(job),
-            Run::Broken { .. } => {
-                if self.application_toleration(job).is_some() {
-                    self.tolerate(job);
-                }
-            }
-            Run::Waits if self.name_is_taken(job, member) => self.take_back(job, Reason::NameTaken),
-            Run::Waits if self.now_ms >= self.jobs[job].bound_ms + self.times.start_timeout_ms => {
-                if self.failures(job) + 1 >= self.attempts_limit(job) {
-                    self.finished(job, Ending::Failed);
-                } else {
-                    self.take_back(job, Reason::GangNotStarted);
-                }
-            }
-            Run::Waits | Run::Runs { .. } | Run::Stopped => {}
-        }
-    }
-
-    fn application_toleration(&self, job: usize) -> Option<i64> {
-        let failover = self.jobs[job].spec.failover.as_ref()?.application.as_ref()?;
-        Some(failover.toleration_s().max(0).saturating_mul(1000))
-    }
-
-    fn judge_failed(&mut self, job: usize) {
-        if self.application_toleration(job).is_none() || self.failures(job) + 1 >= self.attempts_limit(job) {
-            self.finished(job, Ending::Failed);
-        } else {
-            self.tolerate(job);
-        }
-    }
-
-    /// Runs that count towards the limit.
-    fn failures(&self, job: usize) -> usize {
-        let counted = |reason: &Reason| matches!(reason, Reason::ApplicationFailure | Reason::GangNotStarted);
-        self.jobs[job].attempts.iter().filter(|(_, reason)| counted(reason)).count()
-    }
-
-    fn attempts_limit(&self, job: usize) -> usize {
-        let asked = self.jobs[job].spec.backoff_limit;
-        asked.and_then(|limit| usize::try_from(limit).ok()).map_or(self.times.attempts_limit, |n| n.max(1))
-    }
-
-    /// Failed or unhealthy, and still tolerated.
-    fn tolerate(&mut self, job: usize) {
-        let Some(toleration_ms) = self.application_toleration(job) else { return };
-        let since = *self.jobs[job].unhealthy_since_ms.get_or_insert(self.now_ms);
-        let until = since.saturating_add(toleration_ms);
-        if self.now_ms >= until {
-            self.take_back(job, Reason::ApplicationFailure);
-        } else {
-            let epoch = self.jobs[job].epoch;
-            self.push(until, Tick::Judge { job, epoch });
-        }
-    }
-
-    fn judge_lost(&mut self, job: usize, since_ms: i64) {
-        let failover = self.jobs[job].spec.failover.as_ref().and_then(|failover| failover.cluster.as_ref());
-        if failover.is_none() {
-            return;
-        }
-        let toleration_s = self.jobs[job].spec.lost_toleration_s.max(0);
-        let until = since_ms.saturating_add(toleration_s.saturating_mul(1000));
-        if self.now_ms >= until {
-            self.take_back(job, Reason::ClusterLost);
-        } else {
-            let epoch = self.jobs[job].epoch;
-            self.push(until, Tick::Judge { job, epoch });
+            self.jobs[job].run.unhealthy_since_ms = None;
         }
     }
 
     /// The run is over before its job, for a fault.
-    pub fn take_back(&mut self, job: usize, reason: Reason) {
+    pub fn take_back(&mut self, job: usize, over: Eviction) {
         let Phase::Bound { member } = self.jobs[job].phase else { return };
         let (cluster, epoch) = (Arc::clone(&self.members[member].name), self.jobs[job].epoch);
-        self.record(job, What::Evicted { cluster: Arc::clone(&cluster), epoch, reason: reason.to_string() });
+        let reason = over.reason;
+        self.record(job, What::Evicted { cluster, epoch, reason: reason.to_string() });
+        self.give_up(job, member, over);
+        let known = &self.jobs[job];
+        let attempts = known.attempts.iter().map(PastRun::as_attempt);
+        let last = known.attempts.last().map(PastRun::as_attempt);
+        let failover = known.spec.failover.as_ref();
+        let is_final = last
+            .and_then(|last| fleet_runs::attempts::final_reason(attempts, last, failover, &self.times.runs));
+        match is_final {
+            Some(_) => self.finished(job, Ending::Failed),
+            None => self.wait_again(job, reason),
+        }
+    }
+
+    /// Notes the run among those that ended before the job, and lets it go as the policy says.
+    fn give_up(&mut self, job: usize, member: usize, over: Eviction) {
+        let failover = self.jobs[job].spec.failover.as_ref();
+        let past = PastRun {
+            cluster: self.members[member].name.to_string(),
+            epoch: self.jobs[job].epoch,
+            purge: fleet_runs::purge::mode(failover, over.reason),
+            reason: over.reason,
+            message: over.message,
+            ended_at_ms: self.now_ms,
+        };
+        let known = &mut self.jobs[job];
+        let forgotten = fleet_runs::attempts::to_forget(known.attempts.iter().map(PastRun::as_attempt));
+        if let Some(oldest) = forgotten {
+            known.attempts.remove(oldest);
+        }
+        known.attempts.push(past);
         self.leave(job, member);
-        self.jobs[job].attempts.push((cluster.to_string(), reason));
-        self.wait_again(job, reason);
     }
 
     /// The run makes room for another job.
@@ -345,10 +317,9 @@ impl Sim<'_> {
         let Phase::Bound { member } = self.jobs[job].phase else { return };
         let (cluster, epoch) = (Arc::clone(&self.members[member].name), self.jobs[job].epoch);
         let MakesRoom { by, rule, lost_ms } = taking;
-        let cluster_name = Arc::clone(&cluster);
-        self.record(job, What::Preempted { cluster: cluster_name, epoch, by, reason: rule, lost_ms });
-        self.leave(job, member);
-        self.jobs[job].attempts.push((cluster.to_string(), Reason::Preempted));
+        let message = format!("made room for {by}");
+        self.record(job, What::Preempted { cluster, epoch, by, reason: rule, lost_ms });
+        self.give_up(job, member, Eviction { reason: Reason::Preempted, message });
         self.wait_again(job, Reason::Preempted);
     }
 
@@ -365,19 +336,10 @@ impl Sim<'_> {
         self.planner.set_job(known, self.now_ms);
     }
 
-    /// The old run is gone before a new one starts. What cannot be told stays until its member is back.
-    fn leave(&mut self, job: usize, member: usize) {
-        if self.members[member].link.reachable() {
-            self.members[member].release(job);
-            self.start_waiting(member);
-        }
-    }
-
     /// Back in line, holding nothing.
     pub fn wait_again(&mut self, job: usize, reason: Reason) {
         self.jobs[job].phase = Phase::Waits;
-        self.jobs[job].unhealthy_since_ms = None;
-        self.jobs[job].started_ms = None;
+        self.jobs[job].run = fleet_runs::Run::default();
         self.checker.give_back(job);
         let waits = self.planner_job(job, Stand::Waits);
         self.planner.set_job(waits, self.now_ms);
@@ -393,15 +355,18 @@ impl Sim<'_> {
     }
 
     /// The end is on the hub; what the job held is free.
-    fn finished(&mut self, job: usize, result: Ending) {
+    pub fn finished(&mut self, job: usize, result: Ending) {
         let Phase::Bound { member } = self.jobs[job].phase else { return };
         let cluster = Arc::clone(&self.members[member].name);
-        let attempts = self.jobs[job].attempts.len() as i64 + 1;
         let epoch = self.jobs[job].epoch;
+        let before = self.jobs[job].attempts.iter().filter(|past| past.epoch != epoch).count();
+        let attempts = before as i64 + 1;
         self.record(job, What::Finished { cluster, epoch, result, attempts });
         self.close(job);
-        self.members[member].release(job);
-        self.start_waiting(member);
+        if self.left_alone(job, member).is_none() {
+            self.members[member].release(job);
+            self.start_waiting(member);
+        }
     }
 
     /// The hub is done with the job.

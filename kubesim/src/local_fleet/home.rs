@@ -73,6 +73,15 @@ impl Home {
         }
     }
 
+    /// Whether a process holds this data directory now: a fleet runs there.
+    pub fn is_held(path: &Path) -> bool {
+        // Shared, and let go at once: a start at this moment tries again.
+        match File::open(path.join("lock")).map(|lock| lock.try_lock_shared()) {
+            Ok(tried) => matches!(tried, Err(TryLockError::WouldBlock)),
+            Err(_) => false,
+        }
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -139,10 +148,12 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let home = Home::open(directory.path()).expect("opens");
         assert!(matches!(Home::open(directory.path()), Err(StartError::InUse { .. })));
+        assert!(Home::is_held(directory.path()) && !Home::is_held(Path::new("/nowhere")));
         assert!(home.members().expect("readable").is_none());
         let members = MemberSpec::many(4, 2, 8, "64", "512Gi");
         home.remember(&members).expect("written");
         drop(home);
+        assert!(!Home::is_held(directory.path()));
         let home = Home::open(directory.path()).expect("opens again");
         assert_eq!(home.members().expect("readable"), Some(members));
     }

@@ -87,8 +87,6 @@ impl Shapes {
             preemptible: true,
             suspended: false,
             failover: None,
-            backoff_limit: None,
-            lost_toleration_s: 0,
             gpus: row.gpus,
             components: Arc::clone(&known.components),
             plan: RunPlans::For(row.duration_ms),

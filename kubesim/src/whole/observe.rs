@@ -361,8 +361,10 @@ impl Seen {
         }
         let result = &now["status"]["result"];
         if !result.is_null() && old["status"]["result"].is_null() {
+            let all = now["status"]["attempts"].as_array().into_iter().flatten();
+            let before = all.filter(|attempt| attempt["epoch"] != result["epoch"]).count();
             let fields = json!({"cluster": result["cluster"], "epoch": result["epoch"],
-                "result": result["outcome"], "attempts": attempts(now) + 1});
+                "result": result["outcome"], "attempts": before + 1});
             self.tell(at_ms, "Finished", &job, fields);
         }
     }

@@ -83,6 +83,8 @@ impl From<RawPod> for Pod {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodStatus {
     pub phase: String,
+    /// Why it is so, such as `Evicted`.
+    pub reason: String,
     pub conditions: Vec<PodCondition>,
     pub container_statuses: Vec<ContainerStatus>,
     pub init_container_statuses: Vec<ContainerStatus>,
@@ -115,6 +117,8 @@ pub(crate) struct ContainerState {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Terminated {
     pub exit_code: i64,
+    /// Such as `OOMKilled`.
+    pub reason: String,
     pub finished_at: Option<String>,
 }
 
@@ -186,6 +190,13 @@ impl Pod {
     /// Exit code of the first container, when it has ended.
     pub(crate) fn first_exit_code(&self) -> Option<i64> {
         Some(self.status.container_statuses.first()?.state.terminated.as_ref()?.exit_code)
+    }
+
+    /// Reason and exit code of the first container that failed.
+    pub(crate) fn failed_container(&self) -> Option<(&str, i64)> {
+        let all = self.status.init_container_statuses.iter().chain(&self.status.container_statuses);
+        let mut ended = all.filter_map(|container| container.state.terminated.as_ref());
+        ended.find(|end| end.exit_code != 0).map(|end| (end.reason.as_str(), end.exit_code))
     }
 
     pub(crate) fn container_restarts(&self) -> i64 {

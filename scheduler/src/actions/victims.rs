@@ -6,6 +6,7 @@ use crate::amounts::{PODS, get};
 use crate::cluster::Cluster;
 use crate::config::{Action, PluginName};
 use crate::group::GroupId;
+use crate::node::NodeId;
 use crate::pod::{PodId, Status};
 use crate::queue::QueueId;
 
@@ -188,30 +189,32 @@ impl Cluster {
         owed
     }
 
-    /// Pods of queues that hold more than they deserve of what the taker is owed.
+    /// Pods of queues that hold more than they deserve of what the taker is owed and what is short where they stand.
     fn over_deserved(&self, taker: PodId, candidates: &[PodId]) -> Vec<PodId> {
         let mut left: BTreeMap<QueueId, Vec<i64>> = BTreeMap::new();
-        let mut owed: BTreeMap<QueueId, Vec<usize>> = BTreeMap::new();
+        let mut useful: BTreeMap<(QueueId, Option<NodeId>), Vec<usize>> = BTreeMap::new();
         let own = self.group(self.pod(taker).group).queue;
+        let levels = if self.policy.capacity { self.policy.ancestor_reclaim_level + 1 } else { 1 };
         let mut ordered = candidates.to_vec();
         ordered.retain(|pod| {
-            let queue = self.group(self.pod(*pod).group).queue;
-            let owed = owed.entry(queue).or_insert_with(|| self.owed_dimensions(taker, queue));
+            let (queue, node) = (self.group(self.pod(*pod).group).queue, self.pod(*pod).node);
+            let useful = useful.entry((queue, node)).or_insert_with(|| {
+                let short = self.short_for(taker, node, queue);
+                let mut owed = self.owed_dimensions(taker, queue);
+                owed.retain(|d| short.contains(d));
+                owed
+            });
             let request = self.request_of(*pod);
-            let path = self.path_below(queue, own);
             let amount =
                 |d: usize| request.iter().find(|(at, _)| usize::from(*at) == d).map_or(0, |(_, n)| *n);
-            let levels = if self.policy.capacity { self.policy.ancestor_reclaim_level + 1 } else { 1 };
-            let shared: Vec<usize> = owed.iter().copied().filter(|d| amount(*d) > 0).collect();
-            let over = |d: usize, left: &BTreeMap<QueueId, Vec<i64>>| {
-                path.iter().take(levels).all(|queue| {
-                    let held = left
-                        .get(queue)
-                        .map_or_else(|| get(&self.queue(*queue).allocated, d), |held| get(held, d));
-                    held > self.deserves(*queue, d)
+            let path: Vec<QueueId> = self.path_below(queue, own).into_iter().take(levels).collect();
+            let over = |d: usize| {
+                path.iter().all(|queue| {
+                    let held = left.get(queue).unwrap_or(&self.queue(*queue).allocated);
+                    self.is_over_deserved(*queue, held, d, &request)
                 })
             };
-            if !shared.iter().any(|d| over(*d, &left)) {
+            if !useful.iter().any(|d| amount(*d) > 0 && over(*d)) {
                 return false;
             }
             let guarantee = &self.queue(queue).guarantee;
@@ -221,12 +224,63 @@ impl Cluster {
             if !guaranteed {
                 return false;
             }
-            for queue in path.iter().take(levels) {
-                let held = left.entry(*queue).or_insert_with(|| self.queue(*queue).allocated.clone());
+            for queue in path {
+                let held = left.entry(queue).or_insert_with(|| self.queue(queue).allocated.clone());
                 crate::amounts::add(held, &request, 1, -1);
             }
             true
         });
         ordered
+    }
+
+    /// Whether a queue that holds `held` is above what it deserves of dimension `d`. Where its `deserved` says nothing
+    /// of that, what it says of the others that the pod asks for decides; where it says nothing of any, the queue
+    /// deserves none.
+    fn is_over_deserved(&self, queue: QueueId, held: &[i64], d: usize, request: &[(u16, i64)]) -> bool {
+        let deserved = |d: usize| self.queue(queue).deserved.get(d).copied().flatten();
+        if let Some(deserved) = deserved(d) {
+            return get(held, d) > deserved;
+        }
+        let named = request.iter().filter_map(|(d, _)| Some((usize::from(*d), deserved(usize::from(*d))?)));
+        let mut named = named.peekable();
+        named.peek().is_none() || named.any(|(d, deserved)| get(held, d) > deserved)
+    }
+
+    /// Dimensions in which the taker lacks room on the node, or under the queues that are above it and the victim:
+    /// only what is given back there helps. All it asks for where neither can be said, as when ports or devices are
+    /// what is missing.
+    fn short_for(&self, taker: PodId, node: Option<NodeId>, victims_queue: QueueId) -> Vec<usize> {
+        let request = self.request_of(taker);
+        let own = self.group(self.pod(taker).group).queue;
+        let shared: Vec<QueueId> = match self.policy.capacity && self.policy.allocatable {
+            true => {
+                let others = self.lineage(victims_queue);
+                self.lineage(own).into_iter().filter(|queue| others.contains(queue)).collect()
+            }
+            false => Vec::new(),
+        };
+        let short_of = |asked: &[(u16, i64)]| -> Vec<usize> {
+            let asked = asked.iter().map(|(d, amount)| (usize::from(*d), *amount));
+            asked
+                .filter(|(d, amount)| {
+                    let on_node = node.is_some_and(|node| self.nodes.cell(node, *d).future_idle() < *amount);
+                    on_node
+                        || shared.iter().any(|queue| {
+                            let held = get(&self.queue(*queue).allocated, *d);
+                            held.saturating_add(*amount) > self.may_have(*queue, *d)
+                        })
+                })
+                .map(|(d, _)| d)
+                .collect()
+        };
+        // A pod that would fit alone waits for the rest of its gang.
+        let mut short = short_of(&request);
+        if short.is_empty() {
+            short = short_of(&self.needed_by(taker));
+        }
+        if short.is_empty() {
+            short = request.iter().map(|(d, _)| usize::from(*d)).collect();
+        }
+        short
     }
 }

@@ -202,4 +202,52 @@ proptest! {
             }
         }
     }
+
+    /// By reclaim nobody loses a pod whose queue is within everything that its `deserved` names and the pod asks for,
+    /// and nobody leaves who holds nothing of what the taker lacks there.
+    #[test]
+    fn who_is_within_what_it_deserves_is_not_reclaimed(
+        nodes in proptest::collection::vec((2_i64..9, 0_i64..5), 1..4),
+        deserved in proptest::collection::vec((proptest::option::of(1_i64..6), proptest::option::of(1_i64..4)), 3),
+        jobs in proptest::collection::vec((0_usize..3, 0_i64..4, 0_i64..3), 1..12),
+        taker in (0_usize..3, 1_i64..5, 0_i64..3),
+    ) {
+        let names: Vec<String> = nodes.iter().enumerate().map(|(i, (c, g))| format!("n{i} c{c}g{g}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut config = taking(Capacity);
+        config.actions = vec![Action::Allocate, Action::Reclaim];
+        let mut bed = Bed::new(&config).nodes(&names);
+        for (q, (cpu, gpu)) in deserved.iter().enumerate() {
+            let cpu = cpu.map(|n| format!("c{n}")).unwrap_or_default();
+            let gpu = gpu.map(|n| format!("g{n}")).unwrap_or_default();
+            let amounts = format!("{cpu}{gpu}");
+            bed.queue(&if amounts.is_empty() { format!("q{q}") } else { format!("q{q} des={amounts}") });
+        }
+        for (number, (queue, cpu, gpu)) in jobs.iter().enumerate() {
+            bed.group(&format!("g{number} q{queue} min=0 created={number}"));
+            bed.pod(&format!("p{number} g{number} c{}g{gpu}", cpu + i64::from(cpu + gpu == 0)));
+        }
+        bed.cycle_at(0);
+        // Of those that took others' places nobody is asked here.
+        prop_assume!(bed.evicted.is_empty());
+        bed.settle();
+        let held: Vec<(i64, i64)> = (0..3).map(|queue| {
+            let of = |(number, job): &(usize, &(usize, i64, i64))| job.0 == queue && bed.bound.contains_key(&format!("p{number}"));
+            let mine = jobs.iter().enumerate().filter(of).map(|(_, job)| job);
+            mine.fold((0, 0), |(c, g), (_, cpu, gpu)| (c + cpu + i64::from(cpu + gpu == 0), g + gpu))
+        }).collect();
+        bed.group(&format!("taker q{} created=99", taker.0));
+        bed.pod(&format!("t taker c{}g{}", taker.1, taker.2));
+        bed.cycle_at(1);
+        let evicted: Vec<usize> = bed.evicted.iter().map(|name| name[1..].parse().unwrap()).collect();
+        for number in evicted {
+            let (queue, cpu, gpu) = jobs[number];
+            let cpu = cpu + i64::from(cpu + gpu == 0);
+            let named = [(deserved[queue].0, held[queue].0, cpu), (deserved[queue].1, held[queue].1, gpu)];
+            let mut asked = named.iter().filter(|(deserved, _, asks)| deserved.is_some() && *asks > 0).peekable();
+            let within = asked.peek().is_some() && asked.all(|(deserved, held, _)| deserved.is_some_and(|most| *held <= most));
+            prop_assert!(!within, "p{} of q{} is within {:?}: {:?}", number, queue, deserved[queue], held[queue]);
+            prop_assert!((cpu > 0 && taker.1 > 0) || (gpu > 0 && taker.2 > 0), "p{} gives nothing", number);
+        }
+    }
 }

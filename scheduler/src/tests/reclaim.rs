@@ -273,3 +273,70 @@ fn ancestors_must_hold_more_than_they_deserve() {
         ""
     );
 }
+
+/// Evictions and promises of one cycle of reclaim.
+fn reclaimed(
+    queues: PluginName,
+    nodes: &[&str],
+    listed: &[&str],
+    groups: &[&str],
+    pods: &[&str],
+) -> (String, String) {
+    let bed = Bed::new(&config(queues, false)).nodes(nodes).queues(listed).groups(groups).pods(pods).cycle();
+    (bed.evictions(), bed.promises())
+}
+
+#[test]
+fn a_queue_within_what_its_deserved_names_keeps_its_pods() {
+    let groups = ["g train min=0", "h idle min=0", "r web"];
+    // `train` holds the four GPUs that it deserves and the processors they need; `web` is owed processors only.
+    let queues = ["train des=g4", "idle", "web des=c8"];
+    let pods = ["gpu g c8g4 on=n", "r r c4"];
+    let none = (String::new(), String::new());
+    assert_eq!(reclaimed(Capacity, &["n c8g4"], &queues, &groups, &pods), none);
+    // Processors that it holds without GPUs are borrowed, and so is all beyond its GPUs.
+    let beside = ["gpu g c4g4 on=n", "cpu g c4 on=n", "r r c4"];
+    assert_eq!(reclaimed(Capacity, &["n c8g4"], &queues, &groups, &beside).0, "cpu");
+    let beyond = ["gpu1 g c4g4 on=n", "gpu2 g c4g4 on=n", "r r c4"];
+    let (evicted, promised) = reclaimed(Capacity, &["n c8g8"], &queues, &groups, &beyond);
+    assert!(["gpu1", "gpu2"].contains(&evicted.as_str()), "one of the two: {evicted}");
+    assert_eq!(promised, "r>n");
+    // A queue that names nothing has no claim to anything.
+    let idle = ["gpu h c8g4 on=n", "r r c4"];
+    assert_eq!(reclaimed(Capacity, &["n c8g4"], &queues, &groups, &idle).0, "gpu");
+}
+
+#[test]
+fn the_queue_above_what_it_deserves_of_what_is_short_gives_way() {
+    // Only GPUs are short: `b` borrows processors and is within its GPUs, `c` borrows the GPUs.
+    let groups = ["b1 b min=0", "b2 b min=0", "c c min=0", "a a"];
+    let pods = ["b-cpu b1 c10 on=n", "b-gpu b2 c4g4 on=n", "c-gpu c c1g4 on=n", "a-gpu a c1g4"];
+    let by_name = ["a des=c4g4", "b des=c4g4", "c des=c0"];
+    assert_eq!(reclaimed(Capacity, &["n c64g8"], &by_name, &groups, &pods).0, "c-gpu");
+    // By weight: each of three deserves a third of what is there, up to what it asks for.
+    let groups = ["b b min=0", "c c min=0", "a a"];
+    let pods = ["b-1 b c4g1 on=n", "b-2 b c4g1 on=n", "c-1 c c1g2 on=n", "c-2 c c1g2 on=n", "a a c1g2"];
+    assert!(reclaimed(Proportion, &["n c12g6"], &["a", "b", "c"], &groups, &pods).0.starts_with("c-"));
+}
+
+#[test]
+fn nobody_leaves_a_node_where_it_does_not_help() {
+    // On n1 memory is short and on n2 processors; `b` is above what it deserves of processors only.
+    let queues = ["a des=c4m4", "b des=c2m4", "d des=c4m4"];
+    let groups = ["b1 b min=0", "b2 b min=0", "d d min=0", "a a"];
+    let pods = ["b1 b1 c3m2 on=n1", "d d c1m2 on=n1", "b2 b2 c3m1 on=n2", "a a c2m2"];
+    let (evicted, promised) = reclaimed(Capacity, &["n1 c8m4", "n2 c4m4"], &queues, &groups, &pods);
+    assert_eq!((evicted.as_str(), promised.as_str()), ("b2", "a>n2"));
+}
+
+#[test]
+fn under_a_full_parent_its_children_make_room_whatever_the_nodes_have() {
+    let mut config = capacity(true, "0");
+    config.actions = vec![Action::Reclaim];
+    let queues = ["top cap=c4m8 des=c4m8", "a des=c2m4 parent=top", "b des=c2m4 parent=top", "other"];
+    let groups = ["b1 b min=0", "o other min=0", "a a"];
+    let pods = ["b-1 b1 c2m1 on=n", "b-2 b1 c2m1 on=n", "o o c2m1 on=n", "a a c2m2"];
+    let bed = Bed::new(&config).nodes(&["n c16m16"]).queues(&queues).groups(&groups).pods(&pods).cycle();
+    assert!(bed.evictions().starts_with("b-"), "{}", bed.evictions());
+    assert_eq!(bed.binds(), "a>n", "the node has room already");
+}

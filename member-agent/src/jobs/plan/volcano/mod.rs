@@ -1,5 +1,5 @@
 //! Volcano's Job (`batch.volcano.sh/v1alpha1`): tasks of pods in one gang, driven through ten phases by
-//! lifecycle policies.
+//! lifecycle policies, or by the completion rules of a job that brings its own (`completion`).
 //!
 //! Upstream derives events as they happen; here they are read off what stands (a failed pod of the present
 //! version, a task whose pods have all succeeded), so that a restart of the agent loses none. Only a pod that
@@ -7,6 +7,7 @@
 //! written before anything it entails is done. What has changed of a job is handed in as well: a change made while no
 //! agent ran is the event `JobUpdated` for nobody.
 
+mod completion;
 mod count;
 mod group;
 mod group_status;
@@ -84,6 +85,8 @@ struct View<'a> {
     phase: Phase,
     version: i64,
     retries: i64,
+    /// Take the place of its policies.
+    rules: Option<fleet_pai::completion::Rules>,
 }
 
 impl<'a> View<'a> {
@@ -101,6 +104,7 @@ impl<'a> View<'a> {
             phase: Phase::read(status["state"]["phase"].as_str()),
             version: status["version"].as_i64().unwrap_or(0),
             retries: status["retryCount"].as_i64().unwrap_or(0),
+            rules: completion::rules(job),
         }
     }
 
@@ -159,7 +163,10 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         plan.set_status(view.job, status);
         return plan;
     }
-    let due = policy::due(&view);
+    let due = match &view.rules {
+        Some(rules) if input.command.is_none() => completion::due(&view, rules),
+        _ => policy::due(&view),
+    };
     plan.delayed = Some(due.delayed.clone());
     if let Some(wait) = due.look_again {
         plan.look_again_in(wait);
@@ -168,7 +175,7 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         Step::Enter(next, cause) => {
             let reason = due.why.clone().map(|why| (cause, why));
             if next == Phase::Restarting {
-                status["retryCount"] = (view.retries + 1).into();
+                status["retryCount"] = (view.retries + i64::from(due.counts)).into();
                 if let Kill::Targets(targets) = &due.targets(&view) {
                     plan.mark = targets.clone();
                 } else {
@@ -182,7 +189,16 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
             plan.command_done = input.command.is_some();
         }
         Step::Settle(next) => {
+            let before = status["state"].clone();
             phase::enter(&mut status, next, None, view.job, input.now);
+            if view.rules.is_some() && next.is_final() {
+                // What ended it is what people ask for.
+                for field in ["reason", "message"] {
+                    if !before[field].is_null() {
+                        status["state"][field] = before[field].clone();
+                    }
+                }
+            }
             plan.status_first = true;
         }
         Step::Stay => {
@@ -227,7 +243,12 @@ fn say_why_it_waits(view: &View<'_>, status: &mut Value) {
 /// What the present phase entails, again and again until it is done.
 fn carry(view: &View<'_>, plan: &mut Plan, status: &mut Value, input: &Input<'_>) {
     match view.phase {
-        Phase::Pending | Phase::Running => sync(view, plan, status),
+        Phase::Pending | Phase::Running => {
+            sync(view, plan, status);
+            if let Some(rules) = &view.rules {
+                completion::retry_tasks(view, rules, plan, status);
+            }
+        }
         Phase::Restarting => {
             let keep_ended = view.retries >= view.max_retry();
             let doomed = view.pods.values().filter(|pod| !pod.is_deleting() && !view.is_current(pod));

@@ -111,6 +111,11 @@ fn running(view: &View<'_>) -> Step {
     if total == 0 {
         return Step::Stay;
     }
+    if view.rules.is_some() {
+        // Whether the attempt is over is the rules' to say.
+        let short = counts.pending > total - view.min_available;
+        return if short { Step::Settle(Phase::Pending) } else { Step::Stay };
+    }
     let min_success = view.job.spec["minSuccess"].as_i64();
     if min_success.is_some_and(|min| counts.succeeded >= min) {
         return Step::Settle(Phase::Completed);

@@ -58,6 +58,21 @@ pub(super) struct Due {
     pub look_again: Option<Duration>,
     /// Events whose timeouts run.
     pub delayed: Vec<Delayed>,
+    /// A restart counts against the job's bound.
+    pub counts: bool,
+}
+
+impl Due {
+    pub fn nothing() -> Self {
+        Self {
+            action: Action::Sync,
+            pod: None,
+            why: None,
+            look_again: None,
+            delayed: Vec::new(),
+            counts: true,
+        }
+    }
 }
 
 /// An event that a policy's timeout lets stand, kept between looks: of what is gone nothing else tells.
@@ -90,7 +105,7 @@ struct Event<'a> {
 
 /// The action that a command or the first event with a policy calls for.
 pub(super) fn due(view: &View<'_>) -> Due {
-    let mut due = Due { action: Action::Sync, pod: None, why: None, look_again: None, delayed: Vec::new() };
+    let mut due = Due::nothing();
     if let Some(command) = view.input.command {
         due.action = Action::read(&command.action.as_str().into());
         due.why = Some(format!("command {}", command.name));

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::jobs::resource;
 
+mod completion;
+
 const NOW: &str = "2026-01-01T00:01:00Z";
 
 fn job(spec: Value, status: Value) -> Object {

@@ -1,12 +1,10 @@
-//! Defaults of built-in kinds, and the few checks that typed clients rely on.
+//! Defaults of built-in kinds.
 //!
-//! Inputs: a decoded object. Absent on purpose: addresses of services (`services`), quota (`resource_quota`), and the long tail of
-//! per-kind validation.
+//! Inputs: a decoded object. Absent on purpose: addresses of services (`services`), what needs other objects (`pods`, `limits`).
 
-use crate::error::Cause;
+use crate::admission;
 use crate::registry::Resource;
 use crate::tree::{self, default_to};
-use crate::{admission, pods};
 use serde_json::{Map, Value, json};
 
 type Obj = Map<String, Value>;
@@ -89,6 +87,12 @@ pub fn apply(resource: &Resource, value: &mut Value) {
             let retention = inner(spec, "persistentVolumeClaimRetentionPolicy");
             default_to(retention, "whenDeleted", "Retain");
             default_to(retention, "whenScaled", "Retain");
+            for claim in items(spec, "volumeClaimTemplates") {
+                default_to(claim, "apiVersion", "v1");
+                default_to(claim, "kind", "PersistentVolumeClaim");
+                default_to(inner(claim, "spec"), "volumeMode", "Filesystem");
+                default_to(inner(claim, "status"), "phase", "Pending");
+            }
             template(spec);
         }
         ("apps", "daemonsets") => {
@@ -123,6 +127,11 @@ pub fn apply(resource: &Resource, value: &mut Value) {
             default_to(map, "reclaimPolicy", "Delete");
             default_to(map, "volumeBindingMode", "Immediate");
         }
+        ("networking.k8s.io", "ingressclasses") => {
+            if let Some(Value::Object(p)) = tree::child(value, "spec").get_mut("parameters") {
+                default_to(p, "scope", "Cluster");
+            }
+        }
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
             if let Some(Value::Object(r)) = tree::object(value).get_mut("roleRef") {
                 default_to(r, "apiGroup", "rbac.authorization.k8s.io");
@@ -133,11 +142,27 @@ pub fn apply(resource: &Resource, value: &mut Value) {
                 }
             }
         }
-        ("networking.k8s.io", "networkpolicies") => {
-            default_to(tree::child(value, "spec"), "policyTypes", json!(["Ingress"]));
+        ("networking.k8s.io", "networkpolicies") => network_policy(tree::child(value, "spec")),
+        ("autoscaling", "horizontalpodautoscalers") => autoscaler(tree::child(value, "spec")),
+        ("", "limitranges") => {
+            items(tree::child(value, "spec"), "limits").for_each(limit);
         }
-        ("autoscaling", "horizontalpodautoscalers") => {
-            default_to(tree::child(value, "spec"), "minReplicas", 1)
+        ("", "endpoints") => {
+            for subset in items(tree::object(value), "subsets") {
+                items(subset, "ports").for_each(|port| default_to(port, "protocol", "TCP"));
+            }
+        }
+        ("discovery.k8s.io", "endpointslices") => {
+            for port in items(tree::object(value), "ports") {
+                default_to(port, "protocol", "TCP");
+                default_to(port, "name", "");
+            }
+        }
+        ("storage.k8s.io", "csidrivers") => driver(tree::child(value, "spec")),
+        ("", "podtemplates") => template(tree::object(value)),
+        ("resource.k8s.io", "resourceclaims") => devices(tree::child(value, "spec")),
+        ("resource.k8s.io", "resourceclaimtemplates") => {
+            devices(inner(tree::child(value, "spec"), "spec"));
         }
         _ => {}
     }
@@ -186,12 +211,96 @@ fn service(spec: &mut Obj) {
             default_to(port, "targetPort", p);
         }
     }
+    if spec.get("sessionAffinity") == Some(&json!("ClientIP")) {
+        default_to(inner(inner(spec, "sessionAffinityConfig"), "clientIP"), "timeoutSeconds", 10_800);
+    } else if spec.get("sessionAffinity") == Some(&json!("None")) {
+        spec.remove("sessionAffinityConfig");
+    }
     if spec.get("type") == Some(&json!("ExternalName")) {
         return;
+    }
+    let kind = spec.get("type").and_then(Value::as_str).unwrap_or_default();
+    let (outside, balanced) = (matches!(kind, "NodePort" | "LoadBalancer"), kind == "LoadBalancer");
+    if outside {
+        default_to(spec, "externalTrafficPolicy", "Cluster");
+    }
+    if balanced {
+        default_to(spec, "allocateLoadBalancerNodePorts", true);
     }
     default_to(spec, "internalTrafficPolicy", "Cluster");
     default_to(spec, "ipFamilies", json!(["IPv4"]));
     default_to(spec, "ipFamilyPolicy", "SingleStack");
+}
+
+/// Named both ways when there are rules for both ways.
+fn network_policy(spec: &mut Obj) {
+    let both = spec.get("egress").and_then(Value::as_array).is_some_and(|e| !e.is_empty());
+    let types = if both { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
+    default_to(spec, "policyTypes", types);
+    for rules in ["ingress", "egress"] {
+        for rule in items(spec, rules) {
+            items(rule, "ports").for_each(|port| default_to(port, "protocol", "TCP"));
+        }
+    }
+}
+
+fn autoscaler(spec: &mut Obj) {
+    default_to(spec, "minReplicas", 1);
+    if spec.get("metrics").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+        spec.insert(
+            "metrics".into(),
+            json!([{"type": "Resource",
+                "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]),
+        );
+    }
+    let Some(Value::Object(behavior)) = spec.get_mut("behavior") else { return };
+    let policy = |kind: &str, value: i64| json!({"type": kind, "value": value, "periodSeconds": 15});
+    let down = inner(behavior, "scaleDown");
+    default_to(down, "selectPolicy", "Max");
+    default_to(down, "policies", json!([policy("Percent", 100)]));
+    let up = inner(behavior, "scaleUp");
+    default_to(up, "selectPolicy", "Max");
+    default_to(up, "stabilizationWindowSeconds", 0);
+    default_to(up, "policies", json!([policy("Pods", 4), policy("Percent", 100)]));
+}
+
+/// What a LimitRange says of containers fills itself up: the most is the default, the default is asked for.
+fn limit(item: &mut Obj) {
+    if item.get("type") != Some(&json!("Container")) {
+        return;
+    }
+    for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
+        let Some(Value::Object(amounts)) = item.get(from).cloned() else { continue };
+        let target = inner(item, to);
+        for (name, amount) in amounts {
+            default_to(target, &name, amount);
+        }
+    }
+}
+
+fn driver(spec: &mut Obj) {
+    default_to(spec, "attachRequired", true);
+    for field in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
+        default_to(spec, field, false);
+    }
+    default_to(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+    default_to(spec, "volumeLifecycleModes", json!(["Persistent"]));
+}
+
+fn devices(spec: &mut Obj) {
+    let Some(Value::Object(devices)) = spec.get_mut("devices") else { return };
+    let exact = |request: &mut Obj| {
+        default_to(request, "allocationMode", "ExactCount");
+        if request.get("allocationMode") == Some(&json!("ExactCount")) {
+            default_to(request, "count", 1);
+        }
+    };
+    for request in items(devices, "requests") {
+        if let Some(Value::Object(inner)) = request.get_mut("exactly") {
+            exact(inner);
+        }
+        items(request, "firstAvailable").for_each(exact);
+    }
 }
 
 fn items<'a>(map: &'a mut Obj, key: &str) -> impl Iterator<Item = &'a mut Obj> {
@@ -233,6 +342,18 @@ fn qos(spec: &Obj) -> &'static str {
 }
 
 fn pod_spec(spec: &mut Obj) {
+    if spec.get("hostNetwork") == Some(&json!(true)) {
+        for key in ["containers", "initContainers"] {
+            for c in items(spec, key) {
+                for port in items(c, "ports") {
+                    let inside = port.get("containerPort").cloned().unwrap_or_default();
+                    if port.get("hostPort").and_then(Value::as_i64).unwrap_or(0) == 0 {
+                        port.insert("hostPort".into(), inside);
+                    }
+                }
+            }
+        }
+    }
     default_to(spec, "restartPolicy", "Always");
     default_to(spec, "terminationGracePeriodSeconds", 30);
     default_to(spec, "dnsPolicy", "ClusterFirst");
@@ -254,6 +375,30 @@ fn pod_spec(spec: &mut Obj) {
         }
         if let Some(Value::Object(host)) = volume.get_mut("hostPath") {
             default_to(host, "type", "");
+        }
+        if let Some(Value::Object(source)) = volume.get_mut("projected") {
+            for part in items(source, "sources") {
+                if let Some(Value::Object(token)) = part.get_mut("serviceAccountToken") {
+                    default_to(token, "expirationSeconds", 3600);
+                }
+                field_versions(part.get_mut("downwardAPI"));
+            }
+        }
+        field_versions(volume.get_mut("downwardAPI"));
+        if let Some(Value::Object(claim)) =
+            volume.get_mut("ephemeral").and_then(|e| e.get_mut("volumeClaimTemplate"))
+        {
+            default_to(inner(claim, "spec"), "volumeMode", "Filesystem");
+        }
+    }
+}
+
+/// References to fields of the pod name the version they are meant in.
+fn field_versions(source: Option<&mut Value>) {
+    let Some(Value::Object(source)) = source else { return };
+    for item in items(source, "items") {
+        if let Some(Value::Object(field)) = item.get_mut("fieldRef") {
+            default_to(field, "apiVersion", "v1");
         }
     }
 }
@@ -282,6 +427,14 @@ fn container(c: &mut Obj) {
             default_to(field, "apiVersion", "v1");
         }
     }
+    if let Some(Value::Object(hooks)) = c.get_mut("lifecycle") {
+        for hook in ["postStart", "preStop"] {
+            if let Some(Value::Object(get)) = hooks.get_mut(hook).and_then(|h| h.get_mut("httpGet")) {
+                default_to(get, "path", "/");
+                default_to(get, "scheme", "HTTP");
+            }
+        }
+    }
     for key in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let Some(Value::Object(probe)) = c.get_mut(key) else { continue };
         for (field, value) in
@@ -294,6 +447,9 @@ fn container(c: &mut Obj) {
         if let Some(Value::Object(get)) = probe.get_mut("httpGet") {
             default_to(get, "path", "/");
             default_to(get, "scheme", "HTTP");
+        }
+        if let Some(Value::Object(grpc)) = probe.get_mut("grpc") {
+            default_to(grpc, "service", "");
         }
     }
 }
@@ -316,138 +472,5 @@ pub fn new_job(value: &mut Value, uid: &str) {
         ] {
             labels.insert(key.into(), v.into());
         }
-    }
-}
-
-/// Checks that clients rely on, for a new or changed object of a built-in kind.
-pub fn check(
-    resource: &Resource,
-    old: Option<&Value>,
-    value: &Value,
-    subresource: &str,
-    causes: &mut Vec<Cause>,
-) {
-    match (resource.group.as_str(), resource.plural.as_str()) {
-        ("", "pods") => pods::check(old, value, subresource, causes),
-        (_, "events") => check_event(resource, old, value, causes),
-        ("apps", _) | ("", "replicationcontrollers") if tree::at(value, &["spec"]).is_some() => {
-            if resource.plural == "controllerrevisions" {
-                return;
-            }
-            pods::check_spec(value, &["spec", "template", "spec"], causes);
-            if tree::number(value, &["spec", "replicas"]) < 0 {
-                let v = tree::at(value, &["spec", "replicas"]).cloned().unwrap_or_default();
-                causes.push(Cause::invalid("spec.replicas", &v, "must be greater than or equal to 0"));
-            }
-            if resource.group == "apps" {
-                let selector = tree::at(value, &["spec", "selector"]).cloned().unwrap_or_default();
-                let template = tree::at(value, &["spec", "template"]).cloned().unwrap_or_default();
-                let labels = crate::selectors::Labels::from_object(&selector);
-                if labels.is_empty() {
-                    causes.push(Cause::required("spec.selector", ""));
-                } else if !labels.matches(&template) {
-                    let labels = tree::at(&template, &["metadata", "labels"]).cloned().unwrap_or_default();
-                    let why = "`selector` does not match template `labels`";
-                    causes.push(Cause::invalid("spec.template.metadata.labels", &labels, why));
-                }
-                immutable(old, value, &["spec", "selector"], causes);
-            }
-        }
-        ("batch", "jobs") => {
-            pods::check_spec(value, &["spec", "template", "spec"], causes);
-            immutable(old, value, &["spec", "selector"], causes);
-            immutable(old, value, &["spec", "completionMode"], causes);
-            let policy = tree::text(value, &["spec", "template", "spec", "restartPolicy"]);
-            if !matches!(policy, "Never" | "OnFailure") {
-                let message =
-                    format!("Required value: valid values: \"OnFailure\", \"Never\" (found {policy:?})");
-                causes.push(Cause::new(
-                    "FieldValueNotSupported",
-                    "spec.template.spec.restartPolicy",
-                    message,
-                ));
-            }
-        }
-        ("", "configmaps" | "secrets") => {
-            if old.is_some_and(|o| {
-                o.get("immutable") == Some(&Value::Bool(true)) && o.get("data") != value.get("data")
-            }) {
-                causes.push(Cause::forbidden("data", "field is immutable when `immutable` is set"));
-            }
-            let parts = ["data", "binaryData"]
-                .into_iter()
-                .filter_map(|part| value.get(part).and_then(Value::as_object).map(|map| (part, map)));
-            for (part, key) in parts.flat_map(|(part, map)| map.keys().map(move |key| (part, key))) {
-                let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-                let wrong = key.is_empty() || key.len() > 253 || key == "." || key.starts_with("..");
-                if wrong || !key.chars().all(plain) {
-                    let why = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
-                    causes.push(Cause::invalid(format!("{part}[{key}]"), &json!(key), why));
-                }
-            }
-            let size: usize = ["data", "binaryData"]
-                .iter()
-                .filter_map(|k| value.get(*k).and_then(Value::as_object))
-                .flatten()
-                .map(|(k, v)| k.len() + v.as_str().map_or(0, str::len))
-                .sum();
-            if size > 1024 * 1024 * if resource.plural == "secrets" { 4 } else { 3 } / 3 {
-                let field = if resource.plural == "secrets" { "data" } else { "" };
-                causes.push(Cause::new(
-                    "FieldValueTooLong",
-                    field,
-                    "Too long: may not be more than 1048576 bytes",
-                ));
-            }
-        }
-        ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
-            immutable(old, value, &["roleRef"], causes);
-        }
-        ("scheduling.k8s.io", "priorityclasses") => pods::check_class(old, value, causes),
-        ("policy", "poddisruptionbudgets") => {
-            let has = |key: &str| tree::at(value, &["spec", key]).is_some();
-            if has("minAvailable") && has("maxUnavailable") {
-                let why = "minAvailable and maxUnavailable cannot be both set";
-                causes.push(Cause::invalid("spec", &json!({}), why));
-            }
-        }
-        (admission::GROUP, plural) => admission::check(plural, value, causes),
-        _ => {}
-    }
-}
-
-fn immutable(old: Option<&Value>, new: &Value, path: &[&str], causes: &mut Vec<Cause>) {
-    if let Some(old) = old {
-        let (a, b) = (tree::at(old, path), tree::at(new, path));
-        if a.is_some() && a != b {
-            causes.push(Cause::invalid(path.join("."), b.unwrap_or(&Value::Null), "field is immutable"));
-        }
-    }
-}
-
-/// An event lies in the namespace of what it tells of; of what has none, in `default`.
-fn check_event(resource: &Resource, old: Option<&Value>, event: &Value, causes: &mut Vec<Cause>) {
-    let about = if resource.group.is_empty() { "involvedObject" } else { "regarding" };
-    // Stored in the core form, whichever group it came by.
-    let of = tree::text(event, &["involvedObject", "namespace"]);
-    let namespace = tree::meta_text(event, "namespace");
-    let right =
-        if of.is_empty() { namespace == "default" || namespace == "kube-system" } else { of == namespace };
-    if !right {
-        causes.push(Cause::invalid(
-            format!("{about}.namespace"),
-            &json!(of),
-            "does not match event.namespace",
-        ));
-    }
-    if resource.group.is_empty() || old.is_some() {
-        return;
-    }
-    if tree::text(event, &["eventTime"]).is_empty() {
-        causes.push(Cause::required("eventTime", ""));
-    }
-    let kind = tree::text(event, &["type"]);
-    if !matches!(kind, "Normal" | "Warning") {
-        causes.push(Cause::invalid("type", &json!(""), &format!("has invalid value: {kind}")));
     }
 }

@@ -1,0 +1,603 @@
+//! Groups of checks: what a pod may say, and what of it may change.
+
+use crate::api::{Api, pod};
+use crate::table::{Case, accepted, merged, new_objects};
+use serde_json::{Value, json};
+
+/// A pod whose one container has these fields too.
+fn with(container: Value) -> Value {
+    let mut pod = pod("p");
+    let changed = merged(&pod["spec"]["containers"][0], &container);
+    pod["spec"]["containers"][0] = changed;
+    pod
+}
+
+/// A change of the one container.
+fn c(change: Value) -> Value {
+    json!({"spec": {"containers": [merged(&json!({"name": "c", "image": "i:1"}), &change)]}})
+}
+
+async fn refused(base: Value, cases: &[Case]) {
+    let api = Api::new().await;
+    new_objects(&api, &api.core("pods"), &base, cases).await;
+    api.done().await;
+}
+
+#[tokio::test]
+async fn containers_names_and_images() {
+    let twice = json!({"spec": {"containers": [{"name": "c", "image": "i"}, {"name": "c", "image": "i"}]}});
+    refused(
+        pod("p"),
+        &[
+            (json!({"spec": {"containers": []}}), "Required", "spec.containers"),
+            (c(json!({"name": ""})), "Required", "spec.containers[0].name"),
+            (c(json!({"name": "Not_A_Label"})), "Invalid", "spec.containers[0].name"),
+            (c(json!({"image": ""})), "Required", "spec.containers[0].image"),
+            (c(json!({"image": " i"})), "Invalid", "spec.containers[0].image"),
+            (c(json!({"imagePullPolicy": "Sometimes"})), "NotSupported", "spec.containers[0].imagePullPolicy"),
+            (twice, "Duplicate", "spec.containers[1].name"),
+            (
+                c(json!({"terminationMessagePolicy": "Nowhere"})),
+                "NotSupported",
+                "spec.containers[0].terminationMessagePolicy",
+            ),
+            (
+                json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}}),
+                "Forbidden",
+                "spec.ephemeralContainers",
+            ),
+            (
+                json!({"spec": {"initContainers": [{"name": "i", "image": "i", "readinessProbe": {"exec": {"command": ["x"]}}}]}}),
+                "Forbidden",
+                "spec.initContainers[0].readinessProbe",
+            ),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn ports_of_containers() {
+    let ports = |list: Value| c(json!({"ports": list}));
+    refused(
+        with(json!({"ports": [{"containerPort": 80, "name": "http", "protocol": "UDP"}]})),
+        &[
+            (ports(json!([{"containerPort": 0}])), "Required", "spec.containers[0].ports[0].containerPort"),
+            (
+                ports(json!([{"containerPort": 65536}])),
+                "Invalid",
+                "spec.containers[0].ports[0].containerPort",
+            ),
+            (ports(json!([{"containerPort": -1}])), "Invalid", "spec.containers[0].ports[0].containerPort"),
+            (
+                ports(json!([{"containerPort": 80, "protocol": "ICMP"}])),
+                "NotSupported",
+                "spec.containers[0].ports[0].protocol",
+            ),
+            (
+                ports(json!([{"containerPort": 80, "name": "much-too-long-a-name"}])),
+                "Invalid",
+                "spec.containers[0].ports[0].name",
+            ),
+            (
+                ports(json!([{"containerPort": 80, "name": "80"}])),
+                "Invalid",
+                "spec.containers[0].ports[0].name",
+            ),
+            (
+                ports(json!([{"containerPort": 80, "name": "a"}, {"containerPort": 81, "name": "a"}])),
+                "Duplicate",
+                "spec.containers[0].ports[1].name",
+            ),
+            (
+                ports(json!([{"containerPort": 80, "hostPort": 70000}])),
+                "Invalid",
+                "spec.containers[0].ports[0].hostPort",
+            ),
+            (
+                ports(
+                    json!([{"containerPort": 80, "hostPort": 8080}, {"containerPort": 81, "hostPort": 8080}]),
+                ),
+                "Duplicate",
+                "spec.containers[0].ports[1].hostPort",
+            ),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn environments() {
+    let env = |list: Value| c(json!({"env": list}));
+    let from = |source: Value| env(json!([{"name": "A", "valueFrom": source}]));
+    let at = "spec.containers[0].env[0].valueFrom";
+    refused(
+        with(json!({"env": [{"name": "a.b-c", "value": "x"}, {"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]})),
+        &[
+            (env(json!([{"name": ""}])), "Required", "spec.containers[0].env[0].name"),
+            (env(json!([{"name": "a=b"}])), "Invalid", "spec.containers[0].env[0].name"),
+            (from(json!({})), "Invalid", at),
+            (
+                env(json!([{"name": "A", "value": "x", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}])),
+                "Invalid",
+                at,
+            ),
+            (
+                from(json!({"fieldRef": {"fieldPath": ""}})),
+                "Required",
+                "spec.containers[0].env[0].valueFrom.fieldRef.fieldPath",
+            ),
+            (
+                from(json!({"fieldRef": {"fieldPath": "metadata.whoops"}})),
+                "NotSupported",
+                "spec.containers[0].env[0].valueFrom.fieldRef.fieldPath",
+            ),
+            (
+                from(json!({"resourceFieldRef": {"resource": "limits.bogus"}})),
+                "NotSupported",
+                "spec.containers[0].env[0].valueFrom.resourceFieldRef.resource",
+            ),
+            (
+                from(json!({"secretKeyRef": {"name": "s"}})),
+                "Required",
+                "spec.containers[0].env[0].valueFrom.secretKeyRef.key",
+            ),
+            (
+                from(json!({"configMapKeyRef": {"name": "s", "key": "a b"}})),
+                "Invalid",
+                "spec.containers[0].env[0].valueFrom.configMapKeyRef.key",
+            ),
+            (c(json!({"envFrom": [{}]})), "Invalid", "spec.containers[0].envFrom[0]"),
+            (
+                c(json!({"envFrom": [{"configMapRef": {"name": ""}}]})),
+                "Required",
+                "spec.containers[0].envFrom[0].configMapRef.name",
+            ),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn probes_and_hooks() {
+    let live = |probe: Value| c(json!({"livenessProbe": probe}));
+    let at = "spec.containers[0].livenessProbe";
+    let get = json!({"httpGet": {"port": 80}});
+    let also = |change: Value| live(merged(&get, &change));
+    refused(
+        with(json!({"livenessProbe": get, "readinessProbe": {"tcpSocket": {"port": "http"}, "successThreshold": 3}})),
+        &[
+            (live(json!({"periodSeconds": 1})), "Required", at),
+            (
+                also(json!({"exec": {"command": ["a"]}})),
+                "Forbidden",
+                "spec.containers[0].livenessProbe.httpGet",
+            ),
+            (also(json!({"periodSeconds": -1})), "Invalid", "spec.containers[0].livenessProbe.periodSeconds"),
+            (
+                also(json!({"initialDelaySeconds": -1})),
+                "Invalid",
+                "spec.containers[0].livenessProbe.initialDelaySeconds",
+            ),
+            (also(json!({"successThreshold": 2})), "Invalid", "spec.containers[0].livenessProbe.successThreshold"),
+            (
+                live(json!({"httpGet": {"port": 0}})),
+                "Invalid",
+                "spec.containers[0].livenessProbe.httpGet.port",
+            ),
+            (
+                live(json!({"httpGet": {"port": 80, "scheme": "FTP"}})),
+                "NotSupported",
+                "spec.containers[0].livenessProbe.httpGet.scheme",
+            ),
+            (live(json!({"exec": {}})), "Required", "spec.containers[0].livenessProbe.exec.command"),
+            (
+                live(json!({"tcpSocket": {"port": "a b"}})),
+                "Invalid",
+                "spec.containers[0].livenessProbe.tcpSocket.port",
+            ),
+            (
+                c(json!({"readinessProbe": {"tcpSocket": {"port": 1}, "terminationGracePeriodSeconds": 5}})),
+                "Invalid",
+                "spec.containers[0].readinessProbe.terminationGracePeriodSeconds",
+            ),
+            (c(json!({"lifecycle": {"preStop": {}}})), "Required", "spec.containers[0].lifecycle.preStop"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn volumes_and_mounts() {
+    let volume = |v: Value| json!({"spec": {"volumes": [merged(&json!({"name": "v"}), &v)]}});
+    let mount = |m: Value| {
+        let mounts = json!([merged(&json!({"name": "v", "mountPath": "/v"}), &m)]);
+        c(json!({"volumeMounts": mounts}))
+    };
+    let mut base = with(json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]}));
+    base["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
+    refused(
+        base,
+        &[
+            (json!({"spec": {"volumes": [{"name": "v"}]}}), "Required", "spec.volumes[0]"),
+            (volume(json!({"name": "", "emptyDir": {}})), "Required", "spec.volumes[0].name"),
+            (volume(json!({"name": "A_b", "emptyDir": {}})), "Invalid", "spec.volumes[0].name"),
+            (
+                json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}, {"name": "v", "emptyDir": {}}]}}),
+                "Duplicate",
+                "spec.volumes[1].name",
+            ),
+            (volume(json!({"emptyDir": {}, "hostPath": {"path": "/"}})), "Forbidden", "spec.volumes[0].emptyDir"),
+            (volume(json!({"hostPath": {"path": ""}})), "Required", "spec.volumes[0].hostPath.path"),
+            (volume(json!({"hostPath": {"path": "/a/../b"}})), "Invalid", "spec.volumes[0].hostPath.path"),
+            (
+                volume(json!({"hostPath": {"path": "/a", "type": "Pipe"}})),
+                "NotSupported",
+                "spec.volumes[0].hostPath.type",
+            ),
+            (volume(json!({"secret": {"secretName": ""}})), "Required", "spec.volumes[0].secret.secretName"),
+            (
+                volume(json!({"secret": {"secretName": "s", "defaultMode": 512}})),
+                "Invalid",
+                "spec.volumes[0].secret.defaultMode",
+            ),
+            (
+                volume(json!({"configMap": {"name": "m", "items": [{"key": "k", "path": "../x"}]}})),
+                "Invalid",
+                "spec.volumes[0].configMap.items[0].path",
+            ),
+            (
+                volume(json!({"persistentVolumeClaim": {"claimName": ""}})),
+                "Required",
+                "spec.volumes[0].persistentVolumeClaim.claimName",
+            ),
+            (volume(json!({"nfs": {"server": "s", "path": "rel"}})), "Invalid", "spec.volumes[0].nfs.path"),
+            (
+                volume(json!({"projected": {"sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 5}}]}})),
+                "Invalid",
+                "spec.volumes[0].projected.sources[0].serviceAccountToken.expirationSeconds",
+            ),
+            (mount(json!({"name": "other"})), "NotFound", "spec.containers[0].volumeMounts[0].name"),
+            (mount(json!({"mountPath": ""})), "Required", "spec.containers[0].volumeMounts[0].mountPath"),
+            (mount(json!({"subPath": "/abs"})), "Invalid", "spec.containers[0].volumeMounts[0].subPath"),
+            (
+                c(json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}, {"name": "v", "mountPath": "/v"}]})),
+                "Invalid",
+                "spec.containers[0].volumeMounts[1].mountPath",
+            ),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn policies_names_and_numbers_of_pods() {
+    let spec = |change: Value| json!({"spec": change});
+    refused(
+        pod("p"),
+        &[
+            (spec(json!({"restartPolicy": "Maybe"})), "NotSupported", "spec.restartPolicy"),
+            (spec(json!({"dnsPolicy": "Mine"})), "NotSupported", "spec.dnsPolicy"),
+            (spec(json!({"dnsPolicy": "None"})), "Required", "spec.dnsConfig"),
+            (spec(json!({"activeDeadlineSeconds": 0})), "Invalid", "spec.activeDeadlineSeconds"),
+            (spec(json!({"hostname": "a.b"})), "Invalid", "spec.hostname"),
+            (spec(json!({"subdomain": "A"})), "Invalid", "spec.subdomain"),
+            (spec(json!({"nodeName": "A_B"})), "Invalid", "spec.nodeName"),
+            (spec(json!({"nodeSelector": {"a b": "c"}})), "Invalid", "spec.nodeSelector"),
+            (spec(json!({"nodeSelector": {"a": "-"}})), "Invalid", "spec.nodeSelector"),
+            (spec(json!({"hostAliases": [{"ip": "300.1.1.1"}]})), "Invalid", "spec.hostAliases[0].ip"),
+            (
+                spec(json!({"readinessGates": [{"conditionType": "a b"}]})),
+                "Invalid",
+                "spec.readinessGates[0].conditionType",
+            ),
+            (
+                spec(json!({"schedulingGates": [{"name": "example.com/a"}, {"name": "example.com/a"}]})),
+                "Duplicate",
+                "spec.schedulingGates[1].name",
+            ),
+            (
+                spec(json!({"schedulingGates": [{"name": "example.com/a"}], "nodeName": "n"})),
+                "Forbidden",
+                "spec.nodeName",
+            ),
+            (
+                spec(json!({"securityContext": {"runAsUser": -1}})),
+                "Invalid",
+                "spec.securityContext.runAsUser",
+            ),
+            (
+                spec(json!({"securityContext": {"seccompProfile": {"type": "Own"}}})),
+                "NotSupported",
+                "spec.securityContext.seccompProfile.type",
+            ),
+            (
+                c(json!({"resources": {"requests": {"bogus": "1"}}})),
+                "Invalid",
+                "spec.containers[0].resources.requests[bogus]",
+            ),
+            (
+                c(json!({"resources": {"requests": {"example.com/gpu": "1"}}})),
+                "Required",
+                "spec.containers[0].resources.limits",
+            ),
+            (
+                c(json!({"resources": {"limits": {"example.com/gpu": "1500m"}}})),
+                "Invalid",
+                "spec.containers[0].resources.limits[example.com/gpu]",
+            ),
+            (
+                c(json!({"securityContext": {"privileged": true, "allowPrivilegeEscalation": false}})),
+                "Invalid",
+                "spec.containers[0].securityContext",
+            ),
+            (spec(json!({"resourceClaims": [{"name": "c"}]})), "Required", "spec.resourceClaims[0]"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn tolerations_affinity_and_spreading() {
+    let t = |t: Value| json!({"spec": {"tolerations": [t]}});
+    let needed = |term: Value| json!({"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": term}}}}});
+    let expression = |e: Value| needed(json!([{"matchExpressions": [e]}]));
+    let spread = |change: Value| {
+        let base = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"});
+        json!({"spec": {"topologySpreadConstraints": [merged(&base, &change)]}})
+    };
+    let pods = |term: Value| json!({"spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}});
+    refused(
+        pod("p"),
+        &[
+            (t(json!({"key": "", "operator": "Equal"})), "Invalid", "spec.tolerations[0].operator"),
+            (t(json!({"key": "a", "operator": "Near"})), "NotSupported", "spec.tolerations[0].operator"),
+            (t(json!({"key": "a", "operator": "Exists", "value": "x"})), "Invalid", "spec.tolerations[0].operator"),
+            (t(json!({"key": "a", "effect": "Explode"})), "NotSupported", "spec.tolerations[0].effect"),
+            (
+                t(json!({"key": "a", "effect": "NoSchedule", "tolerationSeconds": 5})),
+                "Invalid",
+                "spec.tolerations[0].effect",
+            ),
+            (
+                needed(json!([])),
+                "Required",
+                "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms",
+            ),
+            (
+                expression(json!({"key": "a", "operator": "In"})),
+                "Required",
+                "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].values",
+            ),
+            (
+                expression(json!({"key": "a", "operator": "Exists", "values": ["b"]})),
+                "Forbidden",
+                "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].values",
+            ),
+            (
+                expression(json!({"key": "a", "operator": "Like"})),
+                "Invalid",
+                "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator",
+            ),
+            (
+                pods(json!({"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": ""})),
+                "Required",
+                "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey",
+            ),
+            (spread(json!({"maxSkew": 0})), "Invalid", "spec.topologySpreadConstraints[0].maxSkew"),
+            (spread(json!({"topologyKey": ""})), "Required", "spec.topologySpreadConstraints[0].topologyKey"),
+            (
+                spread(json!({"whenUnsatisfiable": "Cry"})),
+                "NotSupported",
+                "spec.topologySpreadConstraints[0].whenUnsatisfiable",
+            ),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn defaults_of_pods() {
+    let api = Api::new().await;
+    let made = api
+        .post(
+            &api.core("pods"),
+            with(json!({"ports": [{"containerPort": 80}], "livenessProbe": {"httpGet": {"port": 80}},
+        "resources": {"limits": {"cpu": "1"}}})),
+        )
+        .await
+        .expect(201)
+        .body;
+    let (spec, c) = (&made["spec"], &made["spec"]["containers"][0]);
+    for (field, wanted) in [
+        ("restartPolicy", json!("Always")),
+        ("dnsPolicy", json!("ClusterFirst")),
+        ("schedulerName", json!("default-scheduler")),
+        ("terminationGracePeriodSeconds", json!(30)),
+        ("serviceAccountName", json!("default")),
+        ("serviceAccount", json!("default")),
+        ("enableServiceLinks", json!(true)),
+        ("preemptionPolicy", json!("PreemptLowerPriority")),
+        ("priority", json!(0)),
+        ("securityContext", json!({})),
+    ] {
+        assert_eq!(spec[field], wanted, "{field}");
+    }
+    assert_eq!((&c["ports"][0]["protocol"], &c["imagePullPolicy"]), (&json!("TCP"), &json!("IfNotPresent")));
+    assert_eq!(c["resources"]["requests"]["cpu"], "1");
+    assert_eq!(
+        (&c["livenessProbe"]["periodSeconds"], &c["livenessProbe"]["httpGet"]["path"]),
+        (&json!(10), &json!("/"))
+    );
+    assert_eq!(
+        (&made["status"]["phase"], &made["status"]["qosClass"]),
+        (&json!("Pending"), &json!("Burstable"))
+    );
+    api.done().await;
+}
+
+#[tokio::test]
+async fn the_token_of_the_account_lies_in_every_container() {
+    let api = Api::new().await;
+    let pods = api.core("pods");
+    let mut two = pod("p");
+    two["spec"]["initContainers"] = json!([{"name": "i", "image": "i"}]);
+    let made = api.post(&pods, two).await.expect(201).body;
+    let volume = &made["spec"]["volumes"][0];
+    let name = volume["name"].as_str().unwrap();
+    assert!(name.starts_with("kube-api-access-") && name.len() == 21, "{name}");
+    let sources = volume["projected"]["sources"].as_array().unwrap();
+    assert_eq!(sources[0]["serviceAccountToken"], json!({"expirationSeconds": 3607, "path": "token"}));
+    assert_eq!(sources[1]["configMap"]["name"], "kube-root-ca.crt");
+    assert_eq!(sources[2]["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"], "metadata.namespace");
+    let mount =
+        json!({"name": name, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": true});
+    assert_eq!(made["spec"]["containers"][0]["volumeMounts"], json!([mount]));
+    assert_eq!(made["spec"]["initContainers"][0]["volumeMounts"], json!([mount]));
+    // The pod itself or its account may want none, and images may be pulled with the account's secrets.
+    let mut none = pod("none");
+    none["spec"]["automountServiceAccountToken"] = json!(false);
+    assert_eq!(api.post(&pods, none).await.expect(201).body["spec"].get("volumes"), None);
+    let account = json!({"metadata": {"name": "quiet"}, "automountServiceAccountToken": false, "imagePullSecrets": [{"name": "reg"}]});
+    api.post(&api.core("serviceaccounts"), account).await.expect(201);
+    let mut quiet = pod("quiet");
+    quiet["spec"]["serviceAccountName"] = json!("quiet");
+    let quiet = api.post(&pods, quiet).await.expect(201).body;
+    assert_eq!(
+        (quiet["spec"].get("volumes"), &quiet["spec"]["imagePullSecrets"]),
+        (None, &json!([{"name": "reg"}]))
+    );
+    api.done().await;
+}
+
+#[tokio::test]
+async fn limit_ranges_fill_in_and_refuse() {
+    let api = Api::new().await;
+    let limits = json!([{"type": "Container", "default": {"cpu": "500m"}, "defaultRequest": {"cpu": "200m", "memory": "64Mi"},
+        "min": {"cpu": "100m"}, "max": {"cpu": "1"}, "maxLimitRequestRatio": {"cpu": "4"}},
+        {"type": "Pod", "max": {"cpu": "2"}}, {"type": "PersistentVolumeClaim", "max": {"storage": "10Gi"}, "min": {"storage": "1Gi"}}]);
+    api.post(&api.core("limitranges"), json!({"metadata": {"name": "l"}, "spec": {"limits": limits}}))
+        .await
+        .expect(201);
+    let pods = api.core("pods");
+    let made = api.post(&pods, pod("p")).await.expect(201).body;
+    let resources = &made["spec"]["containers"][0]["resources"];
+    assert_eq!(resources, &json!({"limits": {"cpu": "500m"}, "requests": {"cpu": "200m", "memory": "64Mi"}}));
+    let note = made["metadata"]["annotations"]["kubernetes.io/limit-ranger"].as_str().unwrap();
+    assert!(
+        note.starts_with(
+            "LimitRanger plugin set: cpu, memory request for container c; cpu limit for container c"
+        ),
+        "{note}"
+    );
+    let asking = |request: &str, limit: &str| {
+        with(json!({"resources": {"requests": {"cpu": request}, "limits": {"cpu": limit}}}))
+    };
+    for (pod, says) in [
+        (asking("50m", "100m"), "minimum cpu usage per Container is 100m, but request is 50m"),
+        (asking("500m", "1500m"), "maximum cpu usage per Container is 1, but limit is 1500m"),
+        (
+            asking("100m", "500m"),
+            "cpu max limit to request ratio per Container is 4, but provided ratio is 5.000000",
+        ),
+    ] {
+        let refused = api.post(&pods, pod).await.fails(403, "Forbidden");
+        assert!(refused.message().contains(says), "{}", refused.message());
+    }
+    let mut three = pod("three");
+    three["spec"]["containers"] = json!(
+        (0..3)
+            .map(|i| json!({"name": format!("c{i}"), "image": "i",
+        "resources": {"limits": {"cpu": "900m"}}}))
+            .collect::<Vec<_>>()
+    );
+    let refused = api.post(&pods, three).await.fails(403, "Forbidden");
+    assert!(
+        refused.message().contains("maximum cpu usage per Pod is 2, but limit is 2700m"),
+        "{}",
+        refused.message()
+    );
+    let claim = |size: &str| json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}});
+    let refused = api.post(&api.core("persistentvolumeclaims"), claim("11Gi")).await.fails(403, "Forbidden");
+    assert!(
+        refused
+            .message()
+            .contains("maximum storage usage per PersistentVolumeClaim is 10Gi, but request is 11Gi"),
+        "{}",
+        refused.message()
+    );
+    api.post(&api.core("persistentvolumeclaims"), claim("5Gi")).await.expect(201);
+    api.done().await;
+}
+
+#[tokio::test]
+async fn the_way_to_a_container_is_told_wrong_in_the_real_words() {
+    let api = Api::new().await;
+    let pods = api.core("pods");
+    api.post(&pods, pod("free")).await.expect(201);
+    let mut two = pod("two");
+    two["spec"]["containers"] = json!([{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]);
+    api.post(&pods, two).await.expect(201);
+    api.post(&pods, pod("bound")).await.expect(201);
+    for how in ["exec?command=ls", "attach", "portforward"] {
+        for method in ["GET", "POST"] {
+            let answer = api
+                .raw(method, &format!("{pods}/free/{how}"), &[], Vec::new())
+                .await
+                .fails(400, "BadRequest");
+            assert_eq!(answer.message(), "pod free does not have a host assigned", "{how}");
+        }
+    }
+    api.get(&format!("{pods}/free/log")).await.expect(204);
+    let answer = api.get(&format!("{pods}/two/log")).await.fails(400, "BadRequest");
+    assert_eq!(answer.message(), "a container name must be specified for pod two, choose one of: [a b]");
+    let answer = api.get(&format!("{pods}/two/log?container=x")).await.fails(400, "BadRequest");
+    assert_eq!(answer.message(), "container x is not valid for pod two");
+    api.get(&format!("{pods}/none/log")).await.fails(404, "NotFound");
+    api.get(&format!("{pods}/free/log?tailLines=-1")).await.fails(422, "Invalid");
+    // A pod on a node that nobody knows of, and on one that does not answer.
+    let node = crate::api::random("node-");
+    let bind = json!({"target": {"kind": "Node", "name": node}});
+    api.post(&format!("{pods}/bound/binding"), bind).await.expect(201);
+    let answer = api
+        .raw("POST", &format!("{pods}/bound/exec?command=ls"), &[], Vec::new())
+        .await
+        .fails(404, "NotFound");
+    assert_eq!(answer.message(), format!("nodes \"{node}\" not found"));
+    api.post("/api/v1/nodes", json!({"metadata": {"name": node}})).await.expect(201);
+    let answer = api
+        .raw("POST", &format!("{pods}/bound/exec?command=ls"), &[], Vec::new())
+        .await
+        .fails(400, "BadRequest");
+    assert_eq!(answer.message(), "Upgrade request required");
+    let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
+    api.post(&api.core("services"), service).await.expect(201);
+    let answer = api.get(&api.core("services/s/proxy/path")).await.fails(503, "ServiceUnavailable");
+    assert_eq!(answer.message(), "no endpoints available for service \"s\"");
+    let answer = api.get(&format!("{pods}/free/proxy")).await.fails(400, "BadRequest");
+    assert_eq!(answer.message(), "address not allowed");
+    api.delete(&format!("/api/v1/nodes/{node}"), Value::Null).await.expect(200);
+    api.done().await;
+}
+
+#[tokio::test]
+async fn what_pods_may_say() {
+    let api = Api::new().await;
+    accepted(
+        &api,
+        &api.core("pods"),
+        &pod("p"),
+        &[
+            json!({"metadata": {"annotations": {"example.com/A": "x"}}}),
+            json!({"spec": {"tolerations": [{"operator": "Exists"}]}}),
+            json!({"spec": {"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a.b"]}]}}),
+            json!({"spec": {"volumes": [{"name": "h", "hostPath": {"path": "/dev/shm", "type": "Directory"}}]}}),
+            c(json!({"env": [{"name": "MY.VAR-1", "value": ""}], "resources": {"limits": {"nvidia.com/gpu": 8, "hugepages-2Mi": "4Mi", "memory": "1Gi"}}})),
+            c(json!({"startupProbe": {"grpc": {"port": 5000}}, "lifecycle": {"preStop": {"sleep": {"seconds": 3}}}})),
+            json!({"spec": {"initContainers": [{"name": "s", "image": "i", "restartPolicy": "Always", "readinessProbe": {"tcpSocket": {"port": 1}}}]}}),
+            json!({"spec": {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"a": "b"}}}]}}),
+        ],
+    )
+    .await;
+    api.done().await;
+}

@@ -1,0 +1,104 @@
+//! At submission: whether a group could ever be placed, with everything free and good; if not, the sentence why.
+
+use crate::{
+    cells::Cells,
+    reason::Refusal,
+    request::{self, Checked, GroupNeed, GroupRequest},
+    schedule::{Target, fits_empty, targets},
+    search::count_pods,
+    state::State,
+    topology::Topology,
+};
+
+impl Cells {
+    /// Refuses what can never run: a wrong request, a pod larger than any node, cells of the VC that do not combine,
+    /// more than the VC was promised.
+    ///
+    /// # Errors
+    /// Why the group can never be placed.
+    pub fn admit(&mut self, request: &GroupRequest) -> Result<(), Refusal> {
+        let checked = request::check(&self.topology, request)?;
+        let targets = targets(&self.topology, request, &checked, None);
+        let topology = &self.topology;
+        let pristine = self.pristine.get_or_insert_with(|| Box::new(State::new(topology, true)));
+        if fits_empty(topology, pristine, checked.asker, &targets) {
+            return Ok(());
+        }
+        Err(Refusal::NeverFits(why_never(topology, request, &checked, &targets)))
+    }
+}
+
+fn why_never(topology: &Topology, request: &GroupRequest, checked: &Checked, targets: &[Target]) -> String {
+    let group = request.name();
+    let owner = match (checked.asker.pin, checked.asker.priority) {
+        (Some(_), _) => format!("pinned cell {} of VC {}", request.pinned_cell_id, request.vc),
+        (None, 0..) => format!("VC {}", request.vc),
+        (None, _) => "the cluster".to_string(),
+    };
+    let most = targets.iter().max_by_key(|target| capacity(topology, checked, target).0);
+    let Some(target) = most else {
+        return format!(
+            "group {group} can never run: {owner} has no cells with all the types that it asks for"
+        );
+    };
+    let (total, largest) = capacity(topology, checked, target);
+    let chain = topology.chain(target.chain);
+    let leaf = chain.leaf_type();
+    let asked = target.need.leaves;
+    if asked > total {
+        return format!(
+            "group {group} can never run: it asks for {asked} cells of type {leaf}, {owner} has at most {total}"
+        );
+    }
+    let pod = largest_pod(&target.need);
+    let node = chain.level(chain.node_level);
+    if pod > node.leaves {
+        return format!(
+            "group {group} can never run: a pod asks for {pod} cells of type {leaf}, one node ({}) has {}",
+            node.name, node.leaves
+        );
+    }
+    if pod > largest {
+        return format!(
+            "group {group} can never run: a pod asks for {pod} cells of type {leaf}; {owner} has {total}, but they \
+             do not combine: the largest cell it was promised has {largest}"
+        );
+    }
+    if let Some(level) = target.need.within {
+        let within = &chain.level(level).name;
+        return format!(
+            "group {group} can never run: its {} pods of {asked} cells of type {leaf} do not fit within one {within} \
+             of {owner}",
+            count_pods(&target.need)
+        );
+    }
+    format!(
+        "group {group} can never run: its {} pods do not fit side by side into the cells of {owner}; a pod cannot \
+         span nodes or promised cells",
+        count_pods(&target.need)
+    )
+}
+
+fn largest_pod(need: &GroupNeed) -> u32 {
+    let own = need.pods.iter().map(|pod| pod.leaves).max().unwrap_or(0);
+    need.children.iter().map(largest_pod).fold(own, u32::max)
+}
+
+/// Leaves in all that a target has for the asker, and the most in one cell that is no larger than a node.
+fn capacity(topology: &Topology, checked: &Checked, target: &Target) -> (u64, u32) {
+    let chain = topology.chain(target.chain);
+    let node = chain.level(chain.node_level).leaves;
+    let asker = checked.asker;
+    if asker.priority < 0 {
+        let tops = chain.level(chain.top()).cells.iter().map(|cell| topology.cell(*cell));
+        let total =
+            tops.filter(|cell| cell.cluster == target.cluster).map(|cell| u64::from(cell.leaves)).sum();
+        return (total, node);
+    }
+    let slots = topology.vc(asker.vc).slots.iter().filter(|slot| match asker.pin {
+        Some(pin) => **slot == pin,
+        None => topology.slot(**slot).chain == target.chain && topology.slot(**slot).pinned.is_none(),
+    });
+    let sizes = slots.map(|slot| chain.level(topology.slot(*slot).level).leaves);
+    sizes.fold((0, 0), |(total, largest), size| (total + u64::from(size), largest.max(size.min(node))))
+}

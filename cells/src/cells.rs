@@ -1,0 +1,76 @@
+//! The allocator as a whole: configuration, state, and the groups that hold cells.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::{
+    compile::compile,
+    config::{ClusterConfig, ConfigErrors},
+    group::Groups,
+    state::State,
+    topology::{NodeName, Topology},
+};
+
+/// What nodes are before anything was said of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreported {
+    /// As HiveD does: no node is used before it was reported good.
+    Bad,
+    Good,
+}
+
+/// Cells, virtual clusters, and the groups that have cells.
+#[derive(Clone, Debug)]
+pub struct Cells {
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) state: State,
+    pub(crate) groups: Groups,
+    /// Everything free and good; made when it is first needed.
+    pub(crate) pristine: Option<Box<State>>,
+    pub(crate) generation: u64,
+}
+
+impl Cells {
+    /// # Errors
+    /// Everything that is wrong in the configuration, each with its path in the file.
+    pub fn new(config: ClusterConfig, unreported: Unreported) -> Result<Self, ConfigErrors> {
+        let topology = Arc::new(compile(config)?);
+        let state = State::new(&topology, unreported == Unreported::Good);
+        Ok(Self { topology, state, groups: Groups::default(), pristine: None, generation: 0 })
+    }
+
+    #[must_use]
+    pub fn config(&self) -> &ClusterConfig {
+        &self.topology.config
+    }
+
+    /// Changes with everything that changes what can be decided.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Says whether a node is good (ready and not cordoned). Groups that run on a bad node stay; nothing new goes
+    /// there. False when no cell lies on it.
+    pub fn set_node_health(&mut self, node: &NodeName, good: bool) -> bool {
+        let Some(number) = self.topology.node_numbers.get(node).copied() else { return false };
+        self.state.set_good(&self.topology, number, good);
+        self.generation += 1;
+        true
+    }
+
+    /// Nodes of the configuration.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeName> {
+        self.topology.nodes.iter().map(|node| &node.name)
+    }
+
+    #[must_use]
+    pub fn is_good(&self, node: &NodeName) -> bool {
+        self.topology.node_numbers.get(node).is_some_and(|node| self.state.good(*node))
+    }
+
+    /// All nodes that are good now.
+    #[must_use]
+    pub fn good_nodes(&self) -> BTreeSet<NodeName> {
+        self.nodes().filter(|node| self.is_good(node)).cloned().collect()
+    }
+}

@@ -1,0 +1,121 @@
+//! Another configuration while groups run: what it would change, and the change itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::{
+    cells::{Cells, Unreported},
+    config::{ClusterConfig, ConfigErrors},
+    group::GroupState,
+    recover::Recovered,
+    topology::{NodeName, Topology},
+};
+
+/// Cells of a type that a VC was promised, before and after.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PromiseChange {
+    pub vc: String,
+    pub chain: String,
+    pub cell_type: String,
+    pub before: u64,
+    pub after: u64,
+}
+
+/// What a configuration changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Difference {
+    /// Promises that grow or shrink; pinned cells count as cells of their type.
+    pub promises: Vec<PromiseChange>,
+    pub nodes_added: Vec<NodeName>,
+    pub nodes_removed: Vec<NodeName>,
+    /// Groups that become opportunistic, or of which devices are on no account any more.
+    pub groups: Vec<Recovered>,
+    /// Preempting groups that lose their reservations and are pending again.
+    pub cancelled: Vec<String>,
+}
+
+impl Cells {
+    /// What a configuration would change, without the change.
+    ///
+    /// # Errors
+    /// Everything that is wrong in the configuration.
+    pub fn preview(
+        &self,
+        config: ClusterConfig,
+        unreported: Unreported,
+        now_ms: i64,
+    ) -> Result<Difference, ConfigErrors> {
+        self.reconfigured(config, unreported, now_ms).map(|(_, difference)| difference)
+    }
+
+    /// Goes over to another configuration. What runs goes on; reservations of preempting groups are given up.
+    /// `unreported` is for nodes that the old configuration did not have.
+    ///
+    /// # Errors
+    /// Everything that is wrong in the configuration; then nothing has changed.
+    pub fn reconfigure(
+        &mut self,
+        config: ClusterConfig,
+        unreported: Unreported,
+        now_ms: i64,
+    ) -> Result<Difference, ConfigErrors> {
+        let (mut cells, difference) = self.reconfigured(config, unreported, now_ms)?;
+        cells.generation = self.generation + 1;
+        *self = cells;
+        Ok(difference)
+    }
+
+    fn reconfigured(
+        &self,
+        config: ClusterConfig,
+        unreported: Unreported,
+        now_ms: i64,
+    ) -> Result<(Cells, Difference), ConfigErrors> {
+        let mut good = self.good_nodes();
+        let old: BTreeSet<NodeName> = self.nodes().cloned().collect();
+        if unreported == Unreported::Good {
+            let probe = crate::compile::compile(config.clone())?;
+            good.extend(probe.nodes.into_iter().map(|node| node.name).filter(|node| !old.contains(node)));
+        }
+        let (cells, groups) = Cells::recover(config, &good, self.bound_groups(), now_ms)?;
+        let new: BTreeSet<NodeName> = cells.nodes().cloned().collect();
+        let preempting = self.groups.iter().filter(|(_, group)| group.state == GroupState::Preempting);
+        let difference = Difference {
+            promises: promise_changes(&self.topology, &cells.topology),
+            nodes_added: new.difference(&old).cloned().collect(),
+            nodes_removed: old.difference(&new).cloned().collect(),
+            groups,
+            cancelled: preempting.map(|(_, group)| group.request.name().to_string()).collect(),
+        };
+        Ok((cells, difference))
+    }
+}
+
+type Promises<'a> = BTreeMap<(&'a str, &'a str, &'a str), u64>;
+
+fn promises(topology: &Topology) -> Promises<'_> {
+    let mut promises = Promises::new();
+    for slot in &topology.slots {
+        let chain = topology.chain(slot.chain);
+        let key =
+            (topology.vc(slot.vc).name.as_str(), chain.name.as_str(), chain.level(slot.level).name.as_str());
+        *promises.entry(key).or_default() += 1;
+    }
+    promises
+}
+
+fn promise_changes(old: &Topology, new: &Topology) -> Vec<PromiseChange> {
+    let (old, new) = (promises(old), promises(new));
+    let keys: BTreeSet<_> = old.keys().chain(new.keys()).copied().collect();
+    let change = |key: (&str, &str, &str)| PromiseChange {
+        vc: key.0.to_string(),
+        chain: key.1.to_string(),
+        cell_type: key.2.to_string(),
+        before: old.get(&key).copied().unwrap_or(0),
+        after: new.get(&key).copied().unwrap_or(0),
+    };
+    keys.into_iter().map(change).filter(|change| change.before != change.after).collect()
+}

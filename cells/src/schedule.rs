@@ -1,0 +1,335 @@
+//! One decision: where a group goes, whom it preempts, or why it waits.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    cells::Cells,
+    decision::{Ask, Decision, NewGroup, Phase, Plan, Proposal, Step},
+    group::{Group, GroupState, Groups},
+    leaf::LeafState,
+    reason::{Refusal, WaitCause, WaitReason},
+    request::{self, Asker, Checked, GroupNeed, GroupRequest},
+    search::{Filter, NEWCOMER, Pass, Pick, Search},
+    state::State,
+    topology::{ChainNo, ClusterNo, GroupNo, Topology},
+};
+
+/// A chain and cluster to look at, with what the group needs there.
+pub(crate) struct Target {
+    pub chain: ChainNo,
+    pub cluster: ClusterNo,
+    pub need: GroupNeed,
+}
+
+/// What a search came back with.
+pub(crate) struct Found {
+    pub chain: ChainNo,
+    pub picks: Vec<Pick>,
+    pub binds: Vec<(crate::topology::SlotNo, crate::topology::CellNo)>,
+    pub lazy: Vec<GroupNo>,
+}
+
+impl Cells {
+    /// Decides about a group. Nothing changes but this: a group that holds reservations on nodes which are bad or
+    /// not suggested any more gives them up in phase Preempting. A group that has its cells is told of them again.
+    pub fn schedule(&mut self, request: &GroupRequest, ask: &Ask<'_>) -> Decision {
+        let checked = match request::check(&self.topology, request) {
+            Ok(checked) => checked,
+            Err(refusal) => return Decision::Refuse(refusal),
+        };
+        if let Some((number, group)) = self.groups.named(request.name()) {
+            if let Some(field) = changed(&group.request, request) {
+                let group = request.name().to_string();
+                return Decision::Refuse(Refusal::ChangedGroup { group, field });
+            }
+            match group.state {
+                GroupState::Allocated => return Decision::Place(self.again(number, Step::Nothing, ask)),
+                GroupState::BeingPreempted => return Decision::Wait(self.being_preempted(number)),
+                GroupState::Preempting => {
+                    if ask.phase == Phase::Filtering || self.reservation_usable(number, ask) {
+                        return self.reserved(number, ask);
+                    }
+                    self.cancel(number);
+                }
+            }
+        }
+        self.place(request, &checked, ask)
+    }
+
+    fn place(&mut self, request: &GroupRequest, checked: &Checked, ask: &Ask<'_>) -> Decision {
+        let suggested = if request.ignore_k8s_suggested_nodes { None } else { ask.suggested };
+        let filter = Filter::new(&self.topology, &self.state, true, suggested);
+        let targets = targets(&self.topology, request, checked, ask.clusters);
+        let mut found = None;
+        for pass in passes(checked.asker) {
+            found = targets
+                .iter()
+                .find_map(|target| self.attempt(checked.asker, target, &filter, *pass, ask.now_ms));
+            if found.is_some() {
+                break;
+            }
+        }
+        let Some(found) = found else {
+            return Decision::Wait(self.diagnose(request, checked, ask, suggested, &targets));
+        };
+        let proposal = self.propose(request, checked, found, ask);
+        if proposal.victims.is_empty() { Decision::Place(proposal) } else { Decision::Preempt(proposal) }
+    }
+
+    /// One search, undone again.
+    pub(crate) fn attempt(
+        &mut self,
+        asker: Asker,
+        target: &Target,
+        filter: &Filter,
+        pass: Pass,
+        now_ms: i64,
+    ) -> Option<Found> {
+        let place = (target.chain, target.cluster);
+        let mut search =
+            Search::new(&self.topology, &mut self.state, &self.groups, filter, asker, place, pass, now_ms);
+        let mark = search.mark();
+        let found = search.run(&target.need).then(|| take_found(&mut search, Vec::new()));
+        search.roll_back(mark);
+        let found = match found {
+            Some(found) if pass == Pass::Preempt => Some(lazily(&mut search, &target.need, found)),
+            found => found,
+        };
+        self.state.forget_journal();
+        found
+    }
+
+    fn propose(&self, request: &GroupRequest, checked: &Checked, found: Found, ask: &Ask<'_>) -> Proposal {
+        let mut pods = vec![(Vec::new(), None); checked.pods as usize];
+        let (mut victims, mut cancels) = (BTreeSet::new(), BTreeSet::new());
+        for pick in found.picks {
+            for leaf in &pick.leaves {
+                let state = self.state.leaf(*leaf);
+                if !crate::faults::leaf_given_twice() {
+                    victims.extend(state.occupant().map(|holder| holder.group));
+                }
+                cancels.extend(state.reserver().map(|holder| holder.group));
+            }
+            pods[pick.pod as usize] = (pick.leaves, pick.slot);
+        }
+        let new = NewGroup {
+            chain: found.chain,
+            priority: checked.asker.priority,
+            pods,
+            binds: found.binds,
+            lazy: found.lazy,
+            cancels: cancels.into_iter().collect(),
+            victims: victims.into_iter().collect(),
+        };
+        let leaves: Vec<_> = new.pods.iter().map(|(leaves, slot)| (leaves.as_slice(), *slot)).collect();
+        Proposal {
+            placement: self.placement_of(new.chain, &leaves),
+            victims: new.victims.iter().filter_map(|group| self.victim(*group, ask.now_ms)).collect(),
+            lazily_preempted: new.lazy.iter().map(|group| self.groups.name(*group)).collect(),
+            cancelled: new.cancels.iter().map(|group| self.groups.name(*group)).collect(),
+            plan: Plan {
+                generation: self.generation,
+                request: request.clone(),
+                now_ms: ask.now_ms,
+                step: Step::New(new),
+            },
+        }
+    }
+
+    /// The proposal of a group that has or has reserved its cells.
+    fn again(&self, number: GroupNo, step: Step, ask: &Ask<'_>) -> Proposal {
+        let group = self.groups.get(number);
+        Proposal {
+            placement: group.map(|group| self.group_placement(group)).unwrap_or_default(),
+            victims: Vec::new(),
+            lazily_preempted: Vec::new(),
+            cancelled: Vec::new(),
+            plan: Plan {
+                generation: self.generation,
+                request: group
+                    .map(|group| group.request.clone())
+                    .unwrap_or_else(|| GroupRequest::new("", "", 0, 1, 1)),
+                now_ms: ask.now_ms,
+                step,
+            },
+        }
+    }
+
+    fn reserved(&self, number: GroupNo, ask: &Ask<'_>) -> Decision {
+        let victims = self.victims_of(number);
+        if victims.is_empty() {
+            return Decision::Place(self.again(number, Step::TakeReserved(number), ask));
+        }
+        let mut proposal = self.again(number, Step::Nothing, ask);
+        proposal.victims = victims.iter().filter_map(|victim| self.victim(*victim, ask.now_ms)).collect();
+        Decision::Preempt(proposal)
+    }
+
+    fn reservation_usable(&self, number: GroupNo, ask: &Ask<'_>) -> bool {
+        let Some(group) = self.groups.get(number) else { return false };
+        let suggested = if group.request.ignore_k8s_suggested_nodes { None } else { ask.suggested };
+        let filter = Filter::new(&self.topology, &self.state, true, suggested);
+        group.leaves().all(|leaf| filter.usable(&self.state, self.topology.leaf(leaf).node))
+    }
+
+    fn being_preempted(&self, number: GroupNo) -> WaitReason {
+        let group = self.groups.get(number);
+        let by = group
+            .into_iter()
+            .flat_map(Group::leaves)
+            .find_map(|leaf| match self.state.leaf(leaf) {
+                LeafState::Reserving { victim, by } if victim.group == number => Some(by.group),
+                _ => None,
+            })
+            .map(|by| self.groups.name(by))
+            .unwrap_or_default();
+        let vc = group.map(|group| group.request.vc.clone()).unwrap_or_default();
+        let scope = crate::reason::Scope::VirtualCluster(vc);
+        WaitReason { scope, level: String::new(), cause: WaitCause::BeingPreempted { by } }
+    }
+
+    /// Groups that still run on cells which a group has reserved.
+    pub(crate) fn victims_of(&self, number: GroupNo) -> BTreeSet<GroupNo> {
+        let group = self.groups.get(number);
+        let leaves = group.into_iter().flat_map(Group::leaves);
+        leaves
+            .filter_map(|leaf| match self.state.leaf(leaf) {
+                LeafState::Reserving { victim, by } if by.group == number => Some(victim.group),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+/// The passes of a group: guaranteed ones first look for what needs no preemption in their VC.
+pub(crate) fn passes(asker: Asker) -> &'static [Pass] {
+    if asker.priority >= 0 { &[Pass::Free, Pass::Preempt] } else { &[Pass::Free] }
+}
+
+fn take_found(search: &mut Search<'_>, lazy: Vec<GroupNo>) -> Found {
+    let picks = search.picks.clone();
+    let mut binds: Vec<_> = picks
+        .iter()
+        .filter_map(|pick| pick.slot)
+        .filter_map(|slot| Some((slot, search.state.slot_cell(slot)?)))
+        .collect();
+    binds.sort_unstable();
+    binds.dedup();
+    Found { chain: search.chain, picks, binds, lazy }
+}
+
+/// Lazy preemption: of the groups that a placement displaces, those that allow it become opportunistic where they
+/// are, and the same promises are bound to other cells if there are any.
+fn lazily(search: &mut Search<'_>, need: &GroupNeed, found: Found) -> Found {
+    let displaced: BTreeSet<GroupNo> = found
+        .picks
+        .iter()
+        .flat_map(|pick| &pick.was)
+        .filter_map(|was| was.occupant())
+        .filter(|holder| holder.guaranteed() && holder.group != NEWCOMER)
+        .map(|holder| holder.group)
+        .collect();
+    let allowed = |group: &GroupNo| {
+        search.groups.get(*group).is_some_and(|group| {
+            group.request.lazy_preemption_enable
+                && group.state == GroupState::Allocated
+                && group.priority >= 0
+        })
+    };
+    let lazy: Vec<GroupNo> = displaced.into_iter().filter(allowed).collect();
+    if lazy.is_empty() {
+        return found;
+    }
+    let mark = search.mark();
+    for group in &lazy {
+        search.downgrade(*group);
+    }
+    search.only = Some(found.picks.iter().filter_map(|pick| pick.slot).collect());
+    let mut better = None;
+    for pass in [Pass::Free, Pass::Preempt] {
+        search.pass = pass;
+        let tried = search.mark();
+        if search.run(need) {
+            better = Some(take_found(search, lazy));
+            break;
+        }
+        search.roll_back(tried);
+    }
+    search.roll_back(mark);
+    better.unwrap_or(found)
+}
+
+/// Chains and clusters that a group may go to, in the order in which they are tried.
+pub(crate) fn targets(
+    topology: &Topology,
+    request: &GroupRequest,
+    checked: &Checked,
+    clusters: Option<&[String]>,
+) -> Vec<Target> {
+    let asker = checked.asker;
+    if let Some(pin) = asker.pin.and_then(|pin| topology.slot(pin).pinned) {
+        let (chain, cluster) = (topology.cell(pin).chain, topology.cell(pin).cluster);
+        let named = |names: &[String]| names.contains(&topology.clusters[cluster.at()]);
+        if clusters.is_some_and(|clusters| !named(clusters)) {
+            return Vec::new();
+        }
+        let need = request::needs(topology, chain, &checked.root);
+        return need.map(|need| Target { chain, cluster, need }).into_iter().collect();
+    }
+    let guaranteed = asker.priority >= 0;
+    let types = match request.leaf_cell_type.as_str() {
+        "" if guaranteed => request::own_leaf_types(topology, asker.vc),
+        "" => topology.leaf_types(),
+        one => vec![one],
+    };
+    let mut targets = Vec::new();
+    for leaf_type in types {
+        for chain in topology.chains_of_type(leaf_type) {
+            if guaranteed && topology.vc(asker.vc).levels(chain).next().is_none() {
+                continue;
+            }
+            let Some(need) = request::needs(topology, chain, &checked.root) else { continue };
+            for cluster in ordered_clusters(topology, chain, clusters) {
+                targets.push(Target { chain, cluster, need: need.clone() });
+            }
+        }
+    }
+    targets
+}
+
+fn ordered_clusters(topology: &Topology, chain: ChainNo, wanted: Option<&[String]>) -> Vec<ClusterNo> {
+    let own = &topology.chain(chain).clusters;
+    match wanted {
+        None => own.clone(),
+        Some(names) => {
+            let find = |name: &String| own.iter().find(|cluster| topology.clusters[cluster.at()] == *name);
+            names.iter().filter_map(find).copied().collect()
+        }
+    }
+}
+
+/// What a group asks for now that it did not ask for when it was allocated.
+fn changed(old: &GroupRequest, new: &GroupRequest) -> Option<&'static str> {
+    if old.vc != new.vc {
+        return Some("virtualCluster");
+    }
+    if old.affinity_group.root != new.affinity_group.root {
+        return Some("affinityGroup");
+    }
+    (old.priority != new.priority).then_some("priority")
+}
+
+/// A search on a state that nobody uses.
+pub(crate) fn fits_empty(topology: &Topology, state: &mut State, asker: Asker, targets: &[Target]) -> bool {
+    let groups = Groups::default();
+    let filter = Filter::new(topology, state, true, None);
+    targets.iter().any(|target| {
+        let place = (target.chain, target.cluster);
+        let mut search = Search::new(topology, state, &groups, &filter, asker, place, Pass::Free, 0);
+        let mark = search.mark();
+        let fits = search.run(&target.need);
+        search.roll_back(mark);
+        state.forget_journal();
+        fits
+    })
+}

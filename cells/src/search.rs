@@ -1,0 +1,312 @@
+//! The search for cells of a whole group, in one chain and one member cluster.
+//!
+//! A search changes the state as it goes, so that each pod sees what the pods before it took, and the caller rolls
+//! it back. Guaranteed groups see the promises of their virtual cluster, where what opportunistic groups have counts
+//! as free; opportunistic groups see what nobody has. Pods are placed largest first, each on the node with the least
+//! room that is enough (smallest promised cell first). That is exact when each size divides the next; otherwise a
+//! bounded search tries other nodes.
+
+mod fresh;
+mod options;
+mod pick;
+mod preempt;
+mod within;
+
+use std::collections::BTreeSet;
+
+use crate::{
+    group::Groups,
+    leaf::{Holder, LeafEvent, LeafState},
+    request::{Asker, GroupNeed, Need},
+    state::{Mark, State},
+    topology::{CellNo, ChainNo, ClusterNo, GroupNo, LeafNo, NodeNo, SlotNo, Topology},
+};
+
+/// The group that is being searched for; it has no number yet.
+pub(crate) const NEWCOMER: GroupNo = GroupNo(u32::MAX);
+/// Steps of a search beyond those that placing each pod a few times takes.
+const SPARE_STEPS: u32 = 5_000;
+/// Pods of different sizes for which other nodes than the tightest are tried.
+const SEARCHED_PODS: usize = 64;
+/// Nodes tried for one pod by the bounded search.
+const BRANCHES: usize = 4;
+
+/// Which nodes may be used.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    pub heed_health: bool,
+    suggested: Option<Suggested>,
+}
+
+#[derive(Clone, Debug)]
+struct Suggested {
+    nodes: Vec<bool>,
+    /// Nodes that may not be used, before each position of `Topology::node_cells`.
+    unusable_before: Vec<u32>,
+}
+
+impl Filter {
+    pub(crate) fn new(
+        topology: &Topology,
+        state: &State,
+        heed_health: bool,
+        suggested: Option<&BTreeSet<crate::topology::NodeName>>,
+    ) -> Self {
+        let suggested = suggested.map(|names| {
+            let mut nodes = vec![false; topology.nodes.len()];
+            for name in names {
+                if let Some(node) = topology.node_numbers.get(name) {
+                    nodes[node.at()] = true;
+                }
+            }
+            let mut unusable_before = vec![0];
+            for cell in &topology.node_cells {
+                let node = topology.node_of(*cell);
+                let usable = nodes[node.at()] && (!heed_health || state.good(node));
+                unusable_before.push(unusable_before[unusable_before.len() - 1] + u32::from(!usable));
+            }
+            Suggested { nodes, unusable_before }
+        });
+        Self { heed_health, suggested }
+    }
+
+    pub(crate) fn usable(&self, state: &State, node: NodeNo) -> bool {
+        (!self.heed_health || state.good(node)) && self.suggested.as_ref().is_none_or(|s| s.nodes[node.at()])
+    }
+
+    /// Nodes of a cell that may not be used.
+    pub(crate) fn unusable(&self, topology: &Topology, state: &State, cell: CellNo) -> u32 {
+        match &self.suggested {
+            None if self.heed_health => state.bad_nodes(topology, cell),
+            None => 0,
+            Some(suggested) => {
+                let cell = topology.cell(cell);
+                let (first, after) = (cell.first_node as usize, (cell.first_node + cell.nodes) as usize);
+                suggested.unusable_before[after] - suggested.unusable_before[first]
+            }
+        }
+    }
+
+    pub(crate) fn has_suggestions(&self) -> bool {
+        self.suggested.is_some()
+    }
+}
+
+/// Where pods may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Region {
+    /// All promises of the VC that are not pinned; all cells for opportunistic groups.
+    Whole,
+    /// Within one cell; for guaranteed groups it lies in a bound promise.
+    Within(CellNo),
+}
+
+/// Whether groups of a lower priority in the same VC may be preempted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    Free,
+    Preempt,
+}
+
+/// The leaves of one pod.
+#[derive(Clone, Debug)]
+pub(crate) struct Pick {
+    pub pod: u32,
+    pub leaves: Vec<LeafNo>,
+    pub slot: Option<SlotNo>,
+    /// What the leaves were before.
+    pub was: Vec<LeafState>,
+}
+
+/// A way to place one pod.
+#[derive(Clone, Debug)]
+struct Choice {
+    slot: Option<SlotNo>,
+    /// The promise is bound to this cell for it.
+    bind: Option<CellNo>,
+    leaves: Vec<LeafNo>,
+}
+
+pub(crate) struct Search<'a> {
+    pub topology: &'a Topology,
+    pub state: &'a mut State,
+    pub groups: &'a Groups,
+    pub filter: &'a Filter,
+    pub asker: Asker,
+    pub chain: ChainNo,
+    pub cluster: ClusterNo,
+    pub pass: Pass,
+    pub now_ms: i64,
+    /// Only these promises may be used.
+    pub only: Option<BTreeSet<SlotNo>>,
+    pub picks: Vec<Pick>,
+    /// The most pods placed at once, and the first that did not fit then.
+    pub reached: (usize, Option<Need>),
+    steps: u32,
+    pub exhausted: bool,
+}
+
+impl<'a> Search<'a> {
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn new(
+        topology: &'a Topology,
+        state: &'a mut State,
+        groups: &'a Groups,
+        filter: &'a Filter,
+        asker: Asker,
+        (chain, cluster): (ChainNo, ClusterNo),
+        pass: Pass,
+        now_ms: i64,
+    ) -> Self {
+        Self {
+            topology,
+            state,
+            groups,
+            filter,
+            asker,
+            chain,
+            cluster,
+            pass,
+            now_ms,
+            only: None,
+            picks: Vec::new(),
+            reached: (0, None),
+            steps: 0,
+            exhausted: false,
+        }
+    }
+
+    /// Places the group; what it took stays until the caller rolls back.
+    pub(crate) fn run(&mut self, need: &GroupNeed) -> bool {
+        let pods = u32::try_from(count_pods(need)).unwrap_or(u32::MAX);
+        self.steps = pods.saturating_mul(4).saturating_add(SPARE_STEPS);
+        let region = match self.asker.pin.and_then(|pin| self.state.slot_cell(pin)) {
+            Some(cell) => Region::Within(cell),
+            None => Region::Whole,
+        };
+        self.place_group(region, need)
+    }
+
+    pub(crate) fn guaranteed(&self) -> bool {
+        self.asker.priority >= 0
+    }
+
+    fn place_group(&mut self, region: Region, need: &GroupNeed) -> bool {
+        match need.within {
+            Some(level) => self.place_within(region, level, need),
+            None => self.place_in(region, need),
+        }
+    }
+
+    fn place_in(&mut self, region: Region, need: &GroupNeed) -> bool {
+        if !self.place_pods(region, &need.pods) {
+            return false;
+        }
+        need.children.iter().all(|child| self.place_group(region, child))
+    }
+
+    fn place_pods(&mut self, region: Region, pods: &[Need]) -> bool {
+        let mark = self.mark();
+        if self.place_tightest(region, pods) {
+            return true;
+        }
+        let mixed = pods.windows(2).any(|pair| pair[0].leaves % pair[1].leaves != 0);
+        if !mixed || pods.len() > SEARCHED_PODS {
+            return false;
+        }
+        self.roll_back(mark);
+        self.place_searching(region, pods)
+    }
+
+    fn place_tightest(&mut self, region: Region, pods: &[Need]) -> bool {
+        for pod in pods {
+            let choice = if self.step() { self.options(region, pod, 1).pop() } else { None };
+            let Some(choice) = choice else {
+                if self.picks.len() >= self.reached.0 {
+                    self.reached = (self.picks.len(), Some(*pod));
+                }
+                return false;
+            };
+            self.take(pod, choice);
+        }
+        true
+    }
+
+    /// Depth first over the few tightest nodes of each pod.
+    fn place_searching(&mut self, region: Region, pods: &[Need]) -> bool {
+        let Some((pod, rest)) = pods.split_first() else { return true };
+        if !self.step() {
+            return false;
+        }
+        for choice in self.options(region, pod, BRANCHES) {
+            let mark = self.mark();
+            self.take(pod, choice);
+            if self.place_searching(region, rest) {
+                return true;
+            }
+            self.roll_back(mark);
+        }
+        false
+    }
+
+    fn step(&mut self) -> bool {
+        self.exhausted |= self.steps == 0;
+        self.steps = self.steps.saturating_sub(1);
+        !self.exhausted
+    }
+
+    fn take(&mut self, pod: &Need, choice: Choice) {
+        if let (Some(slot), Some(cell)) = (choice.slot, choice.bind) {
+            self.state.bind(self.topology, slot, cell);
+        }
+        let holder = Holder { group: NEWCOMER, priority: self.asker.priority };
+        let was = choice.leaves.iter().map(|leaf| self.state.leaf(*leaf)).collect();
+        let changes: Vec<_> = choice.leaves.iter().map(|leaf| (*leaf, LeafState::Used(holder))).collect();
+        self.state.set_leaves(self.topology, &changes);
+        self.picks.push(Pick { pod: pod.pod, leaves: choice.leaves, slot: choice.slot, was });
+    }
+
+    /// Makes a group opportunistic where it stands and gives up its promises.
+    pub(crate) fn downgrade(&mut self, group: GroupNo) {
+        let Some(group_record) = self.groups.get(group) else { return };
+        let holder = Holder { group, priority: -1 };
+        for pod in &group_record.pods {
+            let changes: Vec<_> = pod
+                .leaves
+                .iter()
+                .filter_map(|leaf| {
+                    Some((*leaf, self.state.leaf(*leaf).apply(LeafEvent::Reprice(holder)).ok()?))
+                })
+                .collect();
+            self.state.set_leaves(self.topology, &changes);
+        }
+        for slot in group_record.slots() {
+            self.state.unbind_if_idle(self.topology, slot);
+        }
+    }
+
+    pub(crate) fn mark(&mut self) -> (Mark, usize) {
+        (self.state.mark(), self.picks.len())
+    }
+
+    pub(crate) fn roll_back(&mut self, mark: (Mark, usize)) {
+        self.state.roll_back(self.topology, mark.0);
+        self.picks.truncate(mark.1);
+    }
+
+    /// Groups on the leaves that were picked since a position, as they were before.
+    pub(crate) fn displaced(&self, from: usize) -> BTreeSet<GroupNo> {
+        self.picks[from..]
+            .iter()
+            .flat_map(|pick| &pick.was)
+            .flat_map(|was| [was.occupant(), was.reserver()])
+            .flatten()
+            .map(|holder| holder.group)
+            .filter(|group| *group != NEWCOMER)
+            .collect()
+    }
+}
+
+pub(crate) fn count_pods(need: &GroupNeed) -> usize {
+    need.pods.len() + need.children.iter().map(count_pods).sum::<usize>()
+}

@@ -1,0 +1,207 @@
+//! Nodes for one pod, best first.
+
+use std::ops::Bound;
+
+use super::{Choice, Pass, Region, Search, pick::pick};
+use crate::{
+    request::Need,
+    topology::{CellNo, ClusterNo, LeafNo, Level, SlotNo},
+};
+
+impl Search<'_> {
+    /// At most `limit` ways to place a pod.
+    pub(super) fn options(&self, region: Region, need: &Need, limit: usize) -> Vec<Choice> {
+        let mut choices = Vec::new();
+        match (region, self.guaranteed()) {
+            (Region::Whole, true) => self.promised(need, limit, &mut choices),
+            (Region::Whole, false) => self.anywhere(need, limit, &mut choices),
+            (Region::Within(cell), _) => self.inside(cell, need, limit, &mut choices),
+        }
+        if choices.is_empty() && self.pass == Pass::Preempt {
+            self.preempting(region, need, limit, &mut choices);
+        }
+        choices
+    }
+
+    /// Whether a leaf can be had without preempting in the VC; 1 where an opportunistic group would be evicted.
+    pub(super) fn available(&self, leaf: LeafNo) -> Option<u32> {
+        match self.state.leaf(leaf).holder() {
+            None => Some(0),
+            Some(holder) if self.guaranteed() && !holder.guaranteed() => Some(1),
+            Some(holder) if crate::faults::leaf_given_twice() && holder.group != super::NEWCOMER => Some(9),
+            Some(_) => None,
+        }
+    }
+
+    /// Room that the kind of group sees in a cell.
+    pub(super) fn room(&self, cell: CellNo) -> u32 {
+        if crate::faults::leaf_given_twice() {
+            return self.topology.cell(cell).leaves;
+        }
+        if self.guaranteed() {
+            self.state.virtually_free(self.topology, cell)
+        } else {
+            self.state.free(self.topology, cell)
+        }
+    }
+
+    /// Adds the leaves of a view when it has room and its node may be used.
+    fn add(
+        &self,
+        view: CellNo,
+        slot: Option<SlotNo>,
+        bind: Option<CellNo>,
+        need: &Need,
+        into: &mut Vec<Choice>,
+    ) {
+        let node = self.topology.node_of(view);
+        if self.room(view) < need.leaves || !self.filter.usable(self.state, node) {
+            return;
+        }
+        let leaves = pick(self.topology, view, need.cells, need.level, |leaf| self.available(leaf));
+        if let Some(leaves) = leaves {
+            into.push(Choice { slot, bind, leaves });
+        }
+    }
+
+    /// In the promises of the VC: smallest promised cells first, of these the fullest nodes, unused promises last.
+    fn promised(&self, need: &Need, limit: usize, into: &mut Vec<Choice>) {
+        let levels: Vec<Level> =
+            self.topology.vc(self.asker.vc).levels(self.chain).map(|(level, _)| level).collect();
+        for level in levels {
+            if self.topology.chain(self.chain).level(level).leaves < need.leaves {
+                continue;
+            }
+            if self.filter.heed_health && self.only.is_none() {
+                self.in_index(level, need, limit, into);
+            } else {
+                self.in_bound(level, need, limit, into);
+            }
+            if into.len() >= limit {
+                return;
+            }
+            if let Some(slot) = self.unbound(level)
+                && let Some(cell) = self.fresh(level)
+            {
+                self.in_fresh(slot, cell, need, into);
+            }
+            if into.len() >= limit {
+                return;
+            }
+        }
+    }
+
+    fn in_index(&self, level: Level, need: &Need, limit: usize, into: &mut Vec<Choice>) {
+        let Some(views) = self.state.vc(self.asker.vc).views.get(&self.chain) else { return };
+        let first = (self.cluster, level, need.leaves, 0, CellNo(0));
+        let after = (self.cluster, level + 1, 0, 0, CellNo(0));
+        for key in views.range((Bound::Included(first), Bound::Excluded(after))) {
+            self.add(key.4, self.state.slot_over(self.topology, key.4), None, need, into);
+            if into.len() >= limit {
+                return;
+            }
+        }
+    }
+
+    /// As [`Self::in_index`], over the bound promises themselves: bad nodes are in no index.
+    fn in_bound(&self, level: Level, need: &Need, limit: usize, into: &mut Vec<Choice>) {
+        let mut views: Vec<(u32, u32, CellNo, SlotNo)> = Vec::new();
+        for (view, slot) in self.bound_views(level) {
+            let counts = self.state.counts(view);
+            views.push((self.room(view), counts.opportunistic, view, slot));
+        }
+        views.sort_unstable();
+        for (_, _, view, slot) in views {
+            self.add(view, Some(slot), None, need, into);
+            if into.len() >= limit {
+                return;
+            }
+        }
+    }
+
+    /// Views of the bound promises of a level, in this cluster.
+    pub(super) fn bound_views(&self, level: Level) -> impl Iterator<Item = (CellNo, SlotNo)> + '_ {
+        let slots = self.topology.vc(self.asker.vc).by_level.get(&(self.chain, level));
+        slots
+            .into_iter()
+            .flatten()
+            .filter(|slot| self.only.as_ref().is_none_or(|only| only.contains(slot)))
+            .filter_map(|slot| Some((*slot, self.state.slot_cell(*slot)?)))
+            .filter(|(_, cell)| self.topology.cell(*cell).cluster == self.cluster)
+            .flat_map(|(slot, cell)| self.views_in(cell).into_iter().map(move |view| (view, slot)))
+    }
+
+    /// The nodes of a cell, or the cell itself where it lies within a node.
+    pub(super) fn views_in(&self, cell: CellNo) -> Vec<CellNo> {
+        if self.topology.at_or_below_node(cell) { vec![cell] } else { self.topology.nodes_of(cell).to_vec() }
+    }
+
+    fn in_fresh(&self, slot: SlotNo, cell: CellNo, need: &Need, into: &mut Vec<Choice>) {
+        let mut views = self.views_in(cell);
+        views.sort_by_key(|view| (self.state.counts(*view).opportunistic, *view));
+        let before = into.len();
+        for view in views {
+            self.add(view, Some(slot), Some(cell), need, into);
+            if into.len() > before {
+                return;
+            }
+        }
+    }
+
+    fn inside(&self, cell: CellNo, need: &Need, limit: usize, into: &mut Vec<Choice>) {
+        let slot = if self.guaranteed() { self.state.slot_over(self.topology, cell) } else { None };
+        let mut views = self.views_in(cell);
+        views.sort_by_key(|view| {
+            let counts = self.state.counts(*view);
+            if self.guaranteed() {
+                (self.room(*view), counts.opportunistic, *view)
+            } else {
+                (u32::MAX - counts.opportunistic, counts.guaranteed, *view)
+            }
+        });
+        for view in views {
+            self.add(view, slot, None, need, into);
+            if into.len() >= limit {
+                return;
+            }
+        }
+    }
+
+    /// For opportunistic groups: nodes with most of their kind, then those with fewest guaranteed leaves.
+    fn anywhere(&self, need: &Need, limit: usize, into: &mut Vec<Choice>) {
+        if !self.filter.heed_health {
+            self.anywhere_bad_too(need, limit, into);
+            return;
+        }
+        let index = self.state.opp_index(self.chain);
+        let first = (self.cluster, std::cmp::Reverse(u32::MAX), 0, CellNo(0));
+        let after = (ClusterNo(self.cluster.0 + 1), std::cmp::Reverse(u32::MAX), 0, CellNo(0));
+        let least = if crate::faults::leaf_given_twice() { 1 } else { need.leaves as usize };
+        let mut found = Vec::new();
+        for nodes in index.iter().skip(least) {
+            let mut of_this = Vec::new();
+            for key in nodes.range((Bound::Included(first), Bound::Excluded(after))) {
+                self.add(key.3, None, None, need, &mut of_this);
+                if of_this.len() >= limit {
+                    found.push((*key, of_this.pop()));
+                    break;
+                }
+                found.extend(of_this.pop().map(|choice| (*key, Some(choice))));
+            }
+        }
+        found.sort_by_key(|(key, _)| *key);
+        into.extend(found.into_iter().filter_map(|(_, choice)| choice).take(limit));
+    }
+
+    fn anywhere_bad_too(&self, need: &Need, limit: usize, into: &mut Vec<Choice>) {
+        let chain = self.topology.chain(self.chain);
+        for view in &chain.level(chain.node_level).cells {
+            if self.topology.cell(*view).cluster == self.cluster {
+                self.add(*view, None, None, need, into);
+            }
+            if into.len() >= limit {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Tests over small clusters. `play` asks pod by pod as HiveD's extender does, and audits after each step.
+
+mod annotations;
+mod config;
+mod demos;
+mod design;
+mod lab;
+mod play;
+mod properties;
+mod states;
+mod within;

@@ -1,0 +1,48 @@
+//! Laws over random histories: small clusters, a few virtual clusters, groups that come and go, bad nodes,
+//! suggestions, crashes and reconfigurations. The seed of a history that breaks a law is printed; it repeats it.
+
+mod history;
+mod laws;
+
+use history::run;
+
+use crate::faults::{self, Fault};
+
+fn run_all(seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        if let Err(broken) = run(seed) {
+            panic!("seed {seed}: {broken}");
+        }
+    }
+}
+
+#[test]
+fn laws_hold_over_histories() {
+    run_all(0..400);
+}
+
+#[test]
+#[ignore = "long: for a release build"]
+fn laws_hold_over_many_histories() {
+    run_all(1_000_000..1_100_000);
+}
+
+/// The first seed whose history breaks a law, and what it broke.
+fn first_broken(fault: Fault, seeds: std::ops::Range<u64>) -> Option<(u64, String)> {
+    faults::set(Some(fault));
+    let found = seeds.into_iter().find_map(|seed| Some((seed, run(seed).err()?)));
+    faults::set(None);
+    found
+}
+
+#[test]
+fn a_split_that_breaks_a_promise_is_found() {
+    let (seed, broken) = first_broken(Fault::SplitBreaksPromise, 0..2_000).expect("a broken law");
+    assert!(broken.contains("cannot be bound"), "seed {seed}: {broken}");
+}
+
+#[test]
+fn a_leaf_given_twice_is_found() {
+    let (seed, broken) = first_broken(Fault::LeafGivenTwice, 0..2_000).expect("a broken law");
+    assert!(broken.contains("does not have it") || broken.contains("which says"), "seed {seed}: {broken}");
+}

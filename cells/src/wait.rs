@@ -1,0 +1,220 @@
+//! Why a group that found no place waits: what a search finds when suggestions, then health, are left out of account,
+//! and otherwise which level has too little.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    cells::Cells,
+    decision::Ask,
+    reason::{Scope, WaitCause, WaitReason},
+    request::{Asker, Checked, GroupNeed, GroupRequest, Need},
+    schedule::{Target, passes},
+    search::{Filter, Search, count_pods},
+    topology::{ChainNo, Level, NodeName, NodeNo},
+};
+
+/// How far a search without regard to health and suggestions came.
+struct Reach {
+    pods: usize,
+    stuck: Option<Need>,
+    exhausted: bool,
+}
+
+impl Cells {
+    pub(crate) fn diagnose(
+        &mut self,
+        request: &GroupRequest,
+        checked: &Checked,
+        ask: &Ask<'_>,
+        suggested: Option<&BTreeSet<NodeName>>,
+        targets: &[Target],
+    ) -> WaitReason {
+        let asker = checked.asker;
+        let scope = scope(request, asker);
+        let nodes_matter = (0..self.topology.nodes.len()).any(|node| !self.state.good(NodeNo::of(node)));
+        if suggested.is_some() {
+            let without = Filter::new(&self.topology, &self.state, true, None);
+            if let Some(pick) = self.node_with(asker, targets, &without, ask, |cells, node| {
+                suggested.is_some_and(|names| !names.contains(&cells.topology.nodes[node.at()].name))
+            }) {
+                let (node, level) = pick;
+                return WaitReason { scope, level, cause: WaitCause::NotSuggested { node } };
+            }
+        }
+        if nodes_matter {
+            let without = Filter::new(&self.topology, &self.state, false, None);
+            let bad = |cells: &Cells, node: NodeNo| !cells.state.good(node);
+            if let Some((node, level)) = self.node_with(asker, targets, &without, ask, bad) {
+                return WaitReason { scope, level, cause: WaitCause::BadNode { node } };
+            }
+        }
+        self.shortage(request, checked, ask, targets, scope)
+    }
+
+    /// The first node of a wanted kind in the placement that a laxer filter allows, and its level's type.
+    fn node_with(
+        &mut self,
+        asker: Asker,
+        targets: &[Target],
+        filter: &Filter,
+        ask: &Ask<'_>,
+        wanted: impl Fn(&Cells, NodeNo) -> bool,
+    ) -> Option<(NodeName, String)> {
+        for pass in passes(asker) {
+            for target in targets {
+                let Some(found) = self.attempt(asker, target, filter, *pass, ask.now_ms) else { continue };
+                let nodes = found
+                    .picks
+                    .iter()
+                    .flat_map(|pick| &pick.leaves)
+                    .map(|leaf| self.topology.leaf(*leaf).node);
+                let node = nodes.into_iter().find(|node| wanted(self, *node));
+                let chain = self.topology.chain(target.chain);
+                let level = chain.level(chain.node_level).name.clone();
+                if let Some(node) = node {
+                    return Some((self.topology.nodes[node.at()].name.clone(), level));
+                }
+            }
+        }
+        None
+    }
+
+    fn shortage(
+        &mut self,
+        request: &GroupRequest,
+        checked: &Checked,
+        ask: &Ask<'_>,
+        targets: &[Target],
+        scope: Scope,
+    ) -> WaitReason {
+        let asker = checked.asker;
+        let best = targets.iter().max_by_key(|target| self.free_leaves(asker, target));
+        let Some(target) = best else {
+            let leaf_type = match request.leaf_cell_type.as_str() {
+                "" => "any".to_string(),
+                one => one.to_string(),
+            };
+            let cause = WaitCause::NoChain { leaf_type: leaf_type.clone() };
+            return WaitReason { scope, level: leaf_type, cause };
+        };
+        let free = self.free_leaves(asker, target);
+        let chain = self.topology.chain(target.chain).clone();
+        let asked = target.need.leaves;
+        if free < asked {
+            let cause = WaitCause::TooFewLeaves { asked, free };
+            return WaitReason { scope, level: chain.leaf_type().to_string(), cause };
+        }
+        let reach = self.reach(asker, target, &target.need, ask);
+        if reach.exhausted {
+            let steps = u32::try_from(count_pods(&target.need)).unwrap_or(u32::MAX);
+            return WaitReason { scope, level: String::new(), cause: WaitCause::SearchLimit { steps } };
+        }
+        if let Some(level) = target.need.within {
+            let largest_free = self.largest_free(asker, target, level);
+            if largest_free < asked {
+                let cause = WaitCause::NoCellForGroup { asked, largest_free };
+                return WaitReason { scope, level: chain.level(level).name.clone(), cause };
+            }
+        }
+        let leaves_each = reach.stuck.map_or(1, |need| need.leaves);
+        let fits = |level: &&crate::topology::LevelType| level.leaves >= leaves_each;
+        let level = chain.levels.iter().find(fits).map(|level| level.name.clone()).unwrap_or_default();
+        let pods = u32::try_from(count_pods(&target.need)).unwrap_or(u32::MAX);
+        let fitting = u32::try_from(reach.pods).unwrap_or(u32::MAX);
+        WaitReason { scope, level, cause: WaitCause::NoCellForPods { pods, fitting, leaves_each } }
+    }
+
+    fn reach(&mut self, asker: Asker, target: &Target, need: &GroupNeed, ask: &Ask<'_>) -> Reach {
+        let filter = Filter::new(&self.topology, &self.state, false, None);
+        let pass = passes(asker)[passes(asker).len() - 1];
+        let place = (target.chain, target.cluster);
+        let mut search = Search::new(
+            &self.topology,
+            &mut self.state,
+            &self.groups,
+            &filter,
+            asker,
+            place,
+            pass,
+            ask.now_ms,
+        );
+        let mark = search.mark();
+        search.run(need);
+        let (pods, stuck) = search.reached;
+        let exhausted = search.exhausted;
+        search.roll_back(mark);
+        self.state.forget_journal();
+        Reach { pods, stuck, exhausted }
+    }
+
+    /// Leaves of a target that the group could get, by preemption too.
+    fn free_leaves(&self, asker: Asker, target: &Target) -> u64 {
+        let topology = &self.topology;
+        if asker.priority < 0 {
+            let chain = topology.chain(target.chain);
+            let tops = chain.level(chain.top()).cells.iter();
+            let own = tops.filter(|cell| topology.cell(**cell).cluster == target.cluster);
+            return own.map(|cell| u64::from(self.state.free(topology, *cell))).sum();
+        }
+        let slots = topology.vc(asker.vc).slots.iter().filter(|slot| match asker.pin {
+            Some(pin) => **slot == pin,
+            None => topology.slot(**slot).chain == target.chain && topology.slot(**slot).pinned.is_none(),
+        });
+        slots
+            .map(|slot| match self.state.slot_cell(*slot) {
+                None => u64::from(topology.chain(target.chain).level(topology.slot(*slot).level).leaves),
+                Some(cell) if topology.cell(cell).cluster != target.cluster => 0,
+                Some(cell) => {
+                    topology.leaves_of(cell).filter(|leaf| self.takeable(asker.priority, *leaf)).count()
+                        as u64
+                }
+            })
+            .sum()
+    }
+
+    fn takeable(&self, priority: i16, leaf: crate::topology::LeafNo) -> bool {
+        self.state.leaf(leaf).holder().is_none_or(|holder| holder.priority < priority)
+    }
+
+    fn largest_free(&self, asker: Asker, target: &Target, level: Level) -> u64 {
+        let topology = &self.topology;
+        let cells = topology.chain(target.chain).level(level).cells.iter();
+        let own = cells.filter(|cell| topology.cell(**cell).cluster == target.cluster);
+        if asker.priority < 0 {
+            return own.map(|cell| u64::from(self.state.free(topology, *cell))).max().unwrap_or(0);
+        }
+        let bound = own
+            .filter(|cell| {
+                self.state.slot_over(topology, **cell).is_some_and(|slot| match asker.pin {
+                    Some(pin) => slot == pin,
+                    None => topology.slot(slot).vc == asker.vc && topology.slot(slot).pinned.is_none(),
+                })
+            })
+            .map(|cell| {
+                topology.leaves_of(*cell).filter(|leaf| self.takeable(asker.priority, *leaf)).count() as u64
+            });
+        let unbound = self.unbound_sizes(asker, target.chain, level);
+        bound.chain(unbound).max().unwrap_or(0)
+    }
+
+    fn unbound_sizes(&self, asker: Asker, chain: ChainNo, level: Level) -> Vec<u64> {
+        if asker.pin.is_some() {
+            return Vec::new();
+        }
+        let unbound = self.state.vc(asker.vc).unbound.range((chain, 0)..=(chain, Level::MAX));
+        unbound
+            .filter(|(_, slots)| !slots.is_empty())
+            .map(|((_, promised), _)| {
+                u64::from(self.topology.chain(chain).level((*promised).min(level)).leaves)
+            })
+            .collect()
+    }
+}
+
+fn scope(request: &GroupRequest, asker: Asker) -> Scope {
+    match asker.pin {
+        Some(_) => Scope::PinnedCell { vc: request.vc.clone(), pin: request.pinned_cell_id.clone() },
+        None if asker.priority >= 0 => Scope::VirtualCluster(request.vc.clone()),
+        None => Scope::PhysicalCluster,
+    }
+}

@@ -1,0 +1,97 @@
+//! `fleet doctor`: what is wrong with a fleet, and what to do about it.
+//!
+//! Inputs: the options that name a hub. It reads what is there (`facts`) and judges it (`judge`), which is pure.
+//! Deliberately absent: why one job waits (`fleet explain`), the invariants (`fleet audit`), and any repair.
+
+mod facts;
+mod judge;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{
+    answer::Answer,
+    args::{Connect, DoctorArgs},
+    output,
+    progress::Progress,
+};
+
+/// How a check ended, the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    Ok,
+    Warning,
+    Error,
+}
+
+/// What one check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    level: Level,
+    /// What was looked at, such as `hub` or `cluster east`.
+    about: String,
+    found: String,
+    /// What to do about it; empty where all is well.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    fix: String,
+}
+
+impl Finding {
+    fn ok(about: impl Into<String>, found: impl Into<String>) -> Self {
+        Self { level: Level::Ok, about: about.into(), found: found.into(), fix: String::new() }
+    }
+
+    fn warning(about: impl Into<String>, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { level: Level::Warning, about: about.into(), found: found.into(), fix: fix.into() }
+    }
+
+    fn error(about: impl Into<String>, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { level: Level::Error, about: about.into(), found: found.into(), fix: fix.into() }
+    }
+}
+
+pub async fn run(connect: &Connect, args: &DoctorArgs) -> anyhow::Result<Answer> {
+    let _progress = Progress::start("looking at the fleet");
+    let findings = match connect.hub().await {
+        Ok(hub) => {
+            let facts = facts::gather(&hub).await;
+            judge::judge(&facts, Timestamp::now())
+        }
+        Err(error) => {
+            let mut findings = vec![judge::no_hub(&format!("{error:#}"))];
+            findings.extend(judge::ports(&facts::taken_ports()));
+            findings
+        }
+    };
+    let failed = findings.iter().any(|finding| finding.level == Level::Error);
+    let value = json!({"findings": findings});
+    let text = match output::data(args.output.as_ref(), &value, ("", ".about"))? {
+        Some(text) => text,
+        None => print(&findings),
+    };
+    Ok(Answer { failed, ..Answer::people(text) })
+}
+
+/// A line for each check, what to do below it, and the sum at the end.
+fn print(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let level = match finding.level {
+            Level::Ok => "ok",
+            Level::Warning => "warning",
+            Level::Error => "ERROR",
+        };
+        text.push_str(&format!("{level:<9}{}: {}\n", finding.about, finding.found));
+        if !finding.fix.is_empty() {
+            text.push_str(&format!("{:9}-> {}\n", "", finding.fix));
+        }
+    }
+    let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
+    text.push_str(&match (count(Level::Error), count(Level::Warning)) {
+        (0, 0) => "\nNothing is wrong.\n".to_string(),
+        (errors, warnings) => format!("\nErrors: {errors}, warnings: {warnings}.\n"),
+    });
+    text
+}

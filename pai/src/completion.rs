@@ -1,0 +1,115 @@
+//! When an attempt of a job is over: which of its roles end it, with which code.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Protocol, exit, names, retry};
+
+/// The rules by which a job ends and is tried again, as they go with it to its member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rules {
+    /// In the order of roles.
+    pub roles: Vec<RoleRule>,
+    pub job_retry: retry::Policy,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RoleRule {
+    pub role: String,
+    /// Name of the role's task in the native job.
+    pub task: String,
+    pub instances: i64,
+    /// -1: never.
+    pub min_failed: i64,
+    pub min_succeeded: i64,
+    pub task_retry: retry::Policy,
+}
+
+impl Rules {
+    pub fn of(protocol: &Protocol) -> Self {
+        let gang = protocol.extras.gang_allocation;
+        let roles = protocol.task_roles.iter().map(|role| RoleRule {
+            role: role.name.clone(),
+            task: names::task(&role.name),
+            instances: role.instances,
+            min_failed: role.completion.min_failed,
+            min_succeeded: role.completion.min_succeeded,
+            // One lost task fails the attempt of a gang, and the job is tried again as a whole.
+            task_retry: if gang {
+                retry::Policy { fancy: false, max: 0 }
+            } else {
+                retry::Policy { fancy: true, max: role.task_retry_count }
+            },
+        });
+        Self {
+            roles: roles.collect(),
+            job_retry: retry::Policy { fancy: true, max: protocol.job_retry_count },
+        }
+    }
+}
+
+/// A task that has ended for good in its attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub index: i64,
+    pub code: i64,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Completed {
+    pub code: i64,
+    /// Role and index of the task that ended it; `None` when all tasks were over.
+    pub trigger: Option<(String, i64)>,
+    pub message: String,
+}
+
+/// Whether an attempt is over. `ended` has the tasks of each role that are over, in the order in which they ended.
+///
+/// Roles are looked at in their order, and of each failures first.
+pub fn judge(rules: &[RoleRule], ended: &[Vec<Ended>]) -> Option<Completed> {
+    for (rule, ended) in rules.iter().zip(ended) {
+        let (good, bad): (Vec<&Ended>, Vec<&Ended>) = ended.iter().partition(|e| e.code == exit::SUCCEEDED);
+        if let Some(last) = reached(rule.min_failed, &bad) {
+            return Some(Completed {
+                code: last.code,
+                trigger: Some((rule.role.clone(), last.index)),
+                message: format!(
+                    "{} of {} tasks of {} failed, and minFailedInstances is {}",
+                    bad.len(),
+                    rule.instances,
+                    rule.role,
+                    rule.min_failed
+                ),
+            });
+        }
+        if let Some(last) = reached(rule.min_succeeded, &good) {
+            return Some(Completed {
+                code: exit::SUCCEEDED,
+                trigger: Some((rule.role.clone(), last.index)),
+                message: format!(
+                    "{} of {} tasks of {} succeeded, and minSucceededInstances is {}",
+                    good.len(),
+                    rule.instances,
+                    rule.role,
+                    rule.min_succeeded
+                ),
+            });
+        }
+    }
+    let over = |(rule, ended): (&RoleRule, &Vec<Ended>)| ended.len() as i64 >= rule.instances;
+    let all = !rules.is_empty() && rules.iter().zip(ended).all(over);
+    all.then(|| Completed {
+        code: exit::SUCCEEDED,
+        trigger: None,
+        message: "all tasks are over, and no role's completion says otherwise".to_owned(),
+    })
+}
+
+/// The task that reached the number.
+fn reached<'e>(number: i64, ended: &[&'e Ended]) -> Option<&'e Ended> {
+    let place = usize::try_from(number).ok().filter(|number| *number > 0)?;
+    ended.get(place - 1).copied()
+}

@@ -1,0 +1,98 @@
+//! What is wrong with a job, in words that say where, what was found and what is allowed.
+
+use thiserror::Error;
+
+/// Longest piece of a found value that a problem repeats, in characters.
+const SHOWN: usize = 200;
+
+/// One mistake.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}{path}: found {found}; allowed: {allowed}", line_of(*.line))]
+pub struct Problem {
+    /// 0 where it is not known.
+    pub line: u64,
+    /// Such as `taskRoles.train.instances`.
+    pub path: String,
+    pub found: String,
+    pub allowed: String,
+}
+
+impl Problem {
+    pub fn new(path: impl Into<String>, found: impl Into<String>, allowed: impl Into<String>) -> Self {
+        Self { line: 0, path: path.into(), found: shortened(found.into()), allowed: allowed.into() }
+    }
+
+    #[must_use]
+    pub fn at(mut self, line: u64) -> Self {
+        self.line = line;
+        self
+    }
+}
+
+fn line_of(line: u64) -> String {
+    if line == 0 { String::new() } else { format!("line {line}: ") }
+}
+
+/// One line of at most [`SHOWN`] characters.
+pub(crate) fn shortened(text: String) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if text.chars().count() <= SHOWN {
+        return text;
+    }
+    let start: String = text.chars().take(SHOWN).collect();
+    format!("{start}...")
+}
+
+/// OpenPAI's codes of refusals that the rules of this crate lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Code {
+    InvalidProtocol,
+    ConflictJob,
+    ForbiddenUser,
+    NoStorage,
+}
+
+impl Code {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidProtocol => "InvalidProtocolError",
+            Self::ConflictJob => "ConflictJobError",
+            Self::ForbiddenUser => "ForbiddenUserError",
+            Self::NoStorage => "NoStorageError",
+        }
+    }
+
+    /// Status of HTTP.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::InvalidProtocol => 400,
+            Self::ConflictJob => 409,
+            Self::ForbiddenUser => 403,
+            Self::NoStorage => 404,
+        }
+    }
+}
+
+/// Why a job is not taken: a code and at least one problem.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}", sentences(problems))]
+pub struct Refusal {
+    pub code: Code,
+    pub problems: Vec<Problem>,
+}
+
+fn sentences(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+impl Refusal {
+    pub fn one(code: Code, problem: Problem) -> Self {
+        Self { code, problems: vec![problem] }
+    }
+
+    /// `Ok` when there is no problem.
+    pub(crate) fn unless_empty(mut problems: Vec<Problem>) -> Result<(), Self> {
+        problems.sort_by_key(|problem| problem.line);
+        if problems.is_empty() { Ok(()) } else { Err(Self { code: Code::InvalidProtocol, problems }) }
+    }
+}

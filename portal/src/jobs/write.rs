@@ -1,0 +1,210 @@
+//! Submitting, stopping and starting jobs.
+//!
+//! The job is made first, its Secrets follow with the job as their owner: its name is taken in one write, nothing is
+//! left behind when it goes, and until the Secrets are there the hub keeps it waiting for what it depends on.
+
+use fleet_pai::{
+    hived::Offer,
+    names,
+    native::{self, Native, Submission},
+};
+use serde_json::{Value, json};
+
+use super::{JobError, Run, label, list_path, object_path, read, runs, text};
+use crate::server::{AskError, Server};
+
+/// Longest configuration that is kept with a job; the API server takes annotations of 256 KiB together.
+const CONFIG_MAX: usize = 200 * 1024;
+
+/// Who submits, and where to.
+#[derive(Clone, Copy, Debug)]
+pub struct Who<'a> {
+    pub user: &'a str,
+    pub namespace: &'a str,
+}
+
+/// A job that was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submitted {
+    pub id: String,
+    /// Name of its object.
+    pub object: String,
+    pub namespace: String,
+    /// What is asked for and not done.
+    pub notices: Vec<String>,
+}
+
+/// The objects of a job file, without making them.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn objects(text: &str, who: Who<'_>, offer: &Offer, now_ms: i64) -> Result<(String, Native), JobError> {
+    if !names::is_user(who.user) {
+        return Err(JobError::User { user: who.user.to_owned() });
+    }
+    let file = read(text)?;
+    if file.config.len() > CONFIG_MAX {
+        let problem = fleet_pai::Problem::new(
+            "the document",
+            format!("{} KiB", file.config.len() / 1024),
+            format!("at most {} KiB; larger things belong into the image or a ConfigMap", CONFIG_MAX / 1024),
+        );
+        return Err(fleet_pai::Refusal::one(fleet_pai::Code::InvalidProtocol, problem).into());
+    }
+    let submission = Submission {
+        protocol: &file.protocol,
+        user: who.user,
+        namespace: who.namespace,
+        run: 1,
+        config: &file.config,
+        submitted_ms: now_ms,
+    };
+    let native = native::native(&submission, offer)?;
+    Ok((names::id(who.user, &file.protocol.name), native))
+}
+
+/// Takes a job file.
+///
+/// # Errors
+/// Everything that is wrong with it; a job of that name exists; the hub refuses.
+pub async fn submit(
+    server: &Server,
+    file: &str,
+    who: Who<'_>,
+    offer: &Offer,
+    now_ms: i64,
+) -> Result<Submitted, JobError> {
+    let (id, native) = objects(file, who, offer, now_ms)?;
+    match runs(server, Some(who.namespace), &id).await {
+        Ok(runs) => {
+            let object = runs.first().map_or(String::new(), |run| run.name().to_owned());
+            return Err(JobError::Exists { id, object, namespace: who.namespace.to_owned() });
+        }
+        Err(JobError::NoJob { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let job = create_job(server, &id, &native.job).await?;
+    for secret in &native.secrets {
+        if let Err(error) = create_secret(server, secret, &job).await {
+            take_back(server, &job).await;
+            return Err(error.into());
+        }
+    }
+    Ok(Submitted {
+        id,
+        object: text(&job["metadata"]["name"], "").to_owned(),
+        namespace: who.namespace.to_owned(),
+        notices: native.notices,
+    })
+}
+
+async fn create_job(server: &Server, id: &str, job: &Value) -> Result<Value, JobError> {
+    let namespace = text(&job["metadata"]["namespace"], "");
+    match server.create(&list_path(Some(namespace)), job).await {
+        Ok(made) => Ok(made),
+        Err(error) if error.is_conflict() => Err(JobError::Exists {
+            id: id.to_owned(),
+            object: text(&job["metadata"]["name"], "").to_owned(),
+            namespace: namespace.to_owned(),
+        }),
+        Err(AskError::Refused { code: 404, message }) => {
+            // The namespace or the kind.
+            Err(match message.contains("namespace") {
+                true => AskError::Refused { code: 404, message }.into(),
+                false => JobError::NoKind { url: server.url.clone() },
+            })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A Secret that is left of an earlier job of the same name makes room.
+async fn create_secret(server: &Server, secret: &Value, job: &Value) -> Result<(), AskError> {
+    let mut secret = secret.clone();
+    let path = format!("/api/v1/namespaces/{}/secrets", text(&secret["metadata"]["namespace"], ""));
+    secret["metadata"]["ownerReferences"] = json!([owner(job)]);
+    match server.create(&path, &secret).await {
+        Err(error) if error.is_conflict() => {}
+        made => return made.map(|_| ()),
+    }
+    let name = text(&secret["metadata"]["name"], "").to_owned();
+    let own = format!("{path}/{name}");
+    let there = server.object(&own).await?;
+    if label(&there, names::JOB_LABEL) != label(&secret, names::JOB_LABEL) {
+        let message =
+            format!("secret {name} is there and belongs to no job; allowed: no Secret of that name");
+        return Err(AskError::Refused { code: 409, message });
+    }
+    server.delete(&own).await?;
+    server.create(&path, &secret).await.map(|_| ())
+}
+
+fn owner(job: &Value) -> Value {
+    json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"],
+    })
+}
+
+/// A job whose Secrets could not be made is none. That it cannot be taken back either is said by its own state: it
+/// waits for what it depends on.
+async fn take_back(server: &Server, job: &Value) {
+    let path = object_path(text(&job["metadata"]["namespace"], ""), text(&job["metadata"]["name"], ""));
+    if let Err(error) = server.delete(&format!("{path}?propagationPolicy=Background")).await {
+        let _ = error;
+    }
+}
+
+/// Wants a job stopped. One that has ended stays as it is.
+///
+/// # Errors
+/// The hub refuses.
+pub async fn stop(server: &Server, run: &Run) -> Result<(), JobError> {
+    if run.state().is_final() {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {"annotations": {fleet_api::names::STOP_ANNOTATION: "true"}}});
+    server.merge(&object_path(run.namespace(), run.name()), &patch).await?;
+    Ok(())
+}
+
+/// Wants a job to run: one that is being stopped goes on if nothing has been done about it yet, one that has ended
+/// runs once more, as a new object beside that of its last run. Returns the number of the run.
+///
+/// # Errors
+/// The hub refuses, or somebody else has just started it.
+pub async fn start(server: &Server, run: &Run) -> Result<i64, JobError> {
+    if !run.state().is_final() {
+        let patch = json!({"metadata": {"annotations": {fleet_api::names::STOP_ANNOTATION: null}}});
+        server.merge(&object_path(run.namespace(), run.name()), &patch).await?;
+        return Ok(run.number);
+    }
+    let mut next = native::rerun(&run.object, run.number + 1);
+    let annotations = next["metadata"]["annotations"].as_object_mut();
+    annotations.map(|annotations| annotations.remove(fleet_api::names::STOP_ANNOTATION));
+    let made = create_job(server, &run.id, &next).await?;
+    // Its Secrets live as long as any of its runs.
+    let selector = format!("{}={}", names::JOB_LABEL, label(&run.object, names::JOB_LABEL));
+    let selectors = crate::server::Selectors { labels: Some(selector), ..Default::default() };
+    let path = format!("/api/v1/namespaces/{}/secrets", run.namespace());
+    let secrets = server.list(&path, &selectors, "application/json").await?;
+    for secret in secrets["items"].as_array().into_iter().flatten() {
+        let mut owners = secret["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        owners.push(owner(&made));
+        let patch = json!({"metadata": {"ownerReferences": owners}});
+        server.merge(&format!("{path}/{}", text(&secret["metadata"]["name"], "")), &patch).await?;
+    }
+    Ok(run.number + 1)
+}
+
+/// Who the hub says one is, as an owner of jobs.
+///
+/// # Errors
+/// The hub does not answer, or does not know the caller.
+pub async fn user_of(server: &Server) -> Result<String, JobError> {
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let answer = server.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?;
+    Ok(names::user(text(&answer["status"]["userInfo"]["username"], "")))
+}

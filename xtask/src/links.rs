@@ -1,0 +1,217 @@
+//! The links of all Markdown files: relative paths must exist, anchors must name a heading, and every page of the book
+//! must stand in its summary.
+//!
+//! Inputs: the Markdown files of the checkout. Deliberately absent: addresses on the network, which a test must not
+//! depend on.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Component, Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+/// Folders that hold no pages of the project.
+const SKIPPED: &[&str] = &["target", ".git", "node_modules", "book"];
+/// Root of the book, as `book.toml` has it.
+const BOOK: &str = "docs";
+const SUMMARY: &str = "docs/SUMMARY.md";
+
+/// What one page offers to links, and where it points.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Page {
+    anchors: BTreeSet<String>,
+    /// Line and target of each link and picture.
+    links: Vec<(usize, String)>,
+}
+
+/// Checks every Markdown file of the checkout.
+///
+/// # Errors
+/// Names each broken link by file and line, with what was found and what is allowed.
+pub fn check() -> anyhow::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace has a root")?;
+    let mut files = Vec::new();
+    collect(root, Path::new(""), &mut files)?;
+    let mut pages = BTreeMap::new();
+    for file in files {
+        let text = fs::read_to_string(root.join(&file)).with_context(|| file.display().to_string())?;
+        pages.insert(file, read(&text));
+    }
+    let mut broken = broken_links(&pages, |path| root.join(path).exists());
+    broken.extend(missing_pages(&pages));
+    if !broken.is_empty() {
+        bail!("broken links:\n  {}", broken.join("\n  "));
+    }
+    Ok(())
+}
+
+fn collect(root: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    let entries = fs::read_dir(root.join(folder)).with_context(|| folder.display().to_string())?;
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        let path = folder.join(&name);
+        if entry.file_type()?.is_dir() {
+            if !SKIPPED.iter().any(|skipped| name == *skipped) {
+                collect(root, &path, files)?;
+            }
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn read(text: &str) -> Page {
+    let mut page = Page::default();
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut heading: Option<String> = None;
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
+    for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
+        match event {
+            Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+            Event::End(TagEnd::Heading(_)) => {
+                let slug = slug(&heading.take().unwrap_or_default());
+                // Of headings of one text, the later ones are numbered.
+                let count = seen.entry(slug.clone()).or_default();
+                page.anchors.insert(if *count == 0 { slug } else { format!("{slug}-{count}") });
+                *count += 1;
+            }
+            Event::Text(words) | Event::Code(words) => {
+                if let Some(heading) = &mut heading {
+                    heading.push_str(&words);
+                }
+            }
+            Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                let line = text[..range.start].matches('\n').count() + 1;
+                page.links.push((line, dest_url.to_string()));
+            }
+            _ => {}
+        }
+    }
+    page
+}
+
+/// The anchor of a heading, as GitHub and mdBook make it.
+fn slug(heading: &str) -> String {
+    let kept = heading.trim().chars().filter_map(|character| match character {
+        ' ' => Some('-'),
+        '-' | '_' => Some(character),
+        _ => character.is_alphanumeric().then_some(character),
+    });
+    kept.flat_map(char::to_lowercase).collect()
+}
+
+fn broken_links(pages: &BTreeMap<PathBuf, Page>, exists: impl Fn(&Path) -> bool) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (file, page) in pages {
+        for (line, target) in &page.links {
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let at = format!("{}:{line}", file.display());
+            let (path, anchor) = match target.split_once('#') {
+                Some((path, anchor)) => (path, Some(anchor)),
+                None => (target.as_str(), None),
+            };
+            let folder = file.parent().unwrap_or(Path::new(""));
+            let Some(found) = (if path.is_empty() { Some(file.clone()) } else { join(folder, path) }) else {
+                broken.push(format!("{at}: {target}: leads out of the repository"));
+                continue;
+            };
+            if !exists(&found) {
+                broken.push(format!("{at}: {target}: found nothing at {}", found.display()));
+                continue;
+            }
+            let Some(anchor) = anchor else { continue };
+            match pages.get(&found) {
+                Some(page) if page.anchors.contains(anchor) => {}
+                Some(page) => broken.push(format!(
+                    "{at}: {target}: found no heading {anchor:?} in {}, allowed are {}",
+                    found.display(),
+                    page.anchors.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+                )),
+                None => broken.push(format!("{at}: {target}: an anchor, but no Markdown page")),
+            }
+        }
+    }
+    broken
+}
+
+/// Pages of the book that its summary does not name: a reader of the book would not find them.
+fn missing_pages(pages: &BTreeMap<PathBuf, Page>) -> Vec<String> {
+    let Some(summary) = pages.get(Path::new(SUMMARY)) else { return vec![format!("{SUMMARY} is not there")] };
+    let named: BTreeSet<PathBuf> =
+        summary.links.iter().filter_map(|(_, target)| join(Path::new(BOOK), target)).collect();
+    let of_book = |file: &&PathBuf| file.starts_with(BOOK) && file.as_path() != Path::new(SUMMARY);
+    let missing = pages.keys().filter(of_book).filter(|file| !named.contains(*file));
+    missing.map(|file| format!("{SUMMARY}: does not name {}", file.display())).collect()
+}
+
+/// A relative path from a folder, without `..` in it; `None` when it leaves the repository.
+fn join(folder: &Path, path: &str) -> Option<PathBuf> {
+    let mut joined = PathBuf::new();
+    for part in folder.join(path).components() {
+        match part {
+            Component::ParentDir => {
+                if !joined.pop() {
+                    return None;
+                }
+            }
+            Component::CurDir => {}
+            other => joined.push(other),
+        }
+    }
+    Some(joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_link_leads_somewhere() {
+        check().expect("no link is broken");
+    }
+
+    #[test]
+    fn headings_have_the_anchors_that_sites_give_them() {
+        for (heading, anchor) in [
+            ("Backup and restore", "backup-and-restore"),
+            ("Who may do what?", "who-may-do-what"),
+            ("`fleet up`: a hub, in one process", "fleet-up-a-hub-in-one-process"),
+            ("ClusterOverridePolicy (policy.one/v1)", "clusteroverridepolicy-policyonev1"),
+        ] {
+            assert_eq!(slug(heading), anchor);
+        }
+        let page = read("# A b\n## A b\n[x](y.md#z) ![p](q.svg)\n\n```\n[no](link.md)\n```\n");
+        assert_eq!(page.anchors, ["a-b".to_string(), "a-b-1".to_string()].into());
+        assert_eq!(page.links, [(3, "y.md#z".to_string()), (3, "q.svg".to_string())]);
+    }
+
+    #[test]
+    fn what_is_broken_is_named() {
+        let pages: BTreeMap<PathBuf, Page> = [
+            (
+                PathBuf::from("docs/a.md"),
+                read("# A\n[b](b.md#here) [r](../README.md) [o](../../x) [self](#a)\n"),
+            ),
+            (PathBuf::from("docs/b.md"), read("# B\n[gone](gone.md) [net](https://example.com/x#y)\n")),
+            (PathBuf::from("docs/SUMMARY.md"), read("- [A](a.md)\n")),
+        ]
+        .into();
+        let found = broken_links(&pages, |path| path != Path::new("docs/gone.md"));
+        assert_eq!(
+            found,
+            [
+                "docs/a.md:2: b.md#here: found no heading \"here\" in docs/b.md, allowed are b",
+                "docs/a.md:2: ../../x: leads out of the repository",
+                "docs/b.md:2: gone.md: found nothing at docs/gone.md",
+            ]
+        );
+        assert_eq!(missing_pages(&pages), ["docs/SUMMARY.md: does not name docs/b.md"]);
+    }
+}
