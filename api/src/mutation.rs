@@ -60,6 +60,8 @@ mutations! {
     HoldKept,
     /// The hub leaves the unit of a deleted job, and has not said whose it is.
     UnitLeftBehind,
+    /// The hub takes a Work or a reservation that it made itself for ended when an older listing does not name it.
+    ListingEndsAnswers,
 }
 
 /// Turns one bug on for this process, `None` all off.

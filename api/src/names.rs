@@ -45,6 +45,10 @@ pub const FENCE_GRACE_ANNOTATION: &str = "fleet.dev/fence-grace-seconds";
 /// cluster, and removed when the cluster is heard again and nothing is half moved. While it stands the agent renews,
 /// but keeps fenced jobs stopped.
 pub const DECLARED_LOST_ANNOTATION: &str = "fleet.dev/declared-lost";
+/// Annotation on an agent's lease: the incarnation of the hub (see `fleet.dev/incarnation` of its namespace kube-system)
+/// for which the agent has removed every run that no Work names. While it is another one than the hub's, the hub was
+/// restored, and starts nothing.
+pub const SORTED_ANNOTATION: &str = "fleet.dev/sorted-incarnation";
 
 /// Label on Queue objects made from the tree, as kube-queue sets it.
 pub const QUEUE_CREATED_LABEL: &str = "create-by-kubequeue";

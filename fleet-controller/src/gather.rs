@@ -3,37 +3,22 @@
 //! Inputs: a client. Output: a bounded channel of [`Observation`]s, in order per kind. Deliberately
 //! absent: any decision, and any memory of what was seen (that is the world's).
 
-use std::{fmt::Debug, time::Duration};
+use std::fmt::Debug;
 
 use fleet_api::{
     Cluster, ClusterOverridePolicy, ClusterPropagationPolicy, ElasticQuotaTree, OverridePolicy,
     PropagationPolicy, Queue, QueueUnit, Reservation, ResourceBinding, Work, names,
 };
-use futures::{StreamExt, TryStreamExt};
+use fleet_informer::{Feed, News, Selection, Source};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace, scheduling::v1::PriorityClass};
-use kube::{
-    Api, Client, Resource,
-    core::DynamicObject,
-    runtime::{
-        WatchStreamExt,
-        utils::Backoff,
-        watcher::{self, Event},
-    },
-};
+use kube::{Api, Client, Resource, core::DynamicObject};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::kinds::KindRef;
 
-/// What happened to objects of one kind.
-#[derive(Debug)]
-pub enum Change<T> {
-    /// Everything there is; what is not in it is gone.
-    Reset(Vec<T>),
-    Apply(T),
-    Delete(T),
-}
+pub use fleet_mirror::Change;
 
 /// One change seen on the hub.
 #[derive(Debug)]
@@ -104,126 +89,79 @@ impl Observation {
     }
 }
 
-/// Pauses between attempts of a watch that fails: doubling, without jitter, so that a run repeats.
-#[derive(Clone, Debug)]
-struct WatchBackoff {
-    next: Duration,
+/// The hub as it is followed, and where what is seen goes.
+#[derive(Clone)]
+pub struct Gather {
+    /// Its requests end when no answer begins.
+    pub client: Client,
+    pub source: Source,
+    pub into: mpsc::Sender<Observation>,
+    pub shutdown: CancellationToken,
 }
 
-const WATCH_BACKOFF_MIN: Duration = Duration::from_millis(100);
-const WATCH_BACKOFF_MAX: Duration = Duration::from_secs(10);
-
-impl Iterator for WatchBackoff {
-    type Item = Duration;
-    fn next(&mut self) -> Option<Duration> {
-        let now = self.next;
-        self.next = (now * 2).min(WATCH_BACKOFF_MAX);
-        Some(now)
+impl Gather {
+    /// Starts the watches that always run. Returns when all are started; they end with `shutdown`.
+    pub fn start(&self) {
+        self.watch(self.all::<PropagationPolicy>(), Observation::Policy);
+        self.watch(self.all::<ClusterPropagationPolicy>(), Observation::ClusterPolicy);
+        self.watch(self.all::<OverridePolicy>(), Observation::Override);
+        self.watch(self.all::<ClusterOverridePolicy>(), Observation::ClusterOverride);
+        self.watch(self.all::<ResourceBinding>(), Observation::Binding);
+        self.watch(self.all::<QueueUnit>(), Observation::Unit);
+        self.watch(self.all::<Queue>(), Observation::Queue);
+        self.watch(self.all::<ElasticQuotaTree>(), Observation::Tree);
+        self.watch(self.all::<Cluster>(), Observation::Cluster);
+        self.watch(self.all::<Reservation>(), Observation::Reservation);
+        self.watch(self.all::<Work>(), Observation::Work);
+        let agents = Selection::fields(&format!("metadata.name={}", names::LEASE_NAME));
+        self.watch_some(self.all::<Lease>(), agents, Observation::Lease);
+        self.watch(self.all::<Namespace>(), Observation::Namespace);
+        self.watch(self.all::<PriorityClass>(), Observation::PriorityClass);
+        let (source, shutdown) = (self.source.clone(), self.shutdown.clone());
+        tokio::spawn(async move { shutdown.run_until_cancelled(source.keep_asking()).await });
     }
-}
 
-impl Backoff for WatchBackoff {
-    fn reset(&mut self) {
-        self.next = WATCH_BACKOFF_MIN;
+    /// Starts the watch on one kind of propagated or depended-on object.
+    pub fn start_kind(&self, kind: KindRef) {
+        let api = Api::<DynamicObject>::all_with(self.client.clone(), &kind.resource());
+        self.watch(api, move |change| Observation::Object(kind.clone(), change));
     }
-}
 
-/// Starts the watches that always run. Returns when all are started; they end with `shutdown`.
-pub fn start(client: &Client, into: &mpsc::Sender<Observation>, shutdown: &CancellationToken) {
-    let go = Starter { into, shutdown };
-    go.watch(Api::<PropagationPolicy>::all(client.clone()), Observation::Policy);
-    go.watch(Api::<ClusterPropagationPolicy>::all(client.clone()), Observation::ClusterPolicy);
-    go.watch(Api::<OverridePolicy>::all(client.clone()), Observation::Override);
-    go.watch(Api::<ClusterOverridePolicy>::all(client.clone()), Observation::ClusterOverride);
-    go.watch(Api::<ResourceBinding>::all(client.clone()), Observation::Binding);
-    go.watch(Api::<QueueUnit>::all(client.clone()), Observation::Unit);
-    go.watch(Api::<Queue>::all(client.clone()), Observation::Queue);
-    go.watch(Api::<ElasticQuotaTree>::all(client.clone()), Observation::Tree);
-    go.watch(Api::<Cluster>::all(client.clone()), Observation::Cluster);
-    go.watch(Api::<Reservation>::all(client.clone()), Observation::Reservation);
-    go.watch(Api::<Work>::all(client.clone()), Observation::Work);
-    go.watch_with(
-        Api::<Lease>::all(client.clone()),
-        watcher::Config::default().fields(&format!("metadata.name={}", names::LEASE_NAME)),
-        Observation::Lease,
-    );
-    go.watch(Api::<Namespace>::all(client.clone()), Observation::Namespace);
-    go.watch(Api::<PriorityClass>::all(client.clone()), Observation::PriorityClass);
-}
+    fn all<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        Api::all(self.client.clone())
+    }
 
-/// Starts the watch on one kind of propagated or depended-on object.
-pub fn start_kind(
-    client: &Client,
-    kind: KindRef,
-    into: &mpsc::Sender<Observation>,
-    shutdown: &CancellationToken,
-) {
-    let api = Api::<DynamicObject>::all_with(client.clone(), &kind.resource());
-    Starter { into, shutdown }.watch(api, move |change| Observation::Object(kind.clone(), change));
-}
-
-struct Starter<'a> {
-    into: &'a mpsc::Sender<Observation>,
-    shutdown: &'a CancellationToken,
-}
-
-impl Starter<'_> {
     fn watch<K, F>(&self, api: Api<K>, wrap: F)
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
         F: Fn(Change<K>) -> Observation + Send + 'static,
     {
-        self.watch_with(api, watcher::Config::default(), wrap);
+        self.watch_some(api, Selection::default(), wrap);
     }
 
-    fn watch_with<K, F>(&self, api: Api<K>, config: watcher::Config, wrap: F)
+    fn watch_some<K, F>(&self, api: Api<K>, selection: Selection, wrap: F)
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
         F: Fn(Change<K>) -> Observation + Send + 'static,
     {
-        let into = self.into.clone();
-        let shutdown = self.shutdown.clone();
-        tokio::spawn(async move {
-            shutdown.run_until_cancelled(follow(api, config, wrap, into)).await;
-        });
-    }
-}
-
-/// Nobody here asks who manages which field, and it is half of what an object takes in memory.
-pub fn without_managers<K: Resource>(mut object: K) -> K {
-    object.meta_mut().managed_fields = None;
-    object
-}
-
-async fn follow<K, F>(api: Api<K>, config: watcher::Config, wrap: F, into: mpsc::Sender<Observation>)
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    F: Fn(Change<K>) -> Observation,
-{
-    let stream =
-        watcher::watcher(api, config).backoff(WatchBackoff { next: WATCH_BACKOFF_MIN }).into_stream();
-    let mut stream = std::pin::pin!(stream);
-    let mut listing = Vec::new();
-    while let Some(event) = stream.next().await {
-        let change = match event {
-            Ok(Event::Init) => {
-                listing.clear();
-                continue;
+        let name = format!("hub{}", api.resource_url());
+        let feed = Feed { source: self.source.clone(), api, selection, name };
+        let (into, shutdown) = (self.into.clone(), self.shutdown.clone());
+        tokio::spawn(feed.run(shutdown, move |news| {
+            let observation = match news {
+                News::Change(change) => Some(wrap(change)),
+                News::NotServed => None,
+            };
+            let into = into.clone();
+            async move {
+                match observation {
+                    Some(observation) => into.send(observation).await.is_ok(),
+                    None => true,
+                }
             }
-            Ok(Event::InitApply(object)) => {
-                listing.push(without_managers(object));
-                continue;
-            }
-            Ok(Event::InitDone) => Change::Reset(std::mem::take(&mut listing)),
-            Ok(Event::Apply(object)) => Change::Apply(without_managers(object)),
-            Ok(Event::Delete(object)) => Change::Delete(object),
-            Err(error) => {
-                tracing::warn!(%error, kind = std::any::type_name::<K>(), "watch interrupted, trying again");
-                continue;
-            }
-        };
-        if into.send(wrap(change)).await.is_err() {
-            return;
-        }
+        }));
     }
 }

@@ -3,6 +3,7 @@
 mod backlog;
 mod forbidden;
 mod looks;
+mod restored;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,6 +11,7 @@ use std::{
 };
 
 use fleet_api::{patience, policy::ResourceSelector};
+use fleet_informer::Source;
 use fleet_quota::QueuePolicy;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -26,7 +28,7 @@ use crate::{
     claim,
     cluster::{self, LeaseClock},
     dispatch, drain, election,
-    gather::{self, Observation},
+    gather::{self, Gather, Observation},
     kinds::{self, KindRef},
     manifests,
     options::Options,
@@ -80,24 +82,45 @@ async fn run_in_place(hub: Client, options: Options, shutdown: CancellationToken
     election::lead(hub.clone(), election, shutdown, body).await
 }
 
-/// Works as the only controller. Everything is learnt anew: a term starts with no memory of an earlier one.
+/// Why a controller works no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    Stopped,
+    /// The hub's store went back in time.
+    Restored,
+}
+
+/// Works as the only controller. Everything is learnt anew: a term starts with no memory of an earlier one, and so does
+/// a controller whose hub went back in time. Such a hub's word on who leads is an older one, too: the term is over.
 async fn work(
     hub: Client,
     options: Options,
     term: Option<i64>,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
+    loop {
+        let stop = shutdown.child_token();
+        let over = begin(hub.clone(), options.clone(), term, stop.clone()).await;
+        stop.cancel();
+        if over == Over::Stopped || term.is_some() {
+            return Ok(());
+        }
+    }
+}
+
+async fn begin(hub: Client, options: Options, term: Option<i64>, shutdown: CancellationToken) -> Over {
     let (into, observations) = mpsc::channel(OBSERVATIONS);
     let watching = patience::patient(hub.clone());
-    gather::start(&watching, &into, &shutdown);
+    let source = Source::asked(watching.clone(), "hub");
+    let gather = Gather { client: watching, source, into, shutdown: shutdown.clone() };
+    gather.start();
     let mut process = Process {
         clock: LeaseClock::new(Instant::now()),
         hub,
-        watching,
+        gather,
         scheduler: Scheduler::new(&options),
         options,
         shutdown: shutdown.clone(),
-        into,
         world: World::default(),
         trees: Trees::default(),
         unclaimed: Unclaimed::default(),
@@ -119,13 +142,14 @@ async fn work(
         deadlines: BTreeMap::new(),
         listed: false,
         rested: Instant::now(),
+        deferred: BTreeSet::new(),
+        unsorted: BTreeSet::new(),
     };
     process.world.term = term;
     for kind in kinds::jobs() {
         process.watch(kind);
     }
-    process.drive(observations).await;
-    Ok(())
+    process.drive(observations).await
 }
 
 /// What a batch of writes belongs to; there is one batch at a time for each.
@@ -152,12 +176,10 @@ struct Flight {
 
 struct Process {
     hub: Client,
-    /// For watches: their requests end when no answer begins.
-    watching: Client,
+    gather: Gather,
     clock: LeaseClock,
     options: Options,
     shutdown: CancellationToken,
-    into: mpsc::Sender<Observation>,
     world: World,
     scheduler: Scheduler,
     trees: Trees,
@@ -191,10 +213,14 @@ struct Process {
     listed: bool,
     /// From then on the planner may plan again: it takes at most half of the loop's time.
     rested: Instant,
+    /// What is looked at once every agent has sorted out its runs.
+    deferred: BTreeSet<Dirty>,
+    /// Clusters whose agents have not.
+    unsorted: BTreeSet<String>,
 }
 
 impl Process {
-    async fn drive(&mut self, mut observations: mpsc::Receiver<Observation>) {
+    async fn drive(&mut self, mut observations: mpsc::Receiver<Observation>) -> Over {
         let mut batch = Vec::with_capacity(BATCH);
         let mut missing: BTreeSet<String> =
             gather::BASE_KINDS.iter().map(|kind| (*kind).to_string()).collect();
@@ -203,7 +229,8 @@ impl Process {
             let wake = self.next_wake();
             tokio::select! {
                 biased;
-                () = self.shutdown.cancelled() => return,
+                () = self.shutdown.cancelled() => return Over::Stopped,
+                () = self.gather.source.restored() => return Over::Restored,
                 Some(flight) = self.flights.join_next(), if !self.flights.is_empty() => {
                     self.landed(flight);
                     while let Some(flight) = self.flights.try_join_next() {
@@ -212,7 +239,7 @@ impl Process {
                 }
                 count = observations.recv_many(&mut batch, BATCH) => {
                     if count == 0 {
-                        return;
+                        return Over::Stopped;
                     }
                 }
                 () = tokio::time::sleep_until(wake) => {}
@@ -231,6 +258,10 @@ impl Process {
                     missing.remove(&listed);
                 }
                 self.world.observe(observation);
+            }
+            if self.world.restored {
+                self.gather.source.went_back("a listing that shows an earlier state than was known");
+                continue;
             }
             if missing.is_empty() {
                 if !self.listed {
@@ -253,6 +284,9 @@ impl Process {
         self.ring(at);
         for key in std::mem::take(&mut self.world.orphans) {
             self.ring_at(at + ORPHAN_PAUSE, Dirty::Orphan(key));
+        }
+        if !self.may_go_on() {
+            return self.look_at_clusters(at, now).await;
         }
         self.take_in(at, now).await;
         if self.world.schedule && self.rested <= at {
@@ -609,18 +643,21 @@ impl Process {
     }
 
     fn next_wake(&self) -> Instant {
-        let may_look = self.world.is_dirty() || (!self.looks.is_empty() && self.backlog.is_empty());
+        let goes_on = self.unsorted.is_empty();
+        let may_look =
+            self.world.is_dirty() || (goes_on && !self.looks.is_empty() && self.backlog.is_empty());
         if may_look && self.listed {
             return Instant::now();
         }
         let idle = Instant::now() + Duration::from_secs(60);
-        let pass = Some(self.rested).filter(|_| self.world.schedule && self.listed);
+        let pass = Some(self.rested).filter(|_| self.world.schedule && self.listed && goes_on);
         let timer = self.timers.first_key_value().map(|((due, _), _)| *due);
         let deadline = self.deadlines.values().min().copied();
         // A summary that is due waits for the one under way, whose answer wakes the loop.
-        let summary = self.summary_due.filter(|_| !self.busy.contains_key(&Lane::Summaries));
+        let summary = self.summary_due.filter(|_| goes_on && !self.busy.contains_key(&Lane::Summaries));
         let summary = summary.map(|due| due.max(self.summary_rested));
-        [pass, self.plan_due, timer, deadline, summary].into_iter().flatten().min().unwrap_or(idle)
+        let plan_due = self.plan_due.filter(|_| goes_on);
+        [pass, plan_due, timer, deadline, summary].into_iter().flatten().min().unwrap_or(idle)
     }
 
     fn watch(&mut self, kind: KindRef) {
@@ -628,7 +665,7 @@ impl Process {
         if self.watched.contains_key(&id) {
             return;
         }
-        gather::start_kind(&self.watching, kind.clone(), &self.into, &self.shutdown);
+        self.gather.start_kind(kind.clone());
         self.watched.insert(id, kind);
     }
 

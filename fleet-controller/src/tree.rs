@@ -25,7 +25,7 @@ const QUEUE_API: &str = "scheduling.x-k8s.io/v1alpha1";
 /// Queue objects by the full name of their quota node.
 fn queues_by_path(world: &World) -> BTreeMap<&str, Vec<(&Key, &Queue)>> {
     let mut found: BTreeMap<&str, Vec<(&Key, &Queue)>> = BTreeMap::new();
-    for (key, queue) in &world.queues {
+    for (key, queue) in world.queues.iter() {
         let made = key.0 == names::QUEUE_NAMESPACE && queue.labels().contains_key(names::QUEUE_CREATED_LABEL);
         if let (true, Some(path)) = (made, queue.annotations().get(names::QUOTA_FULLNAME_ANNOTATION)) {
             found.entry(path).or_default().push((key, queue));

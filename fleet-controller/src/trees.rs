@@ -128,7 +128,7 @@ impl Trees {
     /// Conditions and warning events of every tree object, and what is in force.
     pub fn plan_conditions(&self, world: &World, now: Timestamp) -> Vec<Write> {
         let mut writes = Vec::new();
-        for (tree_key, tree) in &world.trees {
+        for (tree_key, tree) in world.trees.iter() {
             if tree.metadata.deletion_timestamp.is_some() {
                 continue;
             }

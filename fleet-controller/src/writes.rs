@@ -27,8 +27,10 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use fleet_informer::without_managers;
+
 use crate::{
-    gather::{Change, Observation, without_managers},
+    gather::{Change, Observation},
     kinds::KindRef,
 };
 
@@ -180,7 +182,7 @@ impl Found {
     fn new<K: Resource + Serialize>(object: K, wrap: impl FnOnce(Change<K>) -> Observation) -> Self {
         let object = without_managers(object);
         let json = serde_json::to_value(&object).unwrap_or_default();
-        Self { observation: wrap(Change::Apply(object)), object: json }
+        Self { observation: wrap(Change::Answer(object)), object: json }
     }
 
     /// Everything that a JSON patch sets stands there.
@@ -258,7 +260,7 @@ async fn dispatch(client: &Client, write: Write) -> kube::Result<Option<Observat
     macro_rules! apply {
         ($api:expr, $wrap:expr) => {{
             let object = perform($api, &name, verb).await?;
-            Ok(if delete { None } else { object.map(without_managers).map(Change::Apply).map($wrap) })
+            Ok(if delete { None } else { object.map(without_managers).map(Change::Answer).map($wrap) })
         }};
     }
     match target {

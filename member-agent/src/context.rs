@@ -6,10 +6,12 @@
 
 use std::{
     future::Future,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::Duration,
 };
 
+use fleet_informer::{Feed, Selection, Source};
+use kube::Api;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -60,6 +62,12 @@ impl Drop for UnderWay<'_> {
     }
 }
 
+/// The two API servers of an agent.
+pub(crate) struct Sources {
+    pub hub: Source,
+    pub member: Source,
+}
+
 /// Shared by all parts of one agent.
 pub struct Context {
     /// Client of the hub.
@@ -78,6 +86,10 @@ pub struct Context {
     /// Which Volcano Jobs are let into their queues.
     pub(crate) admissions: Admissions,
     reservations: Reservations,
+    /// The hub and the member, as this agent follows them.
+    pub(crate) sources: Sources,
+    /// Whether nothing runs here that no Work of the hub names.
+    is_sorted: AtomicBool,
     /// Bindings under way.
     pub(crate) urgent: Urgent,
 }
@@ -93,6 +105,10 @@ impl Context {
     ) -> Self {
         let clock = options.clock;
         let (terms, admissions) = (Terms::default(), Admissions::default());
+        let sources = Sources {
+            hub: Source::asked(hub.clone(), &format!("hub of {}", options.cluster)),
+            member: Source::unasked(&options.cluster),
+        };
         Self {
             hub,
             member,
@@ -103,8 +119,34 @@ impl Context {
             clock,
             admissions,
             reservations,
+            sources,
+            is_sorted: AtomicBool::new(false),
             urgent: Urgent::default(),
         }
+    }
+
+    /// Nothing runs here any more that no Work of the hub names.
+    pub(crate) fn sorted(&self) {
+        self.is_sorted.store(true, Ordering::Release);
+    }
+
+    /// The incarnation of the hub for which that is so.
+    pub(crate) fn sorted_for(&self) -> Option<String> {
+        self.is_sorted.load(Ordering::Acquire).then(|| self.sources.hub.incarnation()).flatten()
+    }
+
+    /// A feed from the hub. `name` says what of.
+    pub(crate) fn hub_feed<K>(&self, api: Api<K>, selection: Selection, name: &str) -> Feed<K> {
+        self.feed(&self.sources.hub, api, selection, name)
+    }
+
+    /// A feed from the member.
+    pub(crate) fn member_feed<K>(&self, api: Api<K>, selection: Selection, name: &str) -> Feed<K> {
+        self.feed(&self.sources.member, api, selection, name)
+    }
+
+    fn feed<K>(&self, source: &Source, api: Api<K>, selection: Selection, name: &str) -> Feed<K> {
+        Feed { source: source.clone(), api, selection, name: format!("{}/{name}", self.options.cluster) }
     }
 
     /// Namespace on the hub that belongs to this member.

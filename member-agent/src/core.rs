@@ -12,7 +12,8 @@ use std::{
 };
 
 use fleet_api::{Reservation, names};
-use kube::{Api, api::ListParams, runtime::watcher};
+use fleet_informer::Selection;
+use kube::{Api, api::ListParams};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -23,10 +24,11 @@ use crate::{
     capacity::{self, Report},
     clock::Backoff,
     context::{Context, call},
-    core_commands,
+    core_budgets, core_commands,
     core_extender::Extender,
     core_groups::{self, Statuses},
-    feed::{self, Change},
+    core_numa, core_resource_quotas,
+    feed::{self, Event},
     jobs::Object,
     lean::{LeanNode, LeanPod},
     notices::Notices,
@@ -61,19 +63,19 @@ const DESCRIBE_PAUSE: Duration = Duration::from_secs(10);
 /// What reaches the core from the feeds.
 #[derive(Debug)]
 pub(crate) enum CoreChange {
-    Node(Change<LeanNode>),
-    Pod(Change<LeanPod>),
-    Reservation(Change<Reservation>),
+    Node(Event<LeanNode>),
+    Pod(Event<LeanPod>),
+    Reservation(Event<Reservation>),
     /// Of the member: what stands there of the holds.
-    Copy(Change<Reservation>),
-    PodGroup(Change<Object>),
-    Queue(Change<Object>),
-    PriorityClass(Change<Object>),
-    HyperNode(Change<Object>),
-    ResourceQuota(Change<Object>),
-    Budget(Change<Object>),
-    Numatopology(Change<Object>),
-    Command(Change<Object>),
+    Copy(Event<Reservation>),
+    PodGroup(Event<Object>),
+    Queue(Event<Object>),
+    PriorityClass(Event<Object>),
+    HyperNode(Event<Object>),
+    ResourceQuota(Event<Object>),
+    Budget(Event<Object>),
+    Numatopology(Event<Object>),
+    Command(Event<Object>),
     /// What was measured of nodes.
     Loads(Vec<scheduler::loads::Reading>),
     /// The scheduler's configuration is new.
@@ -86,15 +88,15 @@ impl CoreChange {
     /// The kind that this is a whole listing of.
     fn lists(&self) -> Option<&'static str> {
         Some(match self {
-            Self::Node(Change::All(_)) => NODES,
-            Self::Pod(Change::All(_)) => PODS,
-            Self::PodGroup(Change::All(_)) => core_groups::POD_GROUPS,
-            Self::Queue(Change::All(_)) => core_groups::QUEUES,
-            Self::PriorityClass(Change::All(_)) => core_groups::PRIORITY_CLASSES,
-            Self::HyperNode(Change::All(_)) => core_groups::HYPER_NODES,
-            Self::ResourceQuota(Change::All(_)) => core_groups::RESOURCE_QUOTAS,
-            Self::Budget(Change::All(_)) => core_groups::BUDGETS,
-            Self::Numatopology(Change::All(_)) => core_groups::NUMATOPOLOGIES,
+            Self::Node(Event::Listed) => NODES,
+            Self::Pod(Event::Listed) => PODS,
+            Self::PodGroup(Event::Listed) => core_groups::POD_GROUPS,
+            Self::Queue(Event::Listed) => core_groups::QUEUES,
+            Self::PriorityClass(Event::Listed) => core_groups::PRIORITY_CLASSES,
+            Self::HyperNode(Event::Listed) => core_groups::HYPER_NODES,
+            Self::ResourceQuota(Event::Listed) => core_groups::RESOURCE_QUOTAS,
+            Self::Budget(Event::Listed) => core_groups::BUDGETS,
+            Self::Numatopology(Event::Listed) => core_groups::NUMATOPOLOGIES,
             _ => return None,
         })
     }
@@ -159,6 +161,8 @@ pub(crate) struct Core {
     promised: i64,
     report_due: Option<Instant>,
     reported_at: Option<Instant>,
+    /// How often the hub's terms have begun anew.
+    term_beginnings: u64,
 }
 
 /// The core's ends of its channels.
@@ -179,31 +183,18 @@ pub(crate) async fn feed_member(
     context: Arc<Context>,
     changes: mpsc::Sender<CoreChange>,
 ) -> anyhow::Result<()> {
-    let name = |what: &str| format!("{}/core/{what}", context.options.cluster);
+    let (sender, shutdown) = (changes.clone(), context.shutdown.clone());
+    let nodes = Api::<LeanNode>::all(context.member.clone());
+    let nodes = context.member_feed(nodes, Selection::default(), "core/nodes");
+    let nodes = feed::run(nodes, shutdown.clone(), move |told| send(sender.clone(), CoreChange::Node(told)));
     let sender = changes.clone();
-    let nodes = feed::run(
-        name("nodes"),
-        Api::<LeanNode>::all(context.member.clone()),
-        watcher::Config::default(),
-        context.shutdown.clone(),
-        move |change| send(sender.clone(), CoreChange::Node(change)),
-    );
+    let pods = Api::<LeanPod>::all(context.member.clone());
+    let pods = context.member_feed(pods, Selection::default(), "core/pods");
+    let pods = feed::run(pods, shutdown.clone(), move |told| send(sender.clone(), CoreChange::Pod(told)));
     let sender = changes.clone();
-    let pods = feed::run(
-        name("pods"),
-        Api::<LeanPod>::all(context.member.clone()),
-        watcher::Config::default(),
-        context.shutdown.clone(),
-        move |change| send(sender.clone(), CoreChange::Pod(change)),
-    );
-    let on_copy = changes.clone();
-    let copies = feed::run(
-        name("copies"),
-        Api::<Reservation>::namespaced(context.member.clone(), names::MEMBER_NAMESPACE),
-        watcher::Config::default(),
-        context.shutdown.clone(),
-        move |change| send(on_copy.clone(), CoreChange::Copy(change)),
-    );
+    let copies = Api::<Reservation>::namespaced(context.member.clone(), names::MEMBER_NAMESPACE);
+    let copies = context.member_feed(copies, Selection::default(), "core/copies");
+    let copies = feed::run(copies, shutdown, move |told| send(sender.clone(), CoreChange::Copy(told)));
     let copies = async {
         // A member without the definition holds nothing.
         if context.options.reservation {
@@ -225,14 +216,10 @@ pub(crate) async fn feed_member(
 
 /// Feeds the hub's reservations for this member to the core.
 pub(crate) async fn feed_hub(context: Arc<Context>, changes: mpsc::Sender<CoreChange>) -> anyhow::Result<()> {
-    feed::run(
-        format!("{}/core/reservations", context.options.cluster),
-        Api::<Reservation>::namespaced(context.hub.clone(), &context.cluster_namespace()),
-        watcher::Config::default(),
-        context.shutdown.clone(),
-        move |change| send(changes.clone(), CoreChange::Reservation(change)),
-    )
-    .await;
+    let asked = Api::<Reservation>::namespaced(context.hub.clone(), &context.cluster_namespace());
+    let asked = context.hub_feed(asked, Selection::default(), "core/reservations");
+    let send = move |told| send(changes.clone(), CoreChange::Reservation(told));
+    feed::run(asked, context.shutdown.clone(), send).await;
     Ok(())
 }
 
@@ -271,6 +258,7 @@ impl Core {
             promised: 0,
             report_due: None,
             reported_at: None,
+            term_beginnings: 0,
         }
     }
 
@@ -320,6 +308,10 @@ impl Core {
             for request in asked.drain(..) {
                 self.handle(request);
             }
+            if self.term_beginnings != self.context.terms.beginnings() {
+                self.term_beginnings = self.context.terms.beginnings();
+                self.book.forget_terms();
+            }
             // Reservations and Works bring terms of leaders; the newest counts for both.
             self.context.terms.note(self.book.see_term(self.context.terms.newest()));
             self.decide();
@@ -363,39 +355,28 @@ impl Core {
         }
         let state = &mut self.state;
         match change {
-            CoreChange::Node(Change::Apply(node)) => state.apply_node(&node),
-            CoreChange::Node(Change::Delete(node)) => {
-                state.remove_node(node.metadata.name.as_deref().unwrap_or_default());
-            }
-            CoreChange::Node(Change::All(nodes)) => {
-                state.replace_nodes(&nodes);
-            }
-            CoreChange::Pod(Change::Apply(pod)) => state.apply_pod(&pod),
-            CoreChange::Pod(Change::Delete(pod)) => state.remove_pod(&PodKey::of(&pod)),
-            CoreChange::Pod(Change::All(pods)) => {
-                state.replace_pods(&pods);
-            }
+            CoreChange::Node(Event::Apply(node)) => state.apply_node(&node),
+            CoreChange::Node(Event::Gone((_, name))) => state.remove_node(&name),
+            CoreChange::Pod(Event::Apply(pod)) => state.apply_pod(&pod),
+            CoreChange::Pod(Event::Gone((namespace, name))) => state.remove_pod(&PodKey { namespace, name }),
+            CoreChange::Node(Event::Listed) | CoreChange::Pod(Event::Listed) => {}
             CoreChange::LastReport(sequence) => {
                 self.sequence = self.sequence.max(sequence);
                 self.report_due = Some(Instant::now());
             }
-            CoreChange::Reservation(change) if !self.context.options.reservation => drop(change),
-            CoreChange::Reservation(Change::Apply(reservation)) => self.book.apply(&reservation, state),
-            CoreChange::Reservation(Change::Delete(reservation)) => {
-                self.book.remove(reservation.metadata.name.as_deref().unwrap_or_default(), state);
-            }
-            CoreChange::Reservation(Change::All(reservations)) => self.book.replace(&reservations, state),
-            CoreChange::Copy(Change::Apply(copy)) => self.book.see_copy(&copy),
-            // A listing may be older than what was written since: what it lacks says nothing.
-            CoreChange::Copy(Change::All(copies)) => copies.iter().for_each(|copy| self.book.see_copy(copy)),
-            CoreChange::Copy(Change::Delete(_)) => {}
+            CoreChange::Reservation(told) if !self.context.options.reservation => drop(told),
+            CoreChange::Reservation(Event::Apply(reservation)) => self.book.apply(&reservation, state),
+            CoreChange::Reservation(Event::Gone((_, name))) => self.book.remove(&name, state),
+            CoreChange::Copy(Event::Apply(copy)) => self.book.see_copy(&copy),
+            CoreChange::Reservation(Event::Listed) => self.book.listed(state),
+            CoreChange::Copy(_) => {}
             CoreChange::PodGroup(change) => self.statuses.pod_group(change, state, &self.context.admissions),
             CoreChange::Queue(change) => self.statuses.queue(change, state),
             CoreChange::Command(change) => self.statuses.commands.change(change),
             CoreChange::HyperNode(change) => self.statuses.hyper_nodes.change(change, state),
-            CoreChange::Numatopology(change) => self.statuses.numatopologies.change(change, state),
-            CoreChange::ResourceQuota(change) => self.statuses.resource_quotas.change(change, state),
-            CoreChange::Budget(change) => self.statuses.budgets.change(change, state),
+            CoreChange::Numatopology(told) => core_numa::take(told, state),
+            CoreChange::ResourceQuota(told) => core_resource_quotas::take(told, state),
+            CoreChange::Budget(told) => core_budgets::take(told, state),
             CoreChange::Loads(readings) => {
                 let now = self.context.clock.now().as_second();
                 scheduler::loads::take(&readings, &mut state.cluster, now);

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::{
     context::{CallError, Context},
-    feed::Change,
+    feed::Event,
     jobs::{Object, resource, writes},
     notices::{Notice, Notices},
     state::MemberState,
@@ -74,17 +74,14 @@ struct Step {
 }
 
 impl Commands {
-    pub fn change(&mut self, change: Change<Object>) {
-        match change {
-            Change::Apply(command) if is_for_queue(&command) && !command.is_deleting() => {
+    pub fn change(&mut self, told: Event<Object>) {
+        match told {
+            Event::Apply(command) if is_for_queue(&command) && !command.is_deleting() => {
                 self.waiting.insert(key(&command), Arc::new(command));
             }
-            Change::Apply(_) => {}
-            Change::Delete(command) => drop(self.waiting.remove(&key(&command))),
-            Change::All(commands) => {
-                self.waiting.clear();
-                commands.into_iter().for_each(|command| self.change(Change::Apply(command)));
-            }
+            Event::Apply(_) => {}
+            Event::Gone(key) => drop(self.waiting.remove(&key)),
+            Event::Listed => {}
         }
     }
 

@@ -8,11 +8,12 @@ use std::{
 };
 
 use fleet_api::patch::merge_diff;
+use fleet_informer::Selection;
 use fleet_resources::Resources;
 use fleet_scheduler::{
     GroupId, Phase, QueueInput, QueueState, node_groups::NodeGroups, queue::DEFAULT_QUEUE,
 };
-use kube::{Api, runtime::watcher};
+use kube::Api;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::Instant};
 
@@ -20,12 +21,9 @@ use crate::{
     admissions::Admissions,
     context::{CallError, Context},
     core::{CoreChange, send},
-    core_budgets::Budgets,
     core_commands::{self, CLOSED_BY_PARENT},
     core_hyper_nodes::HyperNodes,
-    core_numa::Numatopologies,
-    core_resource_quotas::ResourceQuotas,
-    feed::{self, Change, News},
+    feed::{self, Event},
     jobs::{Object, controller_of, resource, writes},
     scheduler::status,
     state::{GangKey, MemberState, PodGroupObject, PodKey},
@@ -63,7 +61,7 @@ pub(crate) const READ_FIRST: [&str; 7] =
     [HYPER_NODES, POD_GROUPS, QUEUES, PRIORITY_CLASSES, RESOURCE_QUOTAS, NUMATOPOLOGIES, BUDGETS];
 
 /// Makes a change of the core of a change of an object.
-type Wrap = fn(Change<Object>) -> CoreChange;
+type Wrap = fn(Event<Object>) -> CoreChange;
 
 /// Feeds PodGroups, Queues, PriorityClasses and what else the scheduler reads to the core, where this agent schedules.
 pub(crate) async fn feed(context: Arc<Context>, changes: mpsc::Sender<CoreChange>) {
@@ -86,45 +84,18 @@ pub(crate) async fn feed(context: Arc<Context>, changes: mpsc::Sender<CoreChange
     ];
     let feeds = kinds.map(|(name, kind, wrap)| {
         let changes = changes.clone();
-        let mut listed = false;
-        feed::run_with_listings(
-            format!("{}/core/{name}", context.options.cluster),
-            Api::<Object>::all_with(context.member.clone(), &kind),
-            watcher::Config::default(),
-            context.shutdown.clone(),
-            move |news| {
-                let change = match news {
-                    News::Change(change) => Some(change),
-                    // A member without the definition has none, and nothing waits for a listing of them.
-                    News::NotServed if !listed => Some(Change::All(Vec::new())),
-                    News::NotServed | News::Listing => None,
-                };
-                listed |= change.is_some();
-                let changes = changes.clone();
-                async move {
-                    match change {
-                        Some(change) => send(changes, wrap(change)).await,
-                        None => true,
-                    }
-                }
-            },
-        )
+        let api = Api::<Object>::all_with(context.member.clone(), &kind);
+        let feed = context.member_feed(api, Selection::default(), &format!("core/{name}"));
+        feed::run(feed, context.shutdown.clone(), move |told| send(changes.clone(), wrap(told)))
     });
     futures::future::join_all(feeds).await;
 }
 
-pub(crate) fn priority_class(change: Change<Object>, state: &mut MemberState) {
-    let value = |class: &Object| class.rest["value"].as_i64();
-    match change {
-        Change::Apply(class) => state.set_priority_class(class.name(), value(&class)),
-        Change::Delete(class) => state.set_priority_class(class.name(), None),
-        Change::All(classes) => {
-            let listed: BTreeSet<&str> = classes.iter().map(Object::name).collect();
-            let gone: Vec<String> =
-                state.priorities.keys().filter(|name| !listed.contains(name.as_str())).cloned().collect();
-            gone.iter().for_each(|name| state.set_priority_class(name, None));
-            classes.iter().for_each(|class| state.set_priority_class(class.name(), value(class)));
-        }
+pub(crate) fn priority_class(told: Event<Object>, state: &mut MemberState) {
+    match told {
+        Event::Apply(class) => state.set_priority_class(class.name(), class.rest["value"].as_i64()),
+        Event::Gone((_, name)) => state.set_priority_class(&name, None),
+        Event::Listed => {}
     }
 }
 
@@ -146,9 +117,6 @@ pub(crate) struct Statuses {
     queues_written: Option<Instant>,
     in_flight: usize,
     pub hyper_nodes: HyperNodes,
-    pub resource_quotas: ResourceQuotas,
-    pub budgets: Budgets,
-    pub numatopologies: Numatopologies,
     pub commands: core_commands::Commands,
     /// Counts looks, for the ids of conditions.
     looks: u64,
@@ -255,32 +223,21 @@ impl Statuses {
         if self.beside_volcano { Vec::new() } else { self.commands.due(state, now) }
     }
 
-    pub fn pod_group(&mut self, change: Change<Object>, state: &mut MemberState, admissions: &Admissions) {
-        match change {
-            Change::Apply(group) => {
+    pub fn pod_group(&mut self, told: Event<Object>, state: &mut MemberState, admissions: &Admissions) {
+        match told {
+            Event::Apply(group) => {
                 let object = read_group(&group);
                 self.groups.insert((object.namespace.clone(), object.name.clone()));
                 state.put_pod_group(&object);
             }
-            Change::Delete(group) => remove(state, admissions, group.namespace(), group.name()),
-            Change::All(groups) => {
-                let listed: BTreeSet<(&str, &str)> =
-                    groups.iter().map(|g| (g.namespace(), g.name())).collect();
-                let gone = |(namespace, name): &&(String, String)| {
-                    !listed.contains(&(namespace.as_str(), name.as_str()))
-                };
-                let gone: Vec<(String, String)> = state.pod_groups.keys().filter(gone).cloned().collect();
-                gone.iter().for_each(|(namespace, name)| remove(state, admissions, namespace, name));
-                for group in &groups {
-                    self.pod_group(Change::Apply(group.clone()), state, admissions);
-                }
-            }
+            Event::Gone((namespace, name)) => remove(state, admissions, &namespace, &name),
+            Event::Listed => {}
         }
     }
 
-    pub fn queue(&mut self, change: Change<Object>, state: &mut MemberState) {
-        match change {
-            Change::Apply(queue) => {
+    pub fn queue(&mut self, told: Event<Object>, state: &mut MemberState) {
+        match told {
+            Event::Apply(queue) => {
                 self.queues.insert(queue.name().to_owned(), queue.status.clone());
                 self.due_queues.insert(queue.name().to_owned());
                 if queue.annotation(CLOSED_BY_PARENT) == Some("true") {
@@ -290,16 +247,8 @@ impl Statuses {
                 }
                 state.cluster.put_queue(read_queue(&queue));
             }
-            Change::Delete(queue) => self.queue_gone(queue.name(), state),
-            Change::All(queues) => {
-                let listed: BTreeSet<&str> = queues.iter().map(Object::name).collect();
-                let gone: Vec<String> =
-                    self.queues.keys().filter(|name| !listed.contains(name.as_str())).cloned().collect();
-                gone.iter().for_each(|name| self.queue_gone(name, state));
-                for queue in queues {
-                    self.queue(Change::Apply(queue), state);
-                }
-            }
+            Event::Gone((_, name)) => self.queue_gone(&name, state),
+            Event::Listed => {}
         }
     }
 
@@ -551,7 +500,7 @@ mod tests {
         let due = |names: &[&str]| {
             let names: BTreeSet<String> = names.iter().map(ToString::to_string).collect();
             let mut statuses = Statuses::new(&names);
-            statuses.commands.change(Change::Apply(command.clone()));
+            statuses.commands.change(Event::Apply(command.clone()));
             statuses.commands_due(&MemberState::new(names), Instant::now()).len()
         };
         assert_eq!(due(&["fleet"]), 0);

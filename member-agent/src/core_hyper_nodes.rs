@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use crate::{
-    feed::Change,
+    feed::Event,
     jobs::Object,
     scheduler::status::set_valid,
     state::{HyperNode, MemberState},
@@ -19,21 +19,15 @@ pub(crate) struct HyperNodes {
 }
 
 impl HyperNodes {
-    pub fn change(&mut self, change: Change<Object>, state: &mut MemberState) {
-        match change {
-            Change::Apply(object) => {
+    pub fn change(&mut self, told: Event<Object>, state: &mut MemberState) {
+        match told {
+            Event::Apply(object) => {
                 self.statuses.insert(object.name().to_owned(), object.status.clone());
                 self.due.insert(object.name().to_owned());
                 state.put_hyper_node(object.name(), HyperNode::read(object.name(), &object.spec));
             }
-            Change::Delete(object) => self.gone(object.name(), state),
-            Change::All(objects) => {
-                let listed: BTreeSet<&str> = objects.iter().map(Object::name).collect();
-                let gone: Vec<String> =
-                    self.statuses.keys().filter(|name| !listed.contains(name.as_str())).cloned().collect();
-                gone.iter().for_each(|name| self.gone(name, state));
-                objects.into_iter().for_each(|object| self.change(Change::Apply(object), state));
-            }
+            Event::Gone((_, name)) => self.gone(&name, state),
+            Event::Listed => {}
         }
     }
 

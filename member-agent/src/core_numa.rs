@@ -1,39 +1,18 @@
 //! Numatopologies in the core: the cpus of nodes go to the scheduler's plugin numa-aware.
 
-use std::collections::BTreeSet;
+use crate::{feed::Event, jobs::Object, lean_numa, state::MemberState};
 
-use crate::{feed::Change, jobs::Object, lean_numa, state::MemberState};
-
-/// Nodes whose cpus the scheduler knows; a Numatopology has its node's name.
-#[derive(Debug, Default)]
-pub(crate) struct Numatopologies {
-    known: BTreeSet<String>,
-}
-
-impl Numatopologies {
-    pub fn change(&mut self, change: Change<Object>, state: &mut MemberState) {
-        match change {
-            Change::Apply(object) => {
-                let numa = lean_numa::read(&object.spec).inspect_err(|problem| {
-                    tracing::warn!(node = object.name(), problem, "a Numatopology cannot be used");
-                });
-                state.cluster.set_numa(object.name(), numa.ok());
-                self.known.insert(object.name().to_owned());
-            }
-            Change::Delete(object) => self.gone(object.name(), state),
-            Change::All(objects) => {
-                let listed: BTreeSet<&str> = objects.iter().map(Object::name).collect();
-                let gone: Vec<String> =
-                    self.known.iter().filter(|name| !listed.contains(name.as_str())).cloned().collect();
-                gone.iter().for_each(|name| self.gone(name, state));
-                objects.into_iter().for_each(|object| self.change(Change::Apply(object), state));
-            }
+/// Tells the scheduler.
+pub(crate) fn take(told: Event<Object>, state: &mut MemberState) {
+    match told {
+        Event::Apply(object) => {
+            let numa = lean_numa::read(&object.spec).inspect_err(|problem| {
+                tracing::warn!(node = object.name(), problem, "a Numatopology cannot be used");
+            });
+            state.cluster.set_numa(object.name(), numa.ok());
         }
-    }
-
-    fn gone(&mut self, name: &str, state: &mut MemberState) {
-        self.known.remove(name);
-        state.cluster.set_numa(name, None);
+        Event::Gone((_, name)) => state.cluster.set_numa(&name, None),
+        Event::Listed => {}
     }
 }
 

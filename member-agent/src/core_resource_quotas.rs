@@ -2,43 +2,21 @@
 //!
 //! A quota with scopes counts some pods only, which a PodGroup's minimum does not tell apart: it is left to the API server.
 
-use std::collections::BTreeSet;
-
 use fleet_resources::{ResourceName, Resources, quantity};
 use fleet_scheduler::resource_quotas::{ResourceQuota, resource_behind};
 use serde_json::Value;
 
-use crate::{feed::Change, jobs::Object, state::MemberState};
+use crate::{feed::Event, jobs::Object, state::MemberState};
 
-/// Quotas that the scheduler knows, by namespace and name.
-#[derive(Debug, Default)]
-pub(crate) struct ResourceQuotas {
-    known: BTreeSet<(String, String)>,
-}
-
-impl ResourceQuotas {
-    pub fn change(&mut self, change: Change<Object>, state: &mut MemberState) {
-        match change {
-            Change::Apply(object) => {
-                let quota = read(&object);
-                state.cluster.set_resource_quota(object.namespace(), object.name(), quota);
-                self.known.insert((object.namespace().to_owned(), object.name().to_owned()));
-            }
-            Change::Delete(object) => self.gone(object.namespace(), object.name(), state),
-            Change::All(objects) => {
-                let listed: BTreeSet<(&str, &str)> =
-                    objects.iter().map(|o| (o.namespace(), o.name())).collect();
-                let gone = |(namespace, name): &&(String, String)| !listed.contains(&(namespace, name));
-                let gone: Vec<(String, String)> = self.known.iter().filter(gone).cloned().collect();
-                gone.iter().for_each(|(namespace, name)| self.gone(namespace, name, state));
-                objects.into_iter().for_each(|object| self.change(Change::Apply(object), state));
-            }
+/// Tells the scheduler.
+pub(crate) fn take(told: Event<Object>, state: &mut MemberState) {
+    match told {
+        Event::Apply(object) => {
+            let quota = read(&object);
+            state.cluster.set_resource_quota(object.namespace(), object.name(), quota);
         }
-    }
-
-    fn gone(&mut self, namespace: &str, name: &str, state: &mut MemberState) {
-        self.known.remove(&(namespace.to_owned(), name.to_owned()));
-        state.cluster.set_resource_quota(namespace, name, None);
+        Event::Gone((namespace, name)) => state.cluster.set_resource_quota(&namespace, &name, None),
+        Event::Listed => {}
     }
 }
 

@@ -178,6 +178,10 @@ impl Holder {
         let grace = options.fence_grace.as_secs() + u64::from(options.fence_grace.subsec_nanos() > 0);
         let annotations = wanted.metadata.annotations.get_or_insert_default();
         annotations.insert(names::FENCE_GRACE_ANNOTATION.to_owned(), grace.to_string());
+        // Until it is sorted out what runs here, what stood there before stays, and tells the hub that it is not.
+        if let Some(incarnation) = self.context.sorted_for() {
+            annotations.insert(names::SORTED_ANNOTATION.to_owned(), incarnation);
+        }
         let spec = wanted.spec.get_or_insert_default();
         if spec.holder_identity.as_ref() != Some(&self.identity) {
             spec.holder_identity = Some(self.identity.clone());

@@ -99,6 +99,20 @@ async fn run_in_place(
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     let (hub, member) = (patience::patient(hub), patience::patient(member));
+    // One life after the other: an API server that went back in time ends one, as a restart of the process would.
+    while !shutdown.is_cancelled() {
+        live(hub.clone(), member.clone(), options.clone(), &shutdown).await?;
+    }
+    Ok(())
+}
+
+/// Runs until `shutdown` is cancelled, or what is remembered of hub or member may be wrong.
+async fn live(
+    hub: kube::Client,
+    member: kube::Client,
+    options: Options,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<()> {
     let (reservations, requests) = Reservations::new();
     // A part that fails stops the others, not the caller's other agents.
     let stop = shutdown.child_token();
@@ -117,6 +131,7 @@ async fn run_in_place(
     parts.spawn(until_stopped(context.clone(), jobs::run(context.clone())));
     parts.spawn(until_stopped(context.clone(), works::run(context.clone())));
     parts.spawn(webhook::run(context.clone()));
+    parts.spawn(follow_incarnation(context.clone()));
     parts.spawn(speak_for_the_cluster(context, changes, report_receiver));
 
     let mut outcome = Ok(());
@@ -130,6 +145,23 @@ async fn run_in_place(
         }
     }
     outcome
+}
+
+/// Ends this life when the store of the hub or of the member is seen to have gone back in time.
+async fn follow_incarnation(context: Arc<Context>) -> anyhow::Result<()> {
+    let sources = &context.sources;
+    let restored = async {
+        tokio::select! {
+            biased;
+            () = sources.hub.restored() => {}
+            () = sources.member.restored() => {}
+            () = sources.hub.keep_asking() => {}
+        }
+    };
+    if context.shutdown.run_until_cancelled(restored).await.is_some() {
+        context.shutdown.cancel();
+    }
+    Ok(())
 }
 
 /// Everything that the hub is to believe about the cluster: only after the lease is held.

@@ -11,15 +11,16 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     context::{CallError, Context, call},
     join::IDENTITY_CONFIG_MAP,
 };
 
-/// Key of the ConfigMap that keeps who the agent is.
+/// Keys of the ConfigMap that keeps who the agent is: the term, and the incarnation of the hub that it was seen in.
 const TERM_KEY: &str = "term";
+const INCARNATION_KEY: &str = "hub-incarnation";
 
 #[derive(Debug, Default)]
 pub(crate) struct Terms(Mutex<Known>);
@@ -28,6 +29,8 @@ pub(crate) struct Terms(Mutex<Known>);
 struct Known {
     newest: i64,
     persisted: i64,
+    /// How often the hub's terms have begun anew.
+    beginnings: u64,
 }
 
 impl Terms {
@@ -38,6 +41,11 @@ impl Terms {
 
     pub fn newest(&self) -> i64 {
         self.known().newest
+    }
+
+    /// How often the hub's terms have begun anew: those seen before count no longer.
+    pub fn beginnings(&self) -> u64 {
+        self.known().beginnings
     }
 
     /// Takes in a term, without persisting it.
@@ -61,6 +69,27 @@ impl Terms {
         Ok(())
     }
 
+    /// Puts what is remembered to the hub's incarnation: a hub that was restored counts its leaders from an older number.
+    /// The ConfigMap stands once there is something to remember.
+    ///
+    /// # Errors
+    /// The member does not answer.
+    pub async fn begin(&self, context: &Context) -> Result<(), CallError> {
+        let Some(map) = call(maps(context).get_opt(IDENTITY_CONFIG_MAP)).await? else { return Ok(()) };
+        let seen_in = map.data.and_then(|mut data| data.remove(INCARNATION_KEY));
+        let Some(now) = context.sources.hub.incarnation().filter(|now| Some(now) != seen_in.as_ref()) else {
+            return Ok(());
+        };
+        if seen_in.is_none() {
+            return self.write(context, json!({INCARNATION_KEY: now})).await;
+        }
+        self.write(context, json!({TERM_KEY: null, INCARNATION_KEY: now})).await?;
+        tracing::info!(cluster = %context.options.cluster, "the hub was restored: its terms begin anew");
+        let mut known = self.known();
+        *known = Known { beginnings: known.beginnings + 1, ..Known::default() };
+        Ok(())
+    }
+
     /// Takes in a term and persists the newest one. `Err` of the inner result: the term is older than this one.
     ///
     /// # Errors
@@ -69,22 +98,29 @@ impl Terms {
         self.note(term);
         let known = *self.known();
         if known.newest > known.persisted {
-            let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
-                "metadata": {"name": IDENTITY_CONFIG_MAP, "namespace": names::MEMBER_NAMESPACE},
-                "data": {TERM_KEY: known.newest.to_string()}});
-            let params =
-                PatchParams { field_manager: Some(names::AGENT_MANAGER.to_owned()), ..Default::default() };
-            match call(maps(context).patch(IDENTITY_CONFIG_MAP, &params, &Patch::Merge(&map))).await {
-                Err(error) if error.is_not_found() => {
-                    let map = serde_json::from_value(map).unwrap_or_default();
-                    call(maps(context).create(&Default::default(), &map)).await?;
-                }
-                other => drop(other?),
-            }
+            self.write(context, json!({TERM_KEY: known.newest.to_string()})).await?;
             let mut now = self.known();
             now.persisted = now.persisted.max(known.newest);
         }
         Ok(if term < known.newest { Err(known.newest) } else { Ok(()) })
+    }
+
+    async fn write(&self, context: &Context, data: Value) -> Result<(), CallError> {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": IDENTITY_CONFIG_MAP, "namespace": names::MEMBER_NAMESPACE}, "data": data});
+        let params =
+            PatchParams { field_manager: Some(names::AGENT_MANAGER.to_owned()), ..Default::default() };
+        match call(maps(context).patch(IDENTITY_CONFIG_MAP, &params, &Patch::Merge(&map))).await {
+            Err(error) if error.is_not_found() => {
+                let mut map = map;
+                if let Some(data) = map["data"].as_object_mut() {
+                    data.retain(|_, value| !value.is_null());
+                }
+                let map = serde_json::from_value(map).unwrap_or_default();
+                call(maps(context).create(&Default::default(), &map)).await.map(drop)
+            }
+            answer => answer.map(drop),
+        }
     }
 }
 

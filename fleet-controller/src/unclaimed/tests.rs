@@ -123,7 +123,7 @@ fn a_deleted_policy_leaves_no_claim() {
     world.observe(Observation::Binding(Change::Apply(binding(json!([]), 0))));
     let writes = claim::plan(&world, &torch(), &key());
     assert!(matches!(writes[0].verb, Verb::Delete { .. }), "what waits leaves its queue: {writes:?}");
-    world.observe(Observation::Binding(Change::Reset(vec![binding(json!([{"name": "east"}]), 1)])));
+    world.observe(Observation::Binding(Change::reset(vec![binding(json!([{"name": "east"}]), 1)])));
     let writes = claim::plan(&world, &torch(), &key());
     let Verb::Merge(patch) = &writes[0].verb else { panic!("{writes:?}") };
     assert_eq!(patch["spec"]["policy"]["name"], "", "what runs follows nobody");
@@ -136,7 +136,7 @@ fn a_deleted_policy_leaves_no_claim() {
 fn a_policy_says_what_it_does_not_find() {
     let check = |extra: Value, unserved: &[(&str, &str)], expected: Option<(&str, &str)>| {
         let mut world = World::default();
-        world.observe(Observation::Object(torch(), Change::Reset(Vec::new())));
+        world.observe(Observation::Object(torch(), Change::reset(Vec::new())));
         if expected.is_none_or(|(reason, _)| reason != "SelectsNothing") {
             world.observe(Observation::Object(torch(), job(1, "Master", Value::Null)));
         }

@@ -106,6 +106,7 @@ impl Plan {
         plan.add_faults(random, &names, Reach::of(moves));
         plan.add_cuts(random, &names, moves);
         plan.add_taints(random, &names);
+        plan.add_lost_history(seed, &names);
         if let Some(tree) = quotas.edit() {
             plan.add(random.time(20_000, STORM_S * 800), What::Apply(tree));
         }
@@ -218,6 +219,20 @@ impl Plan {
             let (down, up) = (node(false), node(true));
             self.add(from, down);
             self.add(from + random.time(500, 60_000), up);
+        }
+    }
+
+    /// The hub forgets its history, also right before all faults end: then nothing lists again for a long time.
+    fn add_lost_history(&mut self, seed: u64, names: &[String]) {
+        let random = &mut Random::branch(seed, "history");
+        for _ in 0..random.below(4) {
+            let process = match random.per_mille(300) {
+                true => Process::Agent(random.one_of(names).clone()),
+                false => Process::Controller,
+            };
+            let at = random.time(1_000, STORM_S * 1000);
+            self.add(at, What::History { process: process.clone(), over: false });
+            self.add(at + Duration::from_millis(50), What::History { process, over: true });
         }
     }
 

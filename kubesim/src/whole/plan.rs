@@ -136,6 +136,12 @@ pub enum What {
         unheard: bool,
         restart_after: Option<Duration>,
     },
+    /// The hub forgets its history: every watch of the process breaks, has to list again, and listings take their time.
+    /// `over`: the process reaches the hub again.
+    History {
+        process: Process,
+        over: bool,
+    },
     /// From now on requests of the process meet faults at these rates.
     Weather {
         process: Process,
@@ -189,6 +195,7 @@ impl What {
                 | Self::MemberUp { .. }
                 | Self::Crash { .. }
                 | Self::Weather { .. }
+                | Self::History { .. }
         )
     }
 }
@@ -225,6 +232,8 @@ impl fmt::Display for What {
                     None => f.write_str("for good"),
                 }
             }
+            Self::History { process, over: false } => write!(f, "the history that {process} watches is lost"),
+            Self::History { process, over: true } => write!(f, "{process} watches again"),
             Self::Weather { process, side, rates } => write!(f, "weather {process} {side:?} {rates:?}"),
         }
     }

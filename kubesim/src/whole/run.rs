@@ -253,6 +253,12 @@ impl<'p> Run<'p> {
                     self.sim.die_in(process, *after_writes, *unheard);
                 }
             }
+            What::History { process, over } => {
+                if !over {
+                    self.sim.count_fault("history lost");
+                }
+                self.sim.lose_history(process, *over);
+            }
             What::Weather { process, side, rates } => self.sim.set_rates(process, *side, *rates),
         }
         Ok(())

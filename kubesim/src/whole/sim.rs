@@ -46,6 +46,7 @@ struct Running {
 struct Ways {
     requests_cut: bool,
     answers_cut: bool,
+    hub_refused: bool,
     member_refused: bool,
     member_hung: bool,
 }
@@ -256,6 +257,15 @@ impl Sim {
         self.apply_ways(process);
     }
 
+    /// Every watch of a process on the hub breaks, and cannot go on from where it was.
+    pub fn lose_history(&mut self, process: &Process, over: bool) {
+        self.ways.entry(process.clone()).or_default().hub_refused = !over;
+        if let Some(running) = self.running.get(process).filter(|_| !over) {
+            running.weather.lose_history();
+        }
+        self.apply_ways(process);
+    }
+
     /// A member's API server hangs, or is gone, for its agent and its nodes.
     pub fn member_down(&mut self, cluster: &str, down: Option<bool>) {
         for process in [Process::Agent(cluster.to_string()), Process::Nodes(cluster.to_string())] {
@@ -271,7 +281,8 @@ impl Sim {
         for (server, link) in &running.links {
             link.set(|state| match server {
                 Server::Hub => {
-                    (state.requests_cut, state.answers_cut) = (ways.requests_cut, ways.answers_cut)
+                    (state.requests_cut, state.answers_cut) = (ways.requests_cut, ways.answers_cut);
+                    state.refused = ways.hub_refused;
                 }
                 Server::Member(_) => {
                     (state.requests_cut, state.answers_cut) = (ways.member_hung, ways.member_hung);

@@ -1,7 +1,7 @@
 //! What becomes of each request of one process: drawn from its seed at the rates of the moment.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -20,6 +20,9 @@ use super::{
 
 /// Requests of one process in one virtual millisecond above which it runs in circles.
 const CIRCLES: u64 = 50_000;
+
+/// How long listings are late after the hub has forgotten its history.
+const HISTORY_LOST: Duration = Duration::from_secs(8);
 
 /// Faults by kind, over all processes.
 #[derive(Debug, Default)]
@@ -83,6 +86,9 @@ struct State {
     links: Vec<Link>,
     moment: Instant,
     in_moment: u64,
+    /// Until then what is watched has to be listed again, and the paths that were told so already.
+    lost_until: Option<Instant>,
+    lost_told: BTreeSet<String>,
 }
 
 /// What all processes of a run report to.
@@ -96,8 +102,16 @@ pub struct Reports {
 impl Weather {
     pub fn new(process: Process, life: u64, seed: u64, sky: Sky, reports: &Reports) -> Arc<Self> {
         let random = Random::branch(seed, &format!("{process} {life}"));
-        let state =
-            State { random, sky, dies_in: None, links: Vec::new(), moment: Instant::now(), in_moment: 0 };
+        let state = State {
+            random,
+            sky,
+            dies_in: None,
+            links: Vec::new(),
+            moment: Instant::now(),
+            in_moment: 0,
+            lost_until: None,
+            lost_told: BTreeSet::new(),
+        };
         Arc::new(Self {
             process,
             life,
@@ -116,6 +130,13 @@ impl Weather {
     pub fn road(self: &Arc<Self>, link: Link, side: Side) -> Arc<Road> {
         self.state().links.push(link);
         Arc::new(Road { weather: self.clone(), side })
+    }
+
+    /// The hub has forgotten its history: who watches has to list again.
+    pub fn lose_history(&self) {
+        let mut state = self.state();
+        state.lost_until = Some(Instant::now() + HISTORY_LOST);
+        state.lost_told.clear();
     }
 
     pub fn set_sky(&self, sky: Sky) {
@@ -173,6 +194,15 @@ impl Weather {
                 return fate;
             }
             *left -= 1;
+        }
+        if side == Side::Hub && !write && state.lost_until.is_some_and(|until| now < until) {
+            if state.lost_told.insert(path.to_owned()) {
+                fate.refused = Some(410);
+            } else {
+                // What is written meanwhile is answered before the listing is.
+                fate.answer_delay = random.time(0, 3_000);
+            }
+            return fate;
         }
         // Cheap when the weather is fine: nothing is drawn.
         if rates == Rates::default() {

@@ -33,20 +33,26 @@ async fn nothing_is_decided_on_a_part_of_what_stands() {
     };
     let queue = object(json!({"metadata": {"name": "q"}, "spec": {"capability": {"nvidia.com/gpu": "5"}}}));
     // The order in which an agent that was killed may hear its listings.
-    let listings = [
-        CoreChange::Node(Change::All(vec![testing::node("n1 100")])),
-        CoreChange::Pod(Change::All((0..20).map(pod).collect())),
-        CoreChange::PodGroup(Change::All((0..20).map(group).collect())),
-        CoreChange::PriorityClass(Change::All(Vec::new())),
-        CoreChange::HyperNode(Change::All(Vec::new())),
-        CoreChange::ResourceQuota(Change::All(Vec::new())),
-        CoreChange::Budget(Change::All(Vec::new())),
-        CoreChange::Numatopology(Change::All(Vec::new())),
-        CoreChange::Queue(Change::All(vec![queue])),
+    let listings: Vec<Vec<CoreChange>> = vec![
+        vec![CoreChange::Node(Event::Apply(testing::node("n1 100"))), CoreChange::Node(Event::Listed)],
+        (0..20)
+            .map(|i| CoreChange::Pod(Event::Apply(pod(i))))
+            .chain([CoreChange::Pod(Event::Listed)])
+            .collect(),
+        (0..20)
+            .map(|i| CoreChange::PodGroup(Event::Apply(group(i))))
+            .chain([CoreChange::PodGroup(Event::Listed)])
+            .collect(),
+        vec![CoreChange::PriorityClass(Event::Listed)],
+        vec![CoreChange::HyperNode(Event::Listed)],
+        vec![CoreChange::ResourceQuota(Event::Listed)],
+        vec![CoreChange::Budget(Event::Listed)],
+        vec![CoreChange::Numatopology(Event::Listed)],
+        vec![CoreChange::Queue(Event::Apply(queue)), CoreChange::Queue(Event::Listed)],
     ];
-    for listing in listings {
-        assert!(core.reported_at.is_none() && core.next_wake().is_none(), "before {listing:?}");
-        core.apply(listing);
+    for told in listings.into_iter().flatten() {
+        assert!(core.reported_at.is_none() && core.next_wake().is_none(), "before {told:?}");
+        core.apply(told);
         core.decide();
     }
     assert!(core.reported_at.is_some());

@@ -9,12 +9,14 @@ mod plan;
 pub(crate) use plan::problem_of;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use fleet_api::patch::merge_diff;
-use kube::{Api, discovery::ApiResource, runtime::watcher};
+use fleet_informer::{Feed, News, Selection, Source, without_managers};
+use fleet_mirror::{Change, Mirror};
+use kube::{Api, discovery::ApiResource};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +24,7 @@ use crate::{
     CallError,
     clock::Clock,
     jobs::{Object, controller_of, resource, writes},
-    reconcile::{Change, Next, ObjectKey, Queue, Stored, follow, key_of},
+    reconcile::{Next, ObjectKey, Queue, Turn, follow, key_of, take},
 };
 
 /// Flows and CronJobs that are worked on at once.
@@ -61,18 +63,18 @@ impl Kind {
 
 #[derive(Debug, Default)]
 struct State {
-    flows: Stored<Object>,
-    templates: Stored<Object>,
-    crons: Stored<Object>,
-    jobs: Stored<Object>,
+    flows: Mirror<Arc<Object>>,
+    templates: Mirror<Arc<Object>>,
+    crons: Mirror<Arc<Object>>,
+    jobs: Mirror<Arc<Object>>,
     /// Kinds whose listing is complete.
     synced: [bool; 4],
     /// Jobs by the uid of the flow or CronJob that made them.
-    by_owner: BTreeMap<String, BTreeMap<ObjectKey, ()>>,
+    by_owner: BTreeMap<String, BTreeSet<ObjectKey>>,
 }
 
 impl State {
-    fn of(&mut self, kind: Kind) -> &mut Stored<Object> {
+    fn of(&mut self, kind: Kind) -> &mut Mirror<Arc<Object>> {
         match kind {
             Kind::Flow => &mut self.flows,
             Kind::Template => &mut self.templates,
@@ -81,8 +83,40 @@ impl State {
         }
     }
 
+    /// Who looks after an object that has changed or, unless it `stands`, ended.
+    fn touched(&mut self, kind: Kind, object: &Object, stands: bool) -> Vec<Key> {
+        let key = key_of(object);
+        match kind {
+            Kind::Flow => vec![Key::Flow(key)],
+            Kind::Cron => vec![Key::Cron(key)],
+            Kind::Template => {
+                let near = self.flows.values().filter(|flow| flow.namespace() == key.0);
+                near.map(|flow| Key::Flow(key_of(&**flow))).collect()
+            }
+            Kind::Job => {
+                let Some(owner) = controller_of(&object.metadata) else { return Vec::new() };
+                let owner_key = (key.0.clone(), owner.name.clone());
+                let owner_key = match owner.kind.as_str() {
+                    "JobFlow" => Key::Flow(owner_key),
+                    "CronJob" if owner.api_version.starts_with("batch.volcano.sh/") => Key::Cron(owner_key),
+                    _ => return Vec::new(),
+                };
+                let of_owner = self.by_owner.entry(owner.uid.clone()).or_default();
+                if stands {
+                    of_owner.insert(key);
+                } else {
+                    of_owner.remove(&key);
+                    if of_owner.is_empty() {
+                        self.by_owner.remove(&owner.uid);
+                    }
+                }
+                vec![owner_key]
+            }
+        }
+    }
+
     fn jobs_of(&self, uid: &str) -> Vec<Arc<Object>> {
-        let keys = self.by_owner.get(uid).into_iter().flat_map(BTreeMap::keys);
+        let keys = self.by_owner.get(uid).into_iter().flatten();
         let owned = |job: &&Arc<Object>| controller_of(&job.metadata).is_some_and(|owner| owner.uid == uid);
         keys.filter_map(|key| self.jobs.get(key)).filter(owned).cloned().collect()
     }
@@ -97,7 +131,13 @@ struct Driver {
 }
 
 /// Runs both controllers against one API server until `shutdown` is cancelled.
-pub(crate) async fn run(client: kube::Client, cluster: &str, clock: Clock, shutdown: CancellationToken) {
+pub(crate) async fn run(
+    client: kube::Client,
+    source: Source,
+    cluster: &str,
+    clock: Clock,
+    shutdown: CancellationToken,
+) {
     let driver = Arc::new(Driver {
         client,
         cluster: cluster.to_owned(),
@@ -110,9 +150,12 @@ pub(crate) async fn run(client: kube::Client, cluster: &str, clock: Clock, shutd
         let resource = kind.resource();
         let api: Api<Object> = Api::all_with(driver.client.clone(), &resource);
         let name = format!("{cluster}/flows/{}", resource.plural);
+        let feed = Feed { source: source.clone(), api, selection: Selection::default(), name };
         let on_change = driver.clone();
-        watches.spawn(follow(name, api, watcher::Config::default(), shutdown.clone(), move |change| {
-            on_change.changed(kind, change);
+        watches.spawn(follow(feed, shutdown.clone(), move |news| {
+            if let News::Change(change) = news {
+                on_change.changed(kind, change);
+            }
         }));
     }
     let worker = driver.clone();
@@ -142,54 +185,21 @@ impl Driver {
     }
 
     fn changed(&self, kind: Kind, change: Change<Object>) {
+        let is_listing = change.is_listing();
         let mut keys = Vec::new();
         {
             let mut state = self.state();
-            match &change {
-                Change::Listing => state.of(kind).begin_listing(),
-                Change::Synced(listed) => {
-                    for gone in state.of(kind).unlisted(listed) {
-                        state.of(kind).remove(&gone);
-                    }
-                    state.synced[kind as usize] = true;
-                    keys.extend(state.flows.values().map(|flow| Key::Flow(key_of(&**flow))));
-                    keys.extend(state.crons.values().map(|cron| Key::Cron(key_of(&**cron))));
-                }
-                Change::Applied(object) | Change::Deleted(object) => {
-                    let key = key_of(&**object);
-                    match kind {
-                        Kind::Flow => keys.push(Key::Flow(key.clone())),
-                        Kind::Cron => keys.push(Key::Cron(key.clone())),
-                        Kind::Template => {
-                            let near = state.flows.values().filter(|flow| flow.namespace() == key.0);
-                            keys.extend(near.map(|flow| Key::Flow(key_of(&**flow))));
-                        }
-                        Kind::Job => {
-                            let Some(owner) = controller_of(&object.metadata) else { return };
-                            let owner_key = (key.0.clone(), owner.name.clone());
-                            match owner.kind.as_str() {
-                                "JobFlow" => keys.push(Key::Flow(owner_key)),
-                                "CronJob" if owner.api_version.starts_with("batch.volcano.sh/") => {
-                                    keys.push(Key::Cron(owner_key));
-                                }
-                                _ => return,
-                            }
-                            let of_owner = state.by_owner.entry(owner.uid.clone()).or_default();
-                            if matches!(change, Change::Applied(_)) {
-                                of_owner.insert(key, ());
-                            } else {
-                                of_owner.remove(&key);
-                                if of_owner.is_empty() {
-                                    state.by_owner.remove(&owner.uid);
-                                }
-                            }
-                        }
-                    }
-                    match &change {
-                        Change::Deleted(object) => drop(state.of(kind).remove(object)),
-                        _ => drop(state.of(kind).put(object.clone())),
-                    }
-                }
+            for turn in take(state.of(kind), change) {
+                let (object, stands) = match &turn {
+                    Turn::Applied { now, .. } => (now, true),
+                    Turn::Deleted(object) => (object, false),
+                };
+                keys.extend(state.touched(kind, object, stands));
+            }
+            if is_listing {
+                state.synced[kind as usize] = true;
+                keys.extend(state.flows.values().map(|flow| Key::Flow(key_of(&**flow))));
+                keys.extend(state.crons.values().map(|cron| Key::Cron(key_of(&**cron))));
             }
         }
         keys.into_iter().for_each(|key| self.queue.add(key));
@@ -281,7 +291,7 @@ impl Driver {
             Err(error) if error.code() == Some(UNPROCESSABLE) => return Ok(Some(words_of(&error))),
             made => made?,
         };
-        self.changed(Kind::Job, Change::Applied(Arc::new(made)));
+        self.changed(Kind::Job, Change::Answer(without_managers(made)));
         Ok(None)
     }
 
@@ -310,7 +320,7 @@ impl Driver {
         match writes::patch(&self.client, &kind.resource(), object, Some("status"), &patch).await {
             Err(error) if error.is_not_found() => Ok(()),
             answer => {
-                self.state().of(kind).put(Arc::new(answer?));
+                take(self.state().of(kind), Change::Answer(without_managers(answer?)));
                 Ok(())
             }
         }

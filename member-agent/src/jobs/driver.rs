@@ -13,13 +13,14 @@ use std::{
     time::Duration,
 };
 
+use fleet_informer::{Feed, News, Selection, Source, without_managers};
+use fleet_mirror::Change;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
-use kube::{Api, runtime::watcher};
+use kube::Api;
 use serde_json::{Map, Value, json};
 
 use super::{
     Kind, Role,
-    doubts::{self, Doubts},
     objects::{Object, Pod, controller_of, resource},
     plan::{self, Plan, volcano},
     ssh_keys,
@@ -33,7 +34,7 @@ use crate::{
     CallError, LeaseClock,
     admissions::Admissions,
     clock::Clock,
-    reconcile::{Change, Next, ObjectKey, Queue, follow},
+    reconcile::{Next, Queue, Shown, follow, show},
 };
 
 /// Jobs that are worked on at a time.
@@ -52,16 +53,12 @@ pub(super) async fn run(driver: Driver, shutdown: CancellationToken) {
     let driver = Arc::new(driver);
     let mut watches = tokio::task::JoinSet::new();
     let pods: Api<Pod> = Api::all_with(driver.client.clone(), &resource("", "v1", "Pod", "pods"));
-    let (name, on_change) = (driver.watch_name("pods"), driver.clone());
-    watches.spawn(follow(name, pods, watcher::Config::default(), shutdown.clone(), move |change| {
-        on_change.pod_changed(change);
-    }));
+    let (feed, on_change) = (driver.feed(pods, "pods"), driver.clone());
+    watches.spawn(follow(feed, shutdown.clone(), move |news| on_change.pod_changed(news)));
     for (at, kind) in driver.kinds.iter().enumerate() {
         let jobs: Api<Object> = Api::all_with(driver.client.clone(), &kind.resource);
-        let (name, on_change) = (driver.watch_name(&kind.resource.plural), driver.clone());
-        watches.spawn(follow(name, jobs, watcher::Config::default(), shutdown.clone(), move |change| {
-            on_change.job_changed(at, change);
-        }));
+        let (feed, on_change) = (driver.feed(jobs, &kind.resource.plural), driver.clone());
+        watches.spawn(show(feed, shutdown.clone(), move |shown| on_change.job_changed(at, shown)));
     }
     if driver.kinds.iter().any(|kind| kind.role == Role::Volcano) {
         volcano_feed::start(&driver, &mut watches, &shutdown);
@@ -74,10 +71,6 @@ pub(super) async fn run(driver: Driver, shutdown: CancellationToken) {
             });
         }
     }
-    let (asking, stop) = (driver.clone(), shutdown.clone());
-    watches.spawn(async move {
-        stop.run_until_cancelled(doubts::settle(&asking)).await;
-    });
     let worker = driver.clone();
     driver
         .queue
@@ -92,6 +85,7 @@ pub(super) async fn run(driver: Driver, shutdown: CancellationToken) {
 
 pub(super) struct Driver {
     pub client: kube::Client,
+    source: Source,
     cluster: String,
     kinds: Vec<Kind>,
     clock: Clock,
@@ -99,7 +93,6 @@ pub(super) struct Driver {
     /// The scheduler's word on which jobs are let in; without a scheduler all are.
     pub admissions: Option<Admissions>,
     state: Mutex<State>,
-    pub doubts: Doubts,
     /// Uids of jobs, or of owners of pods that are no job known here.
     pub queue: Arc<Queue<String>>,
 }
@@ -108,6 +101,7 @@ impl Driver {
     /// `lease` is that of the agent, when there is one: what may run without the hub's word ends with it.
     pub fn new(
         client: kube::Client,
+        source: Source,
         cluster: &str,
         kinds: Vec<Kind>,
         clock: Clock,
@@ -116,19 +110,24 @@ impl Driver {
     ) -> Self {
         Self {
             client,
+            source,
             cluster: cluster.to_owned(),
             kinds,
             clock,
             lease,
             admissions,
             state: Mutex::default(),
-            doubts: Doubts::default(),
             queue: Arc::new(Queue::new()),
         }
     }
 
     pub fn watch_name(&self, plural: &str) -> String {
         format!("{}/jobs/{plural}", self.cluster)
+    }
+
+    pub fn feed<K>(&self, api: Api<K>, plural: &str) -> Feed<K> {
+        let (source, name) = (self.source.clone(), self.watch_name(plural));
+        Feed { source, api, selection: Selection::default(), name }
     }
 
     pub fn now(&self) -> jiff::Timestamp {
@@ -140,57 +139,36 @@ impl Driver {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pod_changed(&self, change: Change<Pod>) {
-        let uids: Vec<String> = {
+    fn pod_changed(&self, news: News<Pod>) {
+        let News::Change(change) = news else { return };
+        let is_listing = change.is_listing();
+        let uids = {
             let mut state = self.state();
-            match change {
-                Change::Applied(pod) => {
-                    let ours = pod.controller().is_some_and(|owner| self.kind_of(owner).is_some());
-                    if ours { state.put_pod(pod).into_iter().collect() } else { Vec::new() }
-                }
-                Change::Deleted(pod) => state.end_pod(&pod),
-                Change::Listing => {
-                    state.begin_listing_pods();
-                    Vec::new()
-                }
-                Change::Synced(listed) => {
-                    state.pods_synced = true;
-                    self.doubts.add(state.doubtful_pods(&listed));
-                    let gone = state.unlisted_pods(&listed);
-                    let mut uids: Vec<String> = gone.iter().flat_map(|pod| state.end_pod(pod)).collect();
-                    uids.extend(state.uids());
-                    uids.extend(state.owners_of_pods());
-                    uids
-                }
+            let mut uids = state.take_pods(change);
+            if is_listing {
+                state.pods_synced = true;
+                uids.extend(state.uids());
+                uids.extend(state.owners_of_pods());
             }
+            uids
         };
         uids.into_iter().for_each(|uid| self.queue.add(uid));
     }
 
-    /// The API server has no such pod any more.
-    pub fn pod_is_gone(&self, key: &ObjectKey, uid: &str) {
-        let mut state = self.state();
-        let Some(pod) = state.pod(key, uid) else { return };
-        let uids = state.end_pod(&pod);
-        drop(state);
-        uids.into_iter().for_each(|uid| self.queue.add(uid));
-    }
-
-    fn job_changed(&self, kind: usize, change: Change<Object>) {
+    fn job_changed(&self, kind: usize, shown: Shown<Object>) {
         let mut uids = Vec::new();
         {
             let mut state = self.state();
-            match change {
-                Change::Applied(object) => {
+            match shown {
+                Shown::Applied(object) => {
                     uids.push(object.uid().to_owned());
                     uids.extend(state.put_job(kind, object, true));
                 }
-                Change::Deleted(object) => {
+                Shown::Deleted(object) => {
                     uids.push(object.uid().to_owned());
                     uids.extend(state.end_job(&object));
                 }
-                Change::Listing => {}
-                Change::Synced(_) => {
+                Shown::Synced => {
                     state.set_kind_synced(kind);
                     uids = state.owners_of_pods();
                 }
@@ -375,7 +353,7 @@ impl Driver {
                 }
                 answer => answer?,
             };
-            self.state().put_pod(Arc::new(pod));
+            self.state().take_pods(Change::Answer(without_managers(pod)));
             return Ok(());
         }
         let with_keys;

@@ -5,7 +5,6 @@
 //! delete what a deleted job leaves themselves, because a member may have no garbage collector.
 //! Deliberately absent: placing pods (the scheduler's), running them (the kubelet's, real or hollow).
 
-mod doubts;
 mod driver;
 mod objects;
 mod plan;
@@ -18,6 +17,7 @@ pub(crate) mod writes;
 
 use std::sync::Arc;
 
+use fleet_informer::Source;
 use kube::discovery::ApiResource;
 
 pub(crate) use objects::{Object, Pod, controller_of, resource};
@@ -41,12 +41,14 @@ pub async fn run(context: Arc<Context>) -> anyhow::Result<()> {
     // Where others schedule, groups are let in by them, or by nobody.
     let admissions = (!context.options.scheduler_names.is_empty()).then(|| context.admissions.clone());
     let (client, shutdown) = (context.member.clone(), context.shutdown.clone());
+    let source = &context.sources.member;
     let flows = async {
         if kinds.iter().any(|kind| kind.role == Role::Volcano) {
-            flows::run(client.clone(), cluster, context.clock, shutdown.clone()).await;
+            flows::run(client.clone(), source.clone(), cluster, context.clock, shutdown.clone()).await;
         }
     };
-    let driver = Driver::new(client.clone(), cluster, kinds.clone(), context.clock, lease, admissions);
+    let driver =
+        Driver::new(client.clone(), source.clone(), cluster, kinds.clone(), context.clock, lease, admissions);
     let jobs = driver::run(driver, shutdown.clone());
     tokio::join!(jobs, flows);
     Ok(())
@@ -63,7 +65,7 @@ pub async fn run_alone(
     if kinds.is_empty() {
         shutdown.cancelled().await;
     } else {
-        let driver = Driver::new(client, name, kinds, Clock::start(), None, None);
+        let driver = Driver::new(client, Source::unasked(name), name, kinds, Clock::start(), None, None);
         driver::run(driver, shutdown).await;
     }
 }

@@ -12,7 +12,8 @@ use super::{
     objects::{Object, Pod, controller_of},
     plan::{Pods, volcano},
 };
-use crate::reconcile::{ObjectKey, Stored, key_of};
+use crate::reconcile::{ObjectKey, Turn, key_of, take};
+use fleet_mirror::{Change, Mirror};
 
 /// A job that is looked after.
 #[derive(Clone, Debug)]
@@ -39,7 +40,7 @@ pub(super) enum Support {
 pub(super) struct State {
     pub pods_synced: bool,
     jobs: BTreeMap<String, Tracked>,
-    pods: Stored<Pod>,
+    pods: Mirror<Arc<Pod>>,
     pods_by_owner: BTreeMap<String, Pods>,
     /// Uids of the ReplicaSets of a Deployment, by its uid.
     sets_by_owner: BTreeMap<String, BTreeSet<String>>,
@@ -191,55 +192,51 @@ impl State {
         }
     }
 
-    /// Keeps a pod unless a newer version is known; returns its owner's uid.
-    pub fn put_pod(&mut self, pod: Arc<Pod>) -> Option<String> {
-        let owner = pod.controller()?.uid.clone();
-        if self.pods.put(pod.clone()) {
-            let pods = self.pods_by_owner.entry(owner.clone()).or_default();
-            pods.insert(pod.name().to_owned(), pod);
+    /// Takes in what is told of pods. Returns who has to look: owners, and who waits for a name.
+    pub fn take_pods(&mut self, change: Change<Pod>) -> Vec<String> {
+        let mut uids = Vec::new();
+        for turn in take(&mut self.pods, change) {
+            match turn {
+                Turn::Deleted(pod) => uids.extend(self.end_pod(&pod)),
+                Turn::Applied { now, .. } => uids.extend(self.index_pod(now)),
+            }
         }
+        uids
+    }
+
+    fn index_pod(&mut self, pod: Arc<Pod>) -> Option<String> {
+        let owner = pod.controller()?.uid.clone();
+        self.pods_by_owner.entry(owner.clone()).or_default().insert(pod.name().to_owned(), pod);
         Some(owner)
     }
 
-    pub fn begin_listing_pods(&mut self) {
-        self.pods.begin_listing();
-    }
-
-    /// Pods that are gone though no watch said so.
-    pub fn unlisted_pods(&self, listed: &BTreeSet<ObjectKey>) -> Vec<Arc<Pod>> {
-        self.pods.unlisted(listed)
-    }
-
-    /// Pods that the last listing does not name and that may stand all the same, with their uids.
-    pub fn doubtful_pods(&self, listed: &BTreeSet<ObjectKey>) -> Vec<(ObjectKey, String)> {
-        let doubtful = self.pods.doubtful(listed);
-        doubtful
-            .into_iter()
-            .filter_map(|key| Some((key.clone(), self.pods.get(&key)?.uid().to_owned())))
-            .collect()
-    }
-
-    /// The pod of that name, if it is still the same pod.
-    pub fn pod(&self, key: &ObjectKey, uid: &str) -> Option<Arc<Pod>> {
-        self.pods.get(key).filter(|pod| pod.uid() == uid).cloned()
+    /// A pod as this process knows it before the API server has shown it.
+    pub fn amend_pod(&mut self, pod: Pod) {
+        let pod = Arc::new(pod);
+        let is_known = self.pods.amend(&key_of(&*pod), |known| {
+            let is_it = known.uid() == pod.uid();
+            if is_it {
+                *known = pod.clone();
+            }
+            is_it
+        });
+        if is_known == Some(true) {
+            self.index_pod(pod);
+        }
     }
 
     /// Forgets a pod. Returns who has to look: its owner, and who waits for its name.
-    pub fn end_pod(&mut self, pod: &Pod) -> Vec<String> {
-        let mut uids: Vec<String> = self.blocked.remove(&key_of(pod)).into_iter().collect();
+    fn end_pod(&mut self, pod: &Arc<Pod>) -> Vec<String> {
+        let mut uids: Vec<String> = self.blocked.remove(&key_of(&**pod)).into_iter().collect();
         let Some(owner) = pod.controller().map(|owner| owner.uid.clone()) else { return uids };
         // Not every pod that was told to be on its way out: that and its end may come between two plans.
         let is_noted = self.volcano.seen_deleting.remove(pod.uid());
-        if let Some(known) = self.pods.get(&key_of(pod)).filter(|known| known.uid() == pod.uid())
-            && !is_noted
-            && self.jobs.contains_key(&owner)
-        {
+        if !is_noted && self.jobs.contains_key(&owner) {
             let lost = self.volcano.lost.entry(owner.clone()).or_default();
             if lost.len() < LOST_KEPT {
-                lost.push(known.clone());
+                lost.push(pod.clone());
             }
         }
-        self.pods.remove(pod);
         if let Some(pods) = self.pods_by_owner.get_mut(&owner) {
             if pods.get(pod.name()).is_some_and(|known| known.uid() == pod.uid()) {
                 pods.remove(pod.name());
@@ -292,7 +289,7 @@ impl State {
         let mut pod = Pod::clone(pod);
         pod.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
         self.volcano.seen_deleting.insert(uid.to_owned());
-        self.put_pod(Arc::new(pod));
+        self.amend_pod(pod);
     }
 
     pub fn block(&mut self, key: ObjectKey, uid: &str) {
@@ -348,9 +345,9 @@ mod tests {
     #[test]
     fn a_pod_that_went_between_two_plans_is_lost() {
         let mut state = with_job();
-        state.put_pod(pod("1", Value::Null));
-        state.put_pod(deleting());
-        state.end_pod(&deleting());
+        state.take_pods(Change::Apply(Pod::clone(&pod("1", Value::Null))));
+        state.take_pods(Change::Apply(Pod::clone(&deleting())));
+        state.take_pods(Change::Delete(Pod::clone(&deleting())));
         assert_eq!(lost(&state), 1);
         let snapshot = state.snapshot("job").unwrap();
         state.note_losses(&snapshot);
@@ -360,17 +357,17 @@ mod tests {
     #[test]
     fn a_pod_whose_deletion_a_plan_saw_is_not_lost_again() {
         let mut state = with_job();
-        state.put_pod(deleting());
+        state.take_pods(Change::Apply(Pod::clone(&deleting())));
         let snapshot = state.snapshot("job").unwrap();
         state.note_losses(&snapshot);
-        state.end_pod(&deleting());
+        state.take_pods(Change::Delete(Pod::clone(&deleting())));
         assert_eq!(lost(&state), 0);
 
         // Gone while the plan that saw it was carried out.
         let mut state = with_job();
-        state.put_pod(deleting());
+        state.take_pods(Change::Apply(Pod::clone(&deleting())));
         let snapshot = state.snapshot("job").unwrap();
-        state.end_pod(&deleting());
+        state.take_pods(Change::Delete(Pod::clone(&deleting())));
         state.note_losses(&snapshot);
         assert_eq!(lost(&state), 0);
     }
@@ -378,9 +375,9 @@ mod tests {
     #[test]
     fn a_pod_that_a_plan_deleted_is_not_lost() {
         let mut state = with_job();
-        state.put_pod(pod("1", Value::Null));
+        state.take_pods(Change::Apply(Pod::clone(&pod("1", Value::Null))));
         state.mark_deleting(&("default".to_owned(), "a-worker-0".to_owned()), "pod");
-        state.end_pod(&deleting());
+        state.take_pods(Change::Delete(Pod::clone(&deleting())));
         assert_eq!(lost(&state), 0);
     }
 

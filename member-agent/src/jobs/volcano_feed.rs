@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kube::{Api, runtime::watcher};
+use kube::Api;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     CallError,
-    reconcile::{Change, follow},
+    reconcile::{Shown, show},
 };
 
 const GROUP: &str = "scheduling.volcano.sh";
@@ -43,64 +43,40 @@ fn commands() -> kube::discovery::ApiResource {
 pub(super) fn start(driver: &Arc<Driver>, watches: &mut JoinSet<()>, shutdown: &CancellationToken) {
     let all =
         |resource: &kube::discovery::ApiResource| Api::<Object>::all_with(driver.client.clone(), resource);
-    let (on_change, name) = (driver.clone(), driver.watch_name("podgroups"));
-    watches.spawn(follow(
-        name,
-        all(&pod_groups()),
-        watcher::Config::default(),
-        shutdown.clone(),
-        move |change| {
-            on_change.pod_group_changed(change);
-        },
-    ));
-    let (on_change, name) = (driver.clone(), driver.watch_name("queues"));
-    watches.spawn(follow(
-        name,
-        all(&queues()),
-        watcher::Config::default(),
-        shutdown.clone(),
-        move |change| {
-            on_change.queue_changed(change);
-        },
-    ));
-    let (on_change, name) = (driver.clone(), driver.watch_name("commands"));
-    watches.spawn(follow(
-        name,
-        all(&commands()),
-        watcher::Config::default(),
-        shutdown.clone(),
-        move |change| {
-            on_change.command_changed(change);
-        },
-    ));
+    let (on_change, feed) = (driver.clone(), driver.feed(all(&pod_groups()), "podgroups"));
+    watches.spawn(show(feed, shutdown.clone(), move |change| on_change.pod_group_changed(change)));
+    let (on_change, feed) = (driver.clone(), driver.feed(all(&queues()), "queues"));
+    watches.spawn(show(feed, shutdown.clone(), move |change| on_change.queue_changed(change)));
+    let (on_change, feed) = (driver.clone(), driver.feed(all(&commands()), "commands"));
+    watches.spawn(show(feed, shutdown.clone(), move |change| on_change.command_changed(change)));
     let classes = resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
     let classes: Api<PriorityClass> = Api::all_with(driver.client.clone(), &classes);
-    let (on_change, name) = (driver.clone(), driver.watch_name("priorityclasses"));
-    watches.spawn(follow(name, classes, watcher::Config::default(), shutdown.clone(), move |change| {
-        let (Change::Applied(class) | Change::Deleted(class)) = &change else { return };
+    let (on_change, feed) = (driver.clone(), driver.feed(classes, "priorityclasses"));
+    watches.spawn(show(feed, shutdown.clone(), move |change| {
+        let (Shown::Applied(class) | Shown::Deleted(class)) = &change else { return };
         let name = class.metadata.name.clone().unwrap_or_default();
         let mut state = on_change.state();
         match &change {
-            Change::Applied(class) => drop(state.volcano.priorities.insert(name, class.value)),
+            Shown::Applied(class) => drop(state.volcano.priorities.insert(name, class.value)),
             _ => drop(state.volcano.priorities.remove(&name)),
         }
     }));
 }
 
 impl Driver {
-    fn pod_group_changed(&self, change: Change<Object>) {
+    fn pod_group_changed(&self, change: Shown<Object>) {
         let mut uids = Vec::new();
         {
             let mut state = self.state();
             match change {
-                Change::Applied(group) => {
+                Shown::Applied(group) => {
                     let Some(owner) = controller_of(&group.metadata).map(|owner| owner.uid.clone()) else {
                         return;
                     };
                     state.volcano.put_group(&owner, group);
                     uids.push(owner);
                 }
-                Change::Deleted(group) => {
+                Shown::Deleted(group) => {
                     let Some(owner) = controller_of(&group.metadata).map(|owner| owner.uid.clone()) else {
                         return;
                     };
@@ -110,26 +86,24 @@ impl Driver {
                     }
                     uids.push(owner);
                 }
-                Change::Listing => {}
-                Change::Synced(_) => uids = state.uids(),
+                Shown::Synced => uids = state.uids(),
             }
         }
         uids.into_iter().for_each(|uid| self.queue.add(uid));
     }
 
-    fn queue_changed(&self, change: Change<Object>) {
+    fn queue_changed(&self, change: Shown<Object>) {
         let mut state = self.state();
         match change {
-            Change::Applied(queue) => {
+            Shown::Applied(queue) => {
                 state.volcano.queues.insert(queue.name().to_owned());
                 let parent = queue.spec["parent"].as_str().unwrap_or_default();
                 if parent.is_empty() && queue.name() != ROOT_QUEUE && !queue.is_deleting() {
                     tokio::spawn(write_parent(self.client.clone(), queue));
                 }
             }
-            Change::Deleted(queue) => drop(state.volcano.queues.remove(queue.name())),
-            Change::Listing => {}
-            Change::Synced(_) => {
+            Shown::Deleted(queue) => drop(state.volcano.queues.remove(queue.name())),
+            Shown::Synced => {
                 let known = &state.volcano.queues;
                 let missing: Vec<&str> =
                     BUILT_IN_QUEUES.into_iter().filter(|name| !known.contains(*name)).collect();
@@ -148,8 +122,8 @@ impl Driver {
         }
     }
 
-    fn command_changed(&self, change: Change<Object>) {
-        let (Change::Applied(command) | Change::Deleted(command)) = &change else { return };
+    fn command_changed(&self, change: Shown<Object>) {
+        let (Shown::Applied(command) | Shown::Deleted(command)) = &change else { return };
         if crate::core_commands::is_for_queue(command) {
             return;
         }
@@ -157,7 +131,7 @@ impl Driver {
         {
             let mut state = self.state();
             let of_job = state.volcano.commands.entry(uid.clone()).or_default();
-            if matches!(change, Change::Applied(_)) && !command.is_deleting() {
+            if matches!(change, Shown::Applied(_)) && !command.is_deleting() {
                 let read = volcano::Command {
                     name: command.name().to_owned(),
                     uid: command.uid().to_owned(),
@@ -212,7 +186,7 @@ impl Driver {
             let mut marked = super::objects::Pod::clone(pod);
             let annotations = marked.metadata.annotations.get_or_insert_default();
             annotations.insert(volcano::OUT_OF_SYNC.to_owned(), "true".to_owned());
-            self.state().put_pod(Arc::new(marked));
+            self.state().amend_pod(marked);
         }
         Ok(())
     }

@@ -5,5 +5,5 @@
 mod mirror;
 mod queue;
 
-pub(crate) use mirror::{Change, ObjectKey, Stored, follow, key_of};
+pub(crate) use mirror::{ObjectKey, Shown, Turn, check, follow, key_of, show, take};
 pub(crate) use queue::{Next, Queue};

@@ -77,6 +77,11 @@ impl Book {
         self.newest_term
     }
 
+    /// The hub counts its leaders anew.
+    pub fn forget_terms(&mut self) {
+        self.newest_term = 0;
+    }
+
     /// Takes over a copy found in the member at the start: its places are held again.
     pub fn recover(&mut self, copy: &Reservation, state: &mut MemberState) {
         let name = copy.metadata.name.clone().unwrap_or_default();
@@ -182,20 +187,11 @@ impl Book {
         self.due.insert(name.to_owned());
     }
 
-    /// A whole listing of the hub: what is not in it is gone.
-    pub fn replace(&mut self, reservations: &[Reservation], state: &mut MemberState) {
-        let listed: BTreeSet<&str> = reservations.iter().filter_map(|r| r.metadata.name.as_deref()).collect();
-        let gone: Vec<String> =
-            self.entries.keys().filter(|name| !listed.contains(name.as_str())).cloned().collect();
-        for name in &gone {
-            self.remove(name, state);
-        }
-        let mut ordered: Vec<&Reservation> = reservations.iter().collect();
-        let age = |r: &Reservation| r.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        ordered.sort_by_key(|r| (age(r), r.metadata.name.clone()));
-        for reservation in ordered {
-            self.apply(reservation, state);
-        }
+    /// Every reservation of the hub has been told of: what was taken over and is none of them goes.
+    pub fn listed(&mut self, state: &mut MemberState) {
+        let unheard = self.entries.iter().filter(|(_, entry)| entry.hub_uid.is_none());
+        let unheard: Vec<String> = unheard.map(|(name, _)| name.clone()).collect();
+        unheard.iter().for_each(|name| self.remove(name, state));
     }
 
     /// Plans what was asked. `next_report` is the number of the first capacity report that will count

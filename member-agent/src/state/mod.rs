@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use fleet_placement::{Node, NodeIndex};
+use fleet_placement::NodeIndex;
 use fleet_resources::Resources;
 use fleet_scheduler::{Cluster, Config, GroupId, PodId, PodInput, PodSpec, Policy, QueueInput};
 
@@ -176,19 +176,6 @@ impl MemberState {
         }
     }
 
-    /// A whole listing: nodes not in it are gone.
-    pub fn replace_nodes(&mut self, nodes: &[LeanNode]) {
-        let listed: BTreeSet<&str> = nodes.iter().filter_map(|node| node.metadata.name.as_deref()).collect();
-        let gone = |node: &&Node| !listed.contains(node.name.as_str());
-        let gone: Vec<String> = self.nodes.iter().filter(gone).map(|node| node.name.clone()).collect();
-        for name in &gone {
-            self.remove_node(name);
-        }
-        for node in nodes {
-            self.apply_node(node);
-        }
-    }
-
     // ---- pods
 
     pub fn apply_pod(&mut self, pod: &LeanPod) {
@@ -216,19 +203,6 @@ impl MemberState {
             if pods.is_empty() {
                 self.reserved_pods.remove(reservation);
             }
-        }
-    }
-
-    /// A whole listing: pods not in it are gone.
-    pub fn replace_pods(&mut self, pods: &[LeanPod]) {
-        let listed: BTreeSet<PodKey> = pods.iter().map(PodKey::of).collect();
-        let mut gone: Vec<PodKey> = self.pods.keys().filter(|key| !listed.contains(key)).cloned().collect();
-        gone.sort_unstable();
-        for key in &gone {
-            self.remove_pod(key);
-        }
-        for pod in pods {
-            self.apply_pod(pod);
         }
     }
 

@@ -101,12 +101,12 @@ fn a_heartbeat_changes_nothing() {
 }
 
 #[test]
-fn a_listing_says_what_is_gone() {
+fn what_is_gone_counts_no_longer() {
     let mut state = state(&["n1 8", "n2 8"]);
     state.apply_pod(&pod("a: gpu=2 node=n1"));
     state.apply_pod(&pod("b: gpu=2 node=n1"));
-    state.replace_nodes(&[node("n1 8")]);
-    state.replace_pods(&[pod("b: gpu=2 node=n1")]);
+    state.remove_node("n2");
+    state.remove_pod(&key("a"));
     assert_eq!(used(&state), "n1 2/1");
     assert!(state.gang(&GangKey::Single(key("a"))).is_none());
 }

@@ -17,12 +17,12 @@ mod tests;
 
 use std::sync::Arc;
 
+use fleet_informer::Selection;
 use kube::{
     Api,
     api::{DynamicObject, Patch, PatchParams},
     core::GroupVersionKind,
     discovery::ApiResource,
-    runtime::watcher,
 };
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ use crate::{
     core_groups,
     jobs::Object,
     options::{Reach, Webhook},
-    reconcile::follow,
+    reconcile::show,
 };
 use fleet_api::names::AGENT_MANAGER;
 
@@ -56,13 +56,9 @@ pub(crate) async fn run(context: Arc<Context>) -> anyhow::Result<()> {
     let server = Server::bind(&webhook).await?;
     let queues = Arc::new(Queues::new(context.member.clone()));
     let seen = queues.clone();
-    let following = follow(
-        format!("{}/webhook/queues", context.options.cluster),
-        Api::<Object>::all_with(context.member.clone(), &core_groups::queues()),
-        watcher::Config::default(),
-        context.shutdown.clone(),
-        move |change| seen.change(change),
-    );
+    let feed = Api::<Object>::all_with(context.member.clone(), &core_groups::queues());
+    let feed = context.member_feed(feed, Selection::default(), "webhook/queues");
+    let following = show(feed, context.shutdown.clone(), move |change| seen.change(change));
     let configuration = configuration(&webhook, &server);
     let registering = register(&context, &configuration);
     let (answered, (), ()) =

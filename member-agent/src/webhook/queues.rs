@@ -15,7 +15,7 @@ use crate::{
     CallError,
     core_groups::{queues, read_queue},
     jobs::{Object, writes},
-    reconcile::Change,
+    reconcile::Shown,
 };
 
 /// Queues asked for to answer one review.
@@ -45,11 +45,11 @@ impl Queues {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn change(&self, change: Change<Object>) {
+    pub fn change(&self, change: Shown<Object>) {
         match change {
-            Change::Applied(queue) => self.seen().put_queue(read_queue(&queue)),
-            Change::Deleted(queue) => self.seen().remove_queue(queue.name()),
-            Change::Listing | Change::Synced(_) => {}
+            Shown::Applied(queue) => self.seen().put_queue(read_queue(&queue)),
+            Shown::Deleted(queue) => self.seen().remove_queue(queue.name()),
+            Shown::Synced => {}
         }
     }
 

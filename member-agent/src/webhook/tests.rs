@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::{queues::Queues, review};
-use crate::{JobController, fixture::Fixture, jobs::Object, reconcile::Change};
+use crate::{JobController, fixture::Fixture, jobs::Object, reconcile::Shown};
 
 /// What the webhook says of a request, empty when it is allowed.
 async fn said(queues: &Queues, kind: &str, operation: &str, object: &Value, old: Option<&Value>) -> String {
@@ -29,7 +29,7 @@ async fn queues_may_not_have_more_than_those_above_them() {
     for one in [&top, &child] {
         fixture.create(&fixture.member, "scheduling.volcano.sh", "v1beta1", "queues", one.clone()).await;
         let object: Object = serde_json::from_value(one.clone()).expect("a queue");
-        queues.change(Change::Applied(object.into()));
+        queues.change(Shown::Applied(object.into()));
     }
     let wide = queue("wide", json!({"parent": "top", "capability": {"cpu": "9"}}), json!({}));
     assert_eq!(

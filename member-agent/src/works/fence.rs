@@ -12,6 +12,8 @@ use fleet_api::{
     Work,
     names::{FENCED_ANNOTATION, FENCING_ANNOTATION},
 };
+use fleet_informer::without_managers;
+use fleet_mirror::{Listing, Version};
 use fleet_policies::workload::outcome;
 use futures::{FutureExt, StreamExt, stream};
 use kube::{
@@ -100,11 +102,9 @@ impl Works {
     async fn learn(self: &Arc<Self>) {
         let mut backoff = Backoff::new(&self.name("learn"));
         loop {
-            // The answer may come late: a Work that the watch shows meanwhile may be missing in it, and stands.
-            self.state().begin_listing_works();
             match self.list().await {
-                Ok(works) => {
-                    let keys = self.state().replace_works(works);
+                Ok(listing) => {
+                    let keys = self.state().check_works(listing);
                     self.add(keys);
                     return;
                 }
@@ -152,15 +152,20 @@ impl Works {
         Ok(true)
     }
 
-    async fn list(&self) -> Result<Vec<Work>, CallError> {
-        let mut works = Vec::new();
+    async fn list(&self) -> Result<Listing<Work>, CallError> {
+        let mut objects = Vec::new();
         let mut params = ListParams::default().limit(PAGE);
         loop {
             let page = crate::call(self.hub.list(&params)).await?;
-            works.extend(page.items);
+            objects.extend(page.items.into_iter().map(without_managers));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = ListParams::default().limit(PAGE).continue_token(&token),
-                None => return Ok(works),
+                None => {
+                    let version = Version::of(page.metadata.resource_version.as_ref());
+                    // A hub that is another one by now ends this life of the agent.
+                    let incarnation = self.context.sources.hub.incarnation();
+                    return Ok(Listing { objects, version, incarnation });
+                }
             }
         }
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use fleet_api::names::AGENT_MANAGER;
+use fleet_informer::without_managers;
+use fleet_mirror::Change;
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
@@ -68,9 +70,8 @@ impl Works {
             resource => resource?,
         };
         let object = call(self.api(&resource, &id.namespace).get_opt(&id.name)).await?.map(Arc::new);
-        match &object {
-            Some(object) => self.keep(id, object.clone()),
-            None => self.state().absent(id),
+        if let Some(object) = &object {
+            self.keep(id, object.clone());
         }
         Ok(object)
     }
@@ -198,7 +199,7 @@ impl Works {
     }
 
     /// Takes in an answer of the member, if the object is one of those that are watched.
-    fn keep(&self, id: &ObjectId, mut object: Arc<DynamicObject>) {
+    fn keep(&self, id: &ObjectId, object: Arc<DynamicObject>) {
         if !is_managed(&object) {
             self.state().drop_object(id);
             return;
@@ -206,8 +207,8 @@ impl Works {
         // One without finalizers that is being deleted is gone already; the watch says so.
         let is_ending = object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty();
         if !is_ending {
-            Arc::make_mut(&mut object).metadata.managed_fields = None;
-            self.state().put_object(&id.kind, object);
+            let object = without_managers(Arc::unwrap_or_clone(object));
+            self.state().take_objects(&id.kind, Change::Answer(object));
         }
     }
 }

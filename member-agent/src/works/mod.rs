@@ -20,14 +20,15 @@ mod tests;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fleet_api::Work;
-use kube::{Api, api::DynamicObject, discovery::ApiResource, runtime::watcher};
+use fleet_informer::{News, Selection};
+use kube::{Api, api::DynamicObject, discovery::ApiResource};
 use tokio::task::JoinSet;
 
 use crate::{
     Context,
     clock::{Backoff, Clock},
     jobs::{Pod, resource},
-    reconcile::{Change, Next, Queue, follow},
+    reconcile::{Next, Queue, follow},
     standing::Standing,
 };
 use epochs::Epochs;
@@ -161,23 +162,27 @@ impl Works {
             backoff.wait().await;
         }
         self.context.lease.renewed().await;
+        self.context.sources.hub.begin().await;
+        while let Err(error) = self.context.terms.begin(&self.context).await {
+            tracing::warn!(%error, "cannot note in the member which incarnation the hub is; trying again");
+            backoff.wait().await;
+        }
         self.watch_hub();
     }
 
     fn watch_hub(self: &Arc<Self>) {
         let works = self.clone();
-        let shutdown = self.context.shutdown.clone();
-        let on_change = move |change| works.work_changed(change);
-        let (name, api) = (self.name("works"), self.hub.clone());
-        self.watches().spawn(follow(name, api, watcher::Config::default(), shutdown, on_change));
+        let feed = self.context.hub_feed(self.hub.clone(), Selection::default(), "works/works");
+        let following = follow(feed, self.context.shutdown.clone(), move |change| works.work_changed(change));
+        self.watches().spawn(following);
     }
 
     fn watch_pods(self: &Arc<Self>) {
         let works = self.clone();
-        let shutdown = self.context.shutdown.clone();
         let api: Api<Pod> = Api::all_with(self.context.member.clone(), &resource("", "v1", "Pod", "pods"));
-        let on_change = move |change| works.pod_changed(change);
-        self.watches().spawn(follow(self.name("pods"), api, watcher::Config::default(), shutdown, on_change));
+        let feed = self.context.member_feed(api, Selection::default(), "works/pods");
+        let following = follow(feed, self.context.shutdown.clone(), move |change| works.pod_changed(change));
+        self.watches().spawn(following);
     }
 
     /// Starts the watch over the objects of a kind that Fleet made, once.
@@ -187,89 +192,82 @@ impl Works {
             return;
         }
         let works = self.clone();
-        let shutdown = self.context.shutdown.clone();
         let api: Api<DynamicObject> = Api::all_with(self.context.member.clone(), &resource);
-        let config = watcher::Config::default().labels(&format!("{}=true", fleet_api::names::MANAGED_LABEL));
+        let selection = Selection::labels(&format!("{}=true", fleet_api::names::MANAGED_LABEL));
+        let name = format!("works/{}.{}", resource.plural, resource.group);
+        let feed = self.context.member_feed(api, selection, &name);
         let on_change = move |change| works.object_changed(&kind, change);
-        let name = self.name(&format!("{}.{}", resource.plural, resource.group));
-        self.watches().spawn(follow(name, api, config, shutdown, on_change));
+        self.watches().spawn(follow(feed, self.context.shutdown.clone(), on_change));
+    }
+
+    /// Tells the hub, with the next renewal of the lease, once nothing runs here that no Work names.
+    fn note_sorted(&self, state: &mut State) {
+        if !state.is_sorted && state.is_sorted_out() {
+            state.is_sorted = true;
+            self.context.sorted();
+        }
     }
 
     fn add(&self, keys: impl IntoIterator<Item = Key>) {
         keys.into_iter().for_each(|key| self.queue.add(key));
     }
 
-    fn work_changed(&self, change: Change<Work>) {
+    fn work_changed(&self, news: News<Work>) {
+        let News::Change(change) = news else { return };
         let keys = {
             let mut state = self.state();
-            match change {
-                Change::Applied(work) => state.put_work(work),
-                Change::Deleted(work) => state.end_work(&work),
-                Change::Listing => Vec::new(),
-                Change::Synced(_) => {
-                    state.works_synced = true;
-                    state.leftovers()
-                }
-            }
+            let keys = state.take_works(change);
+            self.note_sorted(&mut state);
+            keys
         };
         self.add(keys);
     }
 
-    fn pod_changed(&self, change: Change<Pod>) {
+    fn pod_changed(&self, news: News<Pod>) {
+        let News::Change(change) = news else { return };
+        let (is_listing, is_cut_off) =
+            (change.is_listing(), self.context.lease.standing() == Standing::CutOff);
         let keys = {
             let mut state = self.state();
-            match change {
-                Change::Applied(pod) => {
-                    // Only a job that must not run, or one that has ended, is looked at for a pod of its own.
-                    let Some(owner) = state.put_pod(pod) else { return };
-                    let mut keys =
-                        if state.job_has_ended(&owner) { state.interested(&owner) } else { Vec::new() };
-                    if self.context.lease.standing() == Standing::CutOff {
-                        keys.push(Key::Fence(owner));
-                    }
-                    keys
+            let (mut keys, owners) = state.take_pods(change);
+            for owner in owners {
+                // Only a job that must not run, or one that has ended, is looked at for a pod of its own.
+                if state.job_has_ended(&owner) {
+                    keys.extend(state.interested(&owner));
                 }
-                Change::Deleted(pod) => state.end_pod(&pod),
-                Change::Listing => Vec::new(),
-                Change::Synced(_) => {
-                    state.pods_synced = true;
-                    let mut keys = state.all_works();
-                    keys.extend(state.leftovers());
-                    keys.extend(state.fenced().into_iter().map(Key::Fence));
-                    keys
-                }
+                keys.extend(is_cut_off.then_some(Key::Fence(owner)));
             }
+            if is_listing {
+                state.pods_synced = true;
+                keys.extend(state.all_works());
+                keys.extend(state.leftovers());
+                keys.extend(state.fenced().into_iter().map(Key::Fence));
+            }
+            self.note_sorted(&mut state);
+            keys
         };
         self.add(keys);
     }
 
-    fn object_changed(&self, kind: &KindId, change: Change<DynamicObject>) {
+    fn object_changed(&self, kind: &KindId, news: News<DynamicObject>) {
         let keys = {
             let mut state = self.state();
-            match change {
-                Change::Applied(object) => {
-                    let fenced = fence::is_fenced_level(&object)
-                        .then(|| Key::Fence(ObjectId::of_object(kind, &object)));
-                    let mut keys = state.put_object(kind, object);
-                    if self.context.lease.standing() == Standing::CutOff {
-                        keys.extend(fenced);
-                    }
-                    keys
-                }
-                Change::Deleted(object) => state.end_object(kind, &object),
-                Change::Listing => {
-                    state.begin_listing(kind);
+            let keys = match news {
+                News::NotServed => {
+                    state.set_unserved(kind);
                     Vec::new()
                 }
-                Change::Synced(listed) => {
-                    let gone = state.set_synced(kind, &listed);
-                    let ended = gone.iter().flat_map(|object| state.end_object(kind, object));
-                    let mut keys: Vec<Key> = ended.collect();
-                    keys.extend(state.leftovers());
-                    keys.extend(state.in_doubt(kind));
+                News::Change(change) => {
+                    let (mut keys, fresh) = state.take_objects(kind, change);
+                    if self.context.lease.standing() == Standing::CutOff {
+                        let fenced = fresh.iter().filter(|object| fence::is_fenced_level(object));
+                        keys.extend(fenced.map(|object| Key::Fence(ObjectId::of_object(kind, object))));
+                    }
                     keys
                 }
-            }
+            };
+            self.note_sorted(&mut state);
+            keys
         };
         self.add(keys);
     }

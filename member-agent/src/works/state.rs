@@ -10,6 +10,7 @@ use fleet_api::{
     Work,
     names::{BINDING_UID_LABEL, EPOCH_ANNOTATION},
 };
+use fleet_mirror::{Change, Listing, Mirror};
 use fleet_policies::{WorkloadKind, workload::outcome};
 use kube::{ResourceExt, api::DynamicObject, discovery::ApiResource};
 use serde_json::Value;
@@ -17,7 +18,7 @@ use serde_json::Value;
 use super::{Key, desired::bindings_of, epochs::Epoch, fence::is_fenced_level};
 use crate::{
     jobs::{Pod, controller_of},
-    reconcile::{ObjectKey, Stored, key_of},
+    reconcile::{Turn, check, key_of, take},
 };
 
 /// How many bindings' epochs are remembered in memory beyond those of present Works; as many as the member keeps.
@@ -78,13 +79,15 @@ impl std::fmt::Display for ObjectId {
 pub(super) struct State {
     pub works_synced: bool,
     pub pods_synced: bool,
-    works: Stored<Work>,
+    /// Once nothing ran here that no Work named.
+    pub is_sorted: bool,
+    works: Mirror<Arc<Work>>,
     /// Works that name an object.
     by_object: BTreeMap<ObjectId, BTreeSet<String>>,
     /// How many Works there are of a binding.
     bindings: BTreeMap<String, usize>,
     kinds: BTreeMap<KindId, Kind>,
-    pods: Stored<Pod>,
+    pods: Mirror<Arc<Pod>>,
     pods_by_owner: BTreeMap<ObjectId, BTreeMap<String, Arc<Pod>>>,
     epochs: BTreeMap<String, Epoch>,
     /// Uids of pods that have been asked to stop because the cluster is cut off.
@@ -99,10 +102,10 @@ pub(super) struct State {
 #[derive(Debug)]
 struct Kind {
     resource: ApiResource,
-    objects: Stored<DynamicObject>,
+    objects: Mirror<Arc<DynamicObject>>,
     is_synced: bool,
-    /// Known, and perhaps gone: the member has to be asked.
-    doubtful: BTreeSet<ObjectKey>,
+    /// The member does not serve the kind, so far: there are none.
+    is_unserved: bool,
 }
 
 /// What is known of an object without asking.
@@ -123,36 +126,59 @@ impl State {
         self.first_reports.insert(name.to_owned())
     }
 
-    /// Keeps a Work unless a newer version is known.
-    pub fn put_work(&mut self, work: Arc<Work>) -> Vec<Key> {
+    /// Takes in what is told of Works.
+    pub fn take_works(&mut self, change: Change<Work>) -> Vec<Key> {
+        let is_listing = change.is_listing();
+        let turns = take(&mut self.works, change);
+        let mut keys = self.turn_works(turns);
+        if is_listing {
+            self.works_synced = true;
+            keys.extend(self.leftovers());
+        }
+        keys
+    }
+
+    /// Takes in a listing that was asked for beside the feed's.
+    pub fn check_works(&mut self, listing: Listing<Work>) -> Vec<Key> {
+        let turns = check(&mut self.works, listing);
+        self.turn_works(turns)
+    }
+
+    fn turn_works(&mut self, turns: Vec<Turn<Work>>) -> Vec<Key> {
+        let mut keys = Vec::new();
+        for turn in turns {
+            match turn {
+                Turn::Deleted(work) => keys.extend(self.end_work(&work)),
+                Turn::Applied { now, before } => {
+                    before.iter().for_each(|before| self.unindex(before));
+                    keys.push(self.index(&now));
+                }
+            }
+        }
+        keys
+    }
+
+    fn index(&mut self, work: &Work) -> Key {
         let name = work.name_any();
-        let old = self.works.get(&key_of(&*work)).cloned();
-        if !self.works.put(work.clone()) {
-            return Vec::new();
-        }
-        if let Some(old) = old {
-            self.unindex(&old);
-        }
         for manifest in &work.spec.workload.manifests {
             self.by_object.entry(ObjectId::of_manifest(manifest)).or_default().insert(name.clone());
         }
         *self.bindings.entry(work.spec.binding.uid.clone()).or_default() += 1;
         self.see_epoch(&work.spec.binding.uid, open(work.spec.epoch));
-        vec![Key::Work(name)]
+        Key::Work(name)
     }
 
     /// Takes in the answer to a write of our own, when the Work is still there.
     pub fn update_work(&mut self, work: Work) {
         if self.works.get(&key_of(&work)).is_some_and(|known| known.metadata.uid == work.metadata.uid) {
-            self.put_work(Arc::new(work));
+            self.take_works(Change::Answer(work));
         }
     }
 
-    /// Forgets a Work; what it named may be left over.
-    pub fn end_work(&mut self, work: &Work) -> Vec<Key> {
-        let Some(old) = self.works.remove(work) else { return Vec::new() };
+    /// What a Work named may be left over.
+    fn end_work(&mut self, old: &Work) -> Vec<Key> {
         self.first_reports.remove(&old.name_any());
-        self.unindex(&old);
+        self.unindex(old);
         let manifests = old.spec.workload.manifests.iter();
         manifests.map(|manifest| Key::Leftover(ObjectId::of_manifest(manifest))).collect()
     }
@@ -230,9 +256,9 @@ impl State {
         let is_new = !self.kinds.contains_key(&kind);
         self.kinds.entry(kind).or_insert_with(|| Kind {
             resource,
-            objects: Stored::default(),
+            objects: Mirror::default(),
             is_synced: false,
-            doubtful: BTreeSet::new(),
+            is_unserved: false,
         });
         is_new
     }
@@ -241,45 +267,9 @@ impl State {
         self.kinds.get(kind).map(|kind| kind.resource.clone())
     }
 
-    pub fn begin_listing(&mut self, kind: &KindId) {
-        if let Some(kind) = self.kinds.get_mut(kind) {
-            kind.objects.begin_listing();
-        }
-    }
-
-    /// The kind's watch has shown everything. Returns the objects that are gone though no watch said so.
-    pub fn set_synced(&mut self, kind: &KindId, listed: &BTreeSet<ObjectKey>) -> Vec<Arc<DynamicObject>> {
-        let Some(kind) = self.kinds.get_mut(kind) else { return Vec::new() };
-        kind.is_synced = true;
-        kind.doubtful = kind.objects.doubtful(listed);
-        kind.objects.unlisted(listed)
-    }
-
-    /// Who has to ask for what the listing of the kind left in doubt.
-    pub fn in_doubt(&self, kind: &KindId) -> Vec<Key> {
-        let doubtful = self.kinds.get(kind).into_iter().flat_map(|kind| &kind.doubtful);
-        let id = |(namespace, name): &ObjectKey| ObjectId {
-            kind: kind.clone(),
-            namespace: namespace.clone(),
-            name: name.clone(),
-        };
-        doubtful.flat_map(|key| self.interested(&id(key))).collect()
-    }
-
-    /// The member says that there is no such object.
-    pub fn absent(&mut self, id: &ObjectId) {
-        let Some(kind) = self.kinds.get_mut(&id.kind) else { return };
-        if kind.doubtful.remove(&id.key())
-            && let Some(known) = kind.objects.get(&id.key()).cloned()
-        {
-            kind.objects.remove(&known);
-        }
-    }
-
     pub fn object(&self, id: &ObjectId) -> Known {
         match self.kinds.get(&id.kind) {
             Some(kind) => match kind.objects.get(&id.key()) {
-                Some(_) if kind.doubtful.contains(&id.key()) => Known::Unknown,
                 Some(object) => Known::Object(object.clone()),
                 None if kind.is_synced => Known::Absent,
                 None => Known::Unknown,
@@ -288,32 +278,40 @@ impl State {
         }
     }
 
-    pub fn put_object(&mut self, kind: &KindId, object: Arc<DynamicObject>) -> Vec<Key> {
-        let id = ObjectId::of_object(kind, &object);
-        if let (Some(uid), Some(epoch)) = (object.labels().get(BINDING_UID_LABEL), epoch_of(&object)) {
-            self.see_epoch(uid, open(epoch));
+    /// Takes in what is told of the objects of a kind. Returns who has to look, and what of them is new.
+    pub fn take_objects(
+        &mut self,
+        kind: &KindId,
+        change: Change<DynamicObject>,
+    ) -> (Vec<Key>, Vec<Arc<DynamicObject>>) {
+        for object in change.objects() {
+            if let (Some(uid), Some(epoch)) = (object.labels().get(BINDING_UID_LABEL), epoch_of(object)) {
+                self.see_epoch(uid, open(epoch));
+            }
         }
-        let Some(kind) = self.kinds.get_mut(kind) else { return Vec::new() };
-        if !kind.objects.put(object) {
-            return Vec::new();
+        let is_listing = change.is_listing();
+        let Some(known) = self.kinds.get_mut(kind) else { return Default::default() };
+        known.is_synced |= is_listing;
+        let (mut keys, mut fresh) = (Vec::new(), Vec::new());
+        for turn in take(&mut known.objects, change) {
+            let (object, is_new) = match turn {
+                Turn::Applied { now, .. } => (now, true),
+                Turn::Deleted(object) => (object, false),
+            };
+            keys.push(ObjectId::of_object(kind, &object));
+            fresh.extend(is_new.then_some(object));
         }
-        kind.doubtful.remove(&id.key());
-        self.interested(&id)
-    }
-
-    pub fn end_object(&mut self, kind: &KindId, object: &DynamicObject) -> Vec<Key> {
-        let id = ObjectId::of_object(kind, object);
-        if let Some(kind) = self.kinds.get_mut(kind) {
-            kind.objects.remove(object);
-            kind.doubtful.remove(&id.key());
+        let mut keys: Vec<Key> = keys.iter().flat_map(|id| self.interested(id)).collect();
+        if is_listing {
+            keys.extend(self.leftovers());
         }
-        self.interested(&id)
+        (keys, fresh)
     }
 
     /// Forgets an object that Fleet's marks have been taken off.
     pub fn drop_object(&mut self, id: &ObjectId) {
         if let Some(kind) = self.kinds.get_mut(&id.kind) {
-            kind.objects.drop_key(&id.key());
+            kind.objects.forget(&id.key());
         }
     }
 
@@ -351,13 +349,41 @@ impl State {
         found.into_iter().map(Key::Leftover).collect()
     }
 
-    /// Returns the owner that controls the pod.
-    pub fn put_pod(&mut self, pod: Arc<Pod>) -> Option<ObjectId> {
-        let owner = owner_of(&pod)?;
-        if self.pods.put(pod.clone()) {
-            self.pods_by_owner.entry(owner.clone()).or_default().insert(pod.name().to_owned(), pod);
+    /// Whether all has been listed and no run is left of which no Work is known. A run whose object is held until its
+    /// pods are gone counts as long.
+    pub fn is_sorted_out(&self) -> bool {
+        let is_listed = |kind: &Kind| kind.is_synced || kind.is_unserved;
+        if !self.works_synced || !self.pods_synced || !self.kinds.values().all(is_listed) {
+            return false;
         }
-        Some(owner)
+        let is_left = |object: &Arc<DynamicObject>| {
+            object.labels().get(BINDING_UID_LABEL).is_some_and(|uid| !self.has_binding(uid))
+        };
+        let jobs = self.kinds.iter().filter(|(id, _)| WorkloadKind::of(&id.api_version, &id.kind).is_job());
+        !jobs.into_iter().any(|(_, kind)| kind.objects.values().any(is_left))
+    }
+
+    pub fn set_unserved(&mut self, kind: &KindId) {
+        if let Some(kind) = self.kinds.get_mut(kind) {
+            kind.is_unserved = true;
+        }
+    }
+
+    /// Takes in what is told of pods. Returns who has to look, and the owners of those that are new.
+    pub fn take_pods(&mut self, change: Change<Pod>) -> (Vec<Key>, Vec<ObjectId>) {
+        let (mut keys, mut owners) = (Vec::new(), Vec::new());
+        for turn in take(&mut self.pods, change) {
+            match turn {
+                Turn::Deleted(pod) => keys.extend(self.end_pod(&pod)),
+                Turn::Applied { now, .. } => {
+                    let Some(owner) = owner_of(&now) else { continue };
+                    let pods = self.pods_by_owner.entry(owner.clone()).or_default();
+                    pods.insert(now.name().to_owned(), now);
+                    owners.push(owner);
+                }
+            }
+        }
+        (keys, owners)
     }
 
     /// Jobs that must not run while the cluster is cut off.
@@ -380,27 +406,9 @@ impl State {
         self.stopping.remove(pod_uid);
     }
 
-    /// A whole listing of the Works is about to be asked for.
-    pub fn begin_listing_works(&mut self) {
-        self.works.begin_listing();
-    }
-
-    /// A whole listing of the Works: what was known when it was asked for and is not in it is gone.
-    pub fn replace_works(&mut self, works: Vec<Work>) -> Vec<Key> {
-        let listed: BTreeSet<ObjectKey> = works.iter().map(key_of).collect();
-        let gone = self.works.unlisted(&listed);
-        let mut keys: Vec<Key> = gone.iter().flat_map(|work| self.end_work(work)).collect();
-        for mut work in works {
-            work.metadata.managed_fields = None;
-            keys.extend(self.put_work(Arc::new(work)));
-        }
-        keys
-    }
-
-    pub fn end_pod(&mut self, pod: &Pod) -> Vec<Key> {
+    fn end_pod(&mut self, pod: &Pod) -> Vec<Key> {
         self.stopping.remove(pod.uid());
         let Some(owner) = owner_of(pod) else { return Vec::new() };
-        self.pods.remove(pod);
         if let Some(pods) = self.pods_by_owner.get_mut(&owner) {
             if pods.get(pod.name()).is_some_and(|known| known.uid() == pod.uid()) {
                 pods.remove(pod.name());
@@ -466,13 +474,14 @@ mod tests {
 
     #[test]
     fn a_late_listing_ends_no_work_that_came_after_it_was_asked_for() {
+        let listing = |version: u64, objects: Vec<Work>| {
+            let version = fleet_mirror::Version::Number(version);
+            Listing { objects, version, incarnation: None }
+        };
         let mut state = State::default();
-        for (name, version) in [("gone", "1"), ("stands", "2")] {
-            state.put_work(Arc::new(work(name, version)));
-        }
-        state.begin_listing_works();
-        state.put_work(Arc::new(work("new", "4")));
-        state.replace_works(vec![work("stands", "2")]);
+        state.take_works(Change::Reset(listing(2, vec![work("gone", "1"), work("stands", "2")])));
+        state.take_works(Change::Answer(work("new", "4")));
+        state.check_works(listing(3, vec![work("stands", "2")]));
         let stand = |name: &str| state.has_binding(&format!("binding of {name}"));
         assert_eq!((stand("gone"), stand("stands"), stand("new")), (false, true, true));
     }

@@ -193,7 +193,7 @@ fn copies_are_held_again_after_a_restart() {
     // The hub did not get the answer before.
     desk.apply(&reservation("r", "u", 1, &["worker 2 4"]));
     assert_eq!(desk.log(), "r keep Reserved");
-    desk.book.replace(&[], &mut desk.state);
+    desk.book.remove("r", &mut desk.state);
     assert_eq!(desk.settle().log(), "r delete ");
     assert_eq!(used(&desk.state), "n1 0/0");
 }

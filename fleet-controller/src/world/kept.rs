@@ -1,0 +1,120 @@
+//! What the world keeps of objects, where it is not the object itself.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use fleet_api::{
+    Cluster, names,
+    policy::{OverrideSpec, PropagationSpec},
+};
+use fleet_policies::choice::{PolicyRule, PolicyScope};
+use fleet_policies::overrides::{self, OverridePolicy};
+use fleet_policies::reason::Reason;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    ResourceExt,
+    core::{DynamicObject, TypeMeta},
+};
+use serde_json::Value;
+
+use super::Key;
+use crate::kinds::KindRef;
+
+/// One propagated or depended-on object.
+#[derive(Clone, Debug)]
+pub struct Object {
+    pub value: Arc<Value>,
+    pub uid: String,
+    pub labels: BTreeMap<String, String>,
+    pub deleting: bool,
+    pub created: String,
+}
+
+/// One policy, read.
+#[derive(Clone, Debug)]
+pub struct PolicyEntry {
+    pub rule: PolicyRule,
+    pub spec: PropagationSpec,
+    pub generation: i64,
+    /// The first rule that the policy breaks; such a policy governs nothing.
+    pub violations: Vec<String>,
+    pub conditions: Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>,
+}
+
+/// A run that something other than its own binding wants over: a cluster is drained, a quota taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// Of the run that is meant; a later one is not touched.
+    pub epoch: i64,
+    pub reason: Reason,
+    pub message: String,
+}
+
+/// What the Lease of a cluster's agent says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentLease {
+    pub version: String,
+    /// Changes with every renewal, and with nothing else.
+    pub(super) renewal: String,
+    pub duration: Option<Duration>,
+    /// Time beyond the duration within which the pods of fenced jobs are gone.
+    pub grace: Option<Duration>,
+    /// The hub's mark: jobs are being moved off the cluster.
+    pub declared_lost: bool,
+    /// The incarnation of the hub for which the agent has removed what no Work names.
+    pub sorted: Option<String>,
+}
+
+pub(super) fn cluster_of_lease(lease: &Lease) -> Option<String> {
+    let namespace = lease.namespace().filter(|_| lease.name_any() == names::LEASE_NAME)?;
+    namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX).map(str::to_string)
+}
+
+pub(super) fn read_lease(lease: &Lease) -> AgentLease {
+    let version = lease.resource_version().unwrap_or_default();
+    let spec = lease.spec.as_ref();
+    let seconds = spec.and_then(|spec| spec.lease_duration_seconds);
+    let grace = lease.annotations().get(names::FENCE_GRACE_ANNOTATION);
+    AgentLease {
+        renewal: spec
+            .and_then(|spec| spec.renew_time.as_ref())
+            .map_or_else(|| version.clone(), |time| time.0.to_string()),
+        version,
+        duration: seconds.and_then(|s| u64::try_from(s).ok()).map(Duration::from_secs),
+        grace: grace.and_then(|text| text.parse().ok()).map(Duration::from_secs),
+        declared_lost: lease.annotations().contains_key(names::DECLARED_LOST_ANNOTATION),
+        sorted: lease.annotations().get(names::SORTED_ANNOTATION).cloned(),
+    }
+}
+
+/// Whether the condition Ready of a cluster is True.
+pub fn ready(cluster: &Cluster) -> bool {
+    let conditions = cluster.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// The wire's form is that of the rules, field for field; what cannot be read overrides nothing.
+fn override_spec(wire: &OverrideSpec) -> overrides::OverrideSpec {
+    let value = serde_json::to_value(wire).unwrap_or_default();
+    serde_json::from_value(value).unwrap_or_default()
+}
+
+/// The items of a list do not say what they are; it is put down here, since a copy goes to the members.
+pub(super) fn read_object(kind: &KindRef, object: DynamicObject) -> Object {
+    let mut object = object;
+    let resource = kind.resource();
+    object.types = Some(TypeMeta { api_version: resource.api_version, kind: resource.kind });
+    let created =
+        object.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default();
+    Object {
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+        labels: object.metadata.labels.clone().unwrap_or_default(),
+        deleting: object.metadata.deletion_timestamp.is_some(),
+        created,
+        value: Arc::new(serde_json::to_value(object).unwrap_or_default()),
+    }
+}
+
+/// An override policy, as the rules take it.
+pub(super) fn read_override(scope: PolicyScope, key: Key, spec: &OverrideSpec) -> OverridePolicy {
+    OverridePolicy { scope, namespace: key.0, name: key.1, spec: override_spec(spec) }
+}

@@ -1,0 +1,173 @@
+//! What a change touches is looked at again: the marks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_api::names;
+use fleet_policies::choice::{ObjectRef, PolicyScope};
+use fleet_policies::selector::match_selectors;
+
+use super::{Dirty, Key, PolicyEntry, World};
+use crate::kinds::KindRef;
+
+impl World {
+    /// What must be looked at again, in a fixed order; the marks are taken away.
+    pub fn take_dirty(&mut self) -> BTreeSet<Dirty> {
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// Whether anything waits to be looked at.
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    pub fn mark(&mut self, dirty: Dirty) {
+        self.dirty.insert(dirty);
+    }
+
+    /// Everything governed may have another governor now.
+    pub fn mark_all_objects(&mut self) {
+        for (kind, objects) in &self.objects {
+            self.dirty.extend(objects.keys().map(|key| Dirty::Object(kind.clone(), key.clone())));
+        }
+    }
+
+    pub(super) fn mark_orphans(&mut self, binding: &Key) {
+        let works = self.works_of.get(binding).into_iter().flatten();
+        let reservations = self.reservations_of.get(binding).into_iter().flatten();
+        self.orphans.extend(works.chain(reservations).cloned());
+        self.orphans.extend(self.sent.of(binding).map(|(work, _)| work.clone()));
+    }
+
+    /// Whether something stands that an earlier binding of this name has left.
+    pub(super) fn has_of_another(&self, binding: &Key, uid: &str) -> bool {
+        self.works_of(binding).any(|(_, work)| work.spec.binding.uid != uid)
+            || self.reservations_of(binding).any(|(_, reservation)| reservation.spec.binding.uid != uid)
+    }
+
+    pub(super) fn mark_bindings(&mut self, bindings: BTreeSet<Key>) {
+        for key in bindings {
+            if self.bindings.get(&key).is_none_or(|entry| self.has_of_another(&key, entry.uid())) {
+                self.mark_orphans(&key);
+            }
+            self.dirty.insert(Dirty::Binding(key));
+        }
+    }
+
+    /// Whatever waits for a cluster's answer, or follows the set of clusters, is looked at again.
+    pub(super) fn mark_users_of(&mut self, cluster: &str) {
+        let namespace = names::cluster_namespace(cluster);
+        let first: Key = (namespace.clone(), String::new());
+        let here = self.reservations.range(first..).take_while(|((ns, _), _)| *ns == namespace);
+        let asked = here.map(|(_, r)| (r.spec.binding.namespace.clone(), r.spec.binding.name.clone()));
+        let plain = self.bindings.iter().filter(|(_, entry)| !entry.is_gang()).map(|(key, _)| key.clone());
+        self.dirty.extend(asked.chain(plain).map(Dirty::Binding));
+    }
+
+    pub(super) fn mark_objects_of_binding(&mut self, (namespace, binding): &Key) {
+        for (kind, objects) in &self.objects {
+            let start = match names::object_of_binding(&kind.api_version, &kind.kind, binding) {
+                None => continue,
+                Some(names::Named::Exactly(name)) => {
+                    let key = (namespace.clone(), name);
+                    if objects.contains_key(&key) {
+                        self.dirty.insert(Dirty::Object(kind.clone(), key));
+                    }
+                    continue;
+                }
+                Some(names::Named::StartsWith(start)) => start,
+            };
+            let alike = objects
+                .range((namespace.clone(), start.clone())..)
+                .take_while(|((ns, name), _)| ns == namespace && name.starts_with(&start));
+            self.dirty.extend(alike.map(|(key, _)| Dirty::Object(kind.clone(), key.clone())));
+        }
+    }
+
+    pub(super) fn mark_tree(&mut self) {
+        self.dirty.insert(Dirty::Tree);
+        self.schedule = true;
+    }
+
+    /// Policies that may select something now, or nothing any more.
+    pub(super) fn mark_policies_of(
+        &mut self,
+        kind: &KindRef,
+        listed: bool,
+        gone: Option<&(Key, BTreeMap<String, String>)>,
+    ) {
+        let of_kind = |entry: &PolicyEntry| {
+            let mut selectors = entry.rule.selectors.iter();
+            selectors.any(|s| s.kind == kind.kind && s.api_version == kind.api_version)
+        };
+        if listed {
+            let all = self.policies.iter().filter(|(_, entry)| of_kind(entry));
+            self.dirty.extend(all.map(|((scope, key), _)| Dirty::Policy(*scope, key.clone())));
+        } else if let Some(((namespace, name), labels)) = gone {
+            let reference = ObjectRef {
+                api_version: kind.api_version.clone(),
+                kind: kind.kind.clone(),
+                namespace: namespace.clone(),
+                name: name.clone(),
+                labels: labels.clone(),
+            };
+            let had = self
+                .policies
+                .iter()
+                .filter(|(_, entry)| match_selectors(&entry.rule.selectors, &reference).is_some());
+            self.dirty.extend(had.map(|((scope, key), _)| Dirty::Policy(*scope, key.clone())));
+        } else {
+            let idle = self.idle_policies.iter().filter(|id| self.policies.get(*id).is_some_and(of_kind));
+            self.dirty.extend(idle.map(|(scope, key)| Dirty::Policy(*scope, key.clone())));
+        }
+    }
+
+    /// Policies call clusters by name.
+    pub(super) fn mark_all_policies(&mut self) {
+        self.dirty.extend(self.policies.keys().map(|(scope, key)| Dirty::Policy(*scope, key.clone())));
+    }
+
+    pub(super) fn note_idle(&mut self, scope: PolicyScope, key: &Key, entry: &PolicyEntry) {
+        let is_idle = entry.conditions.iter().any(|c| c.type_ == "Effective" && c.status == "False");
+        let id = (scope, key.clone());
+        if is_idle {
+            self.idle_policies.insert(id)
+        } else {
+            self.idle_policies.remove(&id)
+        };
+    }
+
+    /// Who was kept off a cluster by its taints may go there now, and the other way round.
+    pub(super) fn mark_waiting(&mut self) {
+        let waiting = self.bindings.iter().filter(|(_, entry)| !entry.is_bound());
+        self.dirty.extend(waiting.map(|(key, _)| Dirty::Binding(key.clone())));
+    }
+
+    /// Whether a cluster is lost by the process's clock. A change is news to all that runs there.
+    pub fn set_lost(&mut self, cluster: &str, lost: bool) {
+        let changed = if lost { self.lost.insert(cluster.to_string()) } else { self.lost.remove(cluster) };
+        if changed {
+            self.mark_bound_to(cluster);
+        }
+    }
+
+    /// Bindings whose target is the cluster, or of which a Work still stands there.
+    pub fn mark_bound_to(&mut self, cluster: &str) {
+        let namespace = names::cluster_namespace(cluster);
+        let first: Key = (namespace.clone(), String::new());
+        let works = self.works.range(first..).take_while(|((ns, _), _)| *ns == namespace);
+        let mut with_work = Vec::new();
+        for (key, work) in works {
+            let binding = (work.spec.binding.namespace.clone(), work.spec.binding.name.clone());
+            if !self.bindings.contains_key(&binding) {
+                self.orphans.insert(key.clone());
+            }
+            with_work.push(binding);
+        }
+        let bound = self
+            .bindings
+            .iter()
+            .filter(|(_, entry)| entry.object.spec.clusters.iter().any(|target| target.name == cluster));
+        self.dirty.extend(bound.map(|(key, _)| key.clone()).chain(with_work).map(Dirty::Binding));
+        self.schedule = true;
+    }
+}

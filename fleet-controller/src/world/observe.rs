@@ -1,0 +1,474 @@
+//! What is told of the hub, taken in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_api::{
+    Cluster, ElasticQuotaTree, Queue, Work,
+    mutation::{self, Mutation},
+    names,
+};
+use fleet_informer::{INCARNATION_ANNOTATION, Kube};
+use fleet_mirror::{Changed, Mirror};
+use fleet_policies::choice::PolicyScope;
+use fleet_policies::overrides::OverridePolicy;
+use fleet_policies::pod_security::{ENFORCE_LABEL, Level};
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace, scheduling::v1::PriorityClass};
+use kube::{Resource, ResourceExt, core::DynamicObject};
+
+use super::{
+    Dirty, Eviction, Key, PolicyEntry, World,
+    kept::{cluster_of_lease, read_lease, read_object, read_override, ready},
+};
+use crate::{
+    binding::BindingEntry,
+    gather::{Change, Observation},
+    kinds::KindRef,
+    policy,
+    sent::SentWork,
+};
+
+/// System namespace, which says which incarnation the hub is.
+const SYSTEM_NAMESPACE: &str = "kube-system";
+
+/// Kinds that are kept in another form than by key: what of them has been told.
+#[derive(Default)]
+pub(super) struct Told {
+    policies: Mirror<()>,
+    cluster_policies: Mirror<()>,
+    overrides: Mirror<()>,
+    cluster_overrides: Mirror<()>,
+    clusters: Mirror<()>,
+    leases: Mirror<()>,
+    namespaces: Mirror<()>,
+    priority_classes: Mirror<()>,
+}
+
+/// What is new of such a kind.
+struct News<K> {
+    /// New, or another version.
+    objects: Vec<K>,
+    gone: Vec<Key>,
+    is_listing: bool,
+}
+
+/// Takes in a change; returns what changed, and notes whether the hub went back in time.
+fn keep<K: Resource, V>(
+    mirror: &mut Mirror<V>,
+    restored: &mut bool,
+    change: Change<K>,
+    read: impl FnMut(K, Option<&V>) -> V,
+) -> Vec<Changed<V>> {
+    let outcome = mirror.take::<Kube, K>(change, read);
+    *restored |= outcome.restored;
+    outcome.changed
+}
+
+fn news<K: Resource>(mirror: &mut Mirror<()>, restored: &mut bool, change: Change<K>) -> News<K> {
+    let is_listing = change.is_listing();
+    let mut objects = Vec::new();
+    let changed = keep(mirror, restored, change, |object, _| objects.push(object));
+    let keys = changed.into_iter().map(|changed| changed.key);
+    let gone = keys.filter(|key| !mirror.contains_key(key)).collect();
+    News { objects, gone, is_listing }
+}
+
+/// Whether anything has changed that `asked` tells; a status has not, for instance.
+fn is_news<V, T: PartialEq>(mirror: &Mirror<V>, changed: &[Changed<V>], asked: impl Fn(&V) -> T) -> bool {
+    changed.iter().any(|changed| {
+        let (before, now) = (changed.before.as_ref(), mirror.get(&changed.key));
+        before.map(&asked) != now.map(&asked)
+    })
+}
+
+impl World {
+    /// Takes in one observation and marks what it touches.
+    pub fn observe(&mut self, observation: Observation) {
+        match observation {
+            Observation::Object(kind, change) => self.observe_object(kind, change),
+            Observation::Policy(change) => {
+                let news = news(&mut self.told.policies, &mut self.restored, change);
+                let read = |p: fleet_api::PropagationPolicy| {
+                    (key(&p), policy::read(PolicyScope::Namespaced, &p.metadata, p.spec, p.status))
+                };
+                self.observe_policy(PolicyScope::Namespaced, news, read);
+            }
+            Observation::ClusterPolicy(change) => {
+                let news = news(&mut self.told.cluster_policies, &mut self.restored, change);
+                let read = |p: fleet_api::ClusterPropagationPolicy| {
+                    (key(&p), policy::read(PolicyScope::Cluster, &p.metadata, p.spec.propagation, p.status))
+                };
+                self.observe_policy(PolicyScope::Cluster, news, read);
+            }
+            Observation::Override(change) => {
+                let news = news(&mut self.told.overrides, &mut self.restored, change);
+                self.observe_override(PolicyScope::Namespaced, news, |p| {
+                    read_override(PolicyScope::Namespaced, key(&p), &p.spec)
+                });
+            }
+            Observation::ClusterOverride(change) => {
+                let news = news(&mut self.told.cluster_overrides, &mut self.restored, change);
+                self.observe_override(PolicyScope::Cluster, news, |p| {
+                    read_override(PolicyScope::Cluster, key(&p), &p.spec.overrides)
+                });
+            }
+            Observation::Binding(change) => {
+                let changed = keep(&mut self.bindings, &mut self.restored, change, BindingEntry::read);
+                for Changed { key, before } in changed {
+                    self.binding_changed(key, before.is_some_and(|before| before.is_bound()));
+                }
+            }
+            Observation::Unit(change) => {
+                for unit in keep(&mut self.units, &mut self.restored, change, |unit, _| unit) {
+                    let (namespace, name) = unit.key;
+                    if let Some(binding) = name.strip_suffix(crate::binding::UNIT_SUFFIX) {
+                        self.dirty.insert(Dirty::Binding((namespace, binding.to_string())));
+                    }
+                }
+            }
+            Observation::Queue(change) => {
+                let is_listing = change.is_listing();
+                let changed = keep(&mut self.queues, &mut self.restored, change, |queue, _| queue);
+                let asked = |queue: &Queue| {
+                    (queue.uid(), queue.spec.clone(), queue.annotations().clone(), queue.labels().clone())
+                };
+                if is_listing || is_news(&self.queues, &changed, asked) {
+                    self.mark_tree();
+                }
+            }
+            Observation::Tree(change) => {
+                let is_listing = change.is_listing();
+                let changed = keep(&mut self.trees, &mut self.restored, change, |tree, _| tree);
+                let asked = |tree: &ElasticQuotaTree| {
+                    let conditions = tree.status.as_ref().map(|status| status.conditions.clone());
+                    let is_deleted = tree.metadata.deletion_timestamp.is_some();
+                    (tree.metadata.uid.clone(), tree.metadata.generation, is_deleted, conditions)
+                };
+                if is_listing || is_news(&self.trees, &changed, asked) {
+                    self.mark_tree();
+                }
+            }
+            Observation::Cluster(change) => self.observe_cluster(change),
+            Observation::Reservation(change) => {
+                let mut bindings = BTreeSet::new();
+                observe_owned(
+                    &mut self.reservations,
+                    &mut self.reservations_of,
+                    &mut self.restored,
+                    change,
+                    &mut bindings,
+                    |r| (r.spec.binding.namespace.clone(), r.spec.binding.name.clone()),
+                );
+                self.mark_bindings(bindings);
+            }
+            Observation::Work(change) => self.observe_work(change),
+            Observation::Lease(change) => self.observe_lease(change),
+            Observation::Namespace(change) => self.observe_namespace(change),
+            Observation::PriorityClass(change) => self.observe_priority_class(change),
+        }
+    }
+
+    fn binding_changed(&mut self, key: Key, was_bound: bool) {
+        let entry = self.bindings.get(&key);
+        if let Some(entry) = entry.filter(|entry| was_bound && !entry.is_bound()) {
+            // While it was bound, edits of its object were not counted.
+            let reference = &entry.object.spec.resource;
+            let object = (reference.namespace.clone(), reference.name.clone());
+            self.dirty.insert(Dirty::Object(entry.kind.clone(), object));
+        }
+        let over = |asked: &Eviction| {
+            entry.is_none_or(|entry| {
+                entry.object.spec.epoch != asked.epoch
+                    || entry.is_finished()
+                    || crate::dispatch::is_given_up(entry)
+            })
+        };
+        if self.evictions.get(&key).is_some_and(over) {
+            self.evictions.remove(&key);
+        }
+        let of_older =
+            |(_, sent): (&Key, &SentWork)| entry.is_some_and(|entry| entry.uid() != sent.binding.uid);
+        let left = self.sent.of(&key).any(of_older)
+            || entry.is_some_and(|entry| self.has_of_another(&key, entry.uid()));
+        if !self.bindings.contains_key(&key) {
+            self.mark_orphans(&key);
+            self.mark_objects_of_binding(&key);
+        } else if left {
+            self.mark_orphans(&key);
+        }
+        self.dirty.insert(Dirty::Binding(key));
+    }
+
+    fn observe_work(&mut self, change: Change<Work>) {
+        let mut bindings = BTreeSet::new();
+        for work in change.objects() {
+            let key = (work.namespace().unwrap_or_default(), work.name_any());
+            bindings.extend(self.sent.heard(&key));
+        }
+        let restored = &mut self.restored;
+        observe_owned(&mut self.works, &mut self.works_of, restored, change, &mut bindings, |w| {
+            (w.spec.binding.namespace.clone(), w.spec.binding.name.clone())
+        });
+        self.mark_bindings(bindings);
+    }
+
+    fn observe_priority_class(&mut self, change: Change<PriorityClass>) {
+        let news = news(&mut self.told.priority_classes, &mut self.restored, change);
+        for class in news.objects {
+            self.priority_classes.insert(class.name_any(), class.value.unwrap_or(0));
+        }
+        for (_, name) in news.gone {
+            self.priority_classes.remove(&name);
+        }
+        self.mark_all_objects();
+    }
+
+    fn observe_object(&mut self, kind: KindRef, change: Change<DynamicObject>) {
+        let listed = change.is_listing();
+        // A kind first known by a guess is served as discovery says.
+        if self.objects.get_key_value(&kind).is_some_and(|(known, _)| known.plural != kind.plural)
+            && let Some(objects) = self.objects.remove(&kind)
+        {
+            self.objects.insert(kind.clone(), objects);
+        }
+        let gone = match &change {
+            Change::Delete(object) => Some((key(object), object.labels().clone())),
+            _ => None,
+        };
+        let objects = self.objects.entry(kind.clone()).or_default();
+        let restored = &mut self.restored;
+        let changed = keep(objects, restored, change, |object, _| read_object(&kind, object));
+        if listed {
+            // What was deleted meanwhile is in no listing, but its binding is still there.
+            let of_kind = self.bindings.iter().filter(|(_, entry)| entry.kind == kind);
+            self.dirty.extend(of_kind.map(|(key, _)| Dirty::Binding(key.clone())));
+        }
+        self.mark_policies_of(&kind, listed, gone.as_ref());
+        let governed = !crate::kinds::dependencies().contains(&kind);
+        for Changed { key, .. } in changed {
+            let binding = self.binding_key(&kind, &key);
+            if self.bindings.contains_key(&binding) {
+                self.dirty.insert(Dirty::Binding(binding));
+            }
+            if !governed {
+                // Whoever depends on it has it in a Work; there are few, and the look is cheap.
+                let users = self.bindings.iter().filter(|((namespace, _), entry)| {
+                    *namespace == key.0 && entry.object.spec.propagate_deps == Some(true)
+                });
+                self.dirty.extend(users.map(|(key, _)| Dirty::Binding(key.clone())));
+                // A job may have waited for it.
+                self.schedule = true;
+            }
+            self.dirty.insert(Dirty::Object(kind.clone(), key));
+        }
+    }
+
+    fn observe_policy<K>(
+        &mut self,
+        scope: PolicyScope,
+        news: News<K>,
+        read: impl Fn(K) -> (Key, PolicyEntry),
+    ) {
+        let mut is_other = news.is_listing || !news.gone.is_empty();
+        for (key, entry) in news.objects.into_iter().map(read) {
+            let known = self.policies.get(&(scope, key.clone()));
+            let same =
+                known.is_some_and(|known| known.generation == entry.generation && known.rule == entry.rule);
+            is_other |= !same;
+            self.dirty.insert(Dirty::Policy(scope, key.clone()));
+            self.note_idle(scope, &key, &entry);
+            self.policies.insert((scope, key), entry);
+        }
+        for key in news.gone {
+            self.idle_policies.remove(&(scope, key.clone()));
+            self.policies.remove(&(scope, key));
+        }
+        if is_other {
+            let valid = self.policies.values().filter(|entry| entry.violations.is_empty());
+            self.rules = valid.map(|entry| entry.rule.clone()).collect();
+            self.mark_all_objects();
+        }
+    }
+
+    fn observe_override<K>(&mut self, scope: PolicyScope, news: News<K>, read: impl Fn(K) -> OverridePolicy) {
+        // Nothing is touched, these namespaces, or all of them.
+        let (mut touched, mut touches_all) = (BTreeSet::new(), news.is_listing);
+        for entry in news.objects.into_iter().map(read) {
+            let id = (scope, (entry.namespace.clone(), entry.name.clone()));
+            if self.overrides.get(&id) != Some(&entry) {
+                touched.insert(entry.namespace.clone());
+                self.overrides.insert(id, entry);
+            }
+        }
+        for key in news.gone {
+            touched.insert(key.0.clone());
+            self.overrides.remove(&(scope, key));
+        }
+        if touched.is_empty() && !touches_all {
+            return;
+        }
+        self.override_list = self.overrides.values().cloned().collect();
+        // A namespaced policy is no business of other namespaces.
+        touches_all |= scope == PolicyScope::Cluster;
+        let is_touched = |key: &Key| touches_all || touched.contains(&key.0);
+        let bindings = self.bindings.keys().filter(|key| is_touched(key));
+        self.dirty.extend(bindings.cloned().map(Dirty::Binding));
+        // What is counted of a job is what overrides make of it.
+        for (kind, objects) in &self.objects {
+            let objects = objects.keys().filter(|key| is_touched(key));
+            self.dirty.extend(objects.map(|key| Dirty::Object(kind.clone(), key.clone())));
+        }
+    }
+
+    fn observe_cluster(&mut self, change: Change<Cluster>) {
+        let news = news(&mut self.told.clusters, &mut self.restored, change);
+        if news.objects.is_empty() && news.gone.is_empty() && !news.is_listing {
+            return;
+        }
+        for cluster in news.objects {
+            self.cluster_changed(cluster);
+        }
+        for (_, name) in news.gone {
+            self.cluster_gone(name);
+        }
+        if news.is_listing {
+            self.mark_all_policies();
+            self.mark_waiting();
+        }
+        self.schedule = true;
+    }
+
+    fn cluster_changed(&mut self, cluster: Cluster) {
+        let name = cluster.name_any();
+        let known = self.clusters.get(&name);
+        let joined = known.is_none();
+        self.dirty.insert(Dirty::Cluster(name.clone()));
+        self.recount.insert(name.clone());
+        let moved = known.is_none_or(|known| {
+            known.spec != cluster.spec
+                || known.metadata.labels != cluster.metadata.labels
+                || ready(known) != ready(&cluster)
+        });
+        let tainted = known.map_or(&[][..], |known| &known.spec.taints) != cluster.spec.taints;
+        self.clusters.insert(name.clone(), cluster);
+        if joined {
+            self.mark_all_policies();
+        }
+        if tainted {
+            self.mark_waiting();
+        }
+        if moved && !self.override_list.is_empty() {
+            self.mark_all_objects();
+        }
+        if moved {
+            self.mark_users_of(&name);
+            self.mark_bound_to(&name);
+        }
+    }
+
+    fn cluster_gone(&mut self, name: String) {
+        self.clusters.remove(&name);
+        self.mark_all_policies();
+        self.recount.insert(name.clone());
+        self.lost.remove(&name);
+        self.mark_users_of(&name);
+        self.mark_bound_to(&name);
+        self.dirty.insert(Dirty::Cluster(name));
+    }
+
+    fn observe_lease(&mut self, change: Change<Lease>) {
+        let news = news(&mut self.told.leases, &mut self.restored, change);
+        // What the first listing shows may be long past: only what is renewed under this process's eyes counts.
+        let first = !self.leases_listed && news.is_listing;
+        self.leases_listed |= first;
+        for (namespace, _) in news.gone {
+            if let Some(cluster) = namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX) {
+                self.leases.remove(cluster);
+                self.mark_bound_to(cluster);
+            }
+        }
+        for lease in news.objects {
+            let Some(cluster) = cluster_of_lease(&lease) else { continue };
+            let fresh = read_lease(&lease);
+            let known = self.leases.get(&cluster);
+            let renewed = known.is_none_or(|known| known.renewal != fresh.renewal);
+            let marked = known.is_some_and(|known| known.declared_lost) != fresh.declared_lost;
+            self.leases.insert(cluster.clone(), fresh);
+            if renewed && !first {
+                self.renewed.insert(cluster.clone());
+            }
+            if renewed || marked {
+                self.dirty.insert(Dirty::Cluster(cluster.clone()));
+            }
+            if marked {
+                self.mark_bound_to(&cluster);
+            }
+        }
+    }
+
+    fn observe_namespace(&mut self, change: Change<Namespace>) {
+        let news = news(&mut self.told.namespaces, &mut self.restored, change);
+        for namespace in news.objects {
+            let label = namespace.labels().get(ENFORCE_LABEL);
+            let (name, level) = (namespace.name_any(), Level::from_label(label.map(String::as_str)));
+            if name == SYSTEM_NAMESPACE {
+                self.incarnation = namespace.annotations().get(INCARNATION_ANNOTATION).cloned();
+            }
+            if self.namespaces.insert(name, level).is_some_and(|known| known != level) {
+                self.mark_waiting();
+            }
+        }
+        if news.is_listing {
+            self.mark_waiting();
+        }
+        for (_, name) in news.gone {
+            self.namespaces.remove(&name);
+            self.dirty.insert(Dirty::Tree);
+            self.dirty.extend(self.clusters.keys().cloned().map(Dirty::Cluster));
+        }
+    }
+}
+
+fn key<K: Resource>(object: &K) -> Key {
+    let meta = object.meta();
+    (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+}
+
+/// Keeps objects that belong to a binding, with the index by binding; collects the bindings touched.
+fn observe_owned<K: Resource + Clone>(
+    mirror: &mut Mirror<K>,
+    index: &mut BTreeMap<Key, BTreeSet<Key>>,
+    restored: &mut bool,
+    change: Change<K>,
+    touched: &mut BTreeSet<Key>,
+    owner: fn(&K) -> Key,
+) {
+    if let Change::Delete(gone) = &change {
+        touched.insert(owner(gone));
+    }
+    let named: Option<BTreeSet<Key>> = (mutation::is_on(Mutation::ListingEndsAnswers) && change.is_listing())
+        .then(|| change.objects().iter().map(key).collect());
+    let mut changed = keep(mirror, restored, change, |object, _| object);
+    if let Some(named) = named {
+        let unnamed: Vec<K> =
+            mirror.values().filter(|object| !named.contains(&key(*object))).cloned().collect();
+        let ends = unnamed.into_iter().map(Change::Delete);
+        changed
+            .extend(ends.flat_map(|end| keep(mirror, restored, end, |object, _| object)).collect::<Vec<_>>());
+    }
+    for Changed { key, before } in changed {
+        // A member may have changed whose it is: whoever it belonged to puts it right.
+        if let Some(before) = before.map(|before| owner(&before)) {
+            if let Some(keys) = index.get_mut(&before) {
+                keys.remove(&key);
+                if keys.is_empty() {
+                    index.remove(&before);
+                }
+            }
+            touched.insert(before);
+        }
+        if let Some(owner) = mirror.get(&key).map(owner) {
+            index.entry(owner.clone()).or_default().insert(key);
+            touched.insert(owner);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! One feed: the objects of one kind, listed and watched until the process stops.
+
+use std::{fmt::Debug, future::Future, time::Duration};
+
+use fleet_mirror::{Change, Listing, Version};
+use futures::StreamExt;
+use kube::{
+    Api, Resource,
+    api::{ListParams, WatchEvent, WatchParams},
+};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Backoff, LIST_TIMEOUT, Source, without_managers};
+
+/// Objects of one page of a listing.
+const PAGE: u32 = 500;
+/// A watch that shows nothing for so long is begun anew: longer than servers let one stand.
+const WATCH_IDLE: Duration = Duration::from_secs(295);
+/// How long what such a listing left open stays open.
+const RELIST_AFTER: Duration = Duration::from_secs(60);
+/// No process is as old.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+const GONE: u16 = 410;
+const NOT_FOUND: u16 = 404;
+const FORBIDDEN: u16 = 403;
+
+/// Which objects of the kind.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    pub labels: Option<String>,
+    pub fields: Option<String>,
+}
+
+impl Selection {
+    pub fn labels(selector: &str) -> Self {
+        Self { labels: Some(selector.to_owned()), fields: None }
+    }
+
+    pub fn fields(selector: &str) -> Self {
+        Self { labels: None, fields: Some(selector.to_owned()) }
+    }
+}
+
+/// What a feed tells.
+#[derive(Clone, Debug)]
+pub enum News<K> {
+    /// The API server does not serve the kind, so far: there are none.
+    NotServed,
+    Change(Change<K>),
+}
+
+/// One kind on one API server.
+#[derive(Clone)]
+pub struct Feed<K> {
+    pub source: Source,
+    pub api: Api<K>,
+    pub selection: Selection,
+    /// Names the feed in logs and seeds its backoff.
+    pub name: String,
+}
+
+/// Why a feed goes on with something else.
+enum Ended {
+    /// Nobody listens any more, or the server's store went back in time and whoever listens starts over.
+    ForGood,
+    /// Everything has to be listed again.
+    Relist,
+}
+
+impl<K> Feed<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    /// Feeds `sink` until `shutdown` is cancelled or `sink` says that nobody listens any more (`false`).
+    pub async fn run<F, S>(self, shutdown: CancellationToken, mut sink: F)
+    where
+        F: FnMut(News<K>) -> S,
+        S: Future<Output = bool>,
+    {
+        let following = async {
+            let mut run = Run { backoff: Backoff::new(&self.name), seen: Version::Unknown, feed: &self };
+            run.feed.source.begin().await;
+            while let Ended::Relist = run.follow(&mut sink).await {}
+        };
+        shutdown.run_until_cancelled(following).await;
+    }
+}
+
+struct Run<'f, K> {
+    feed: &'f Feed<K>,
+    backoff: Backoff,
+    /// Everything up to there was told.
+    seen: Version,
+}
+
+impl<K> Run<'_, K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    async fn follow<F, S>(&mut self, sink: &mut F) -> Ended
+    where
+        F: FnMut(News<K>) -> S,
+        S: Future<Output = bool>,
+    {
+        if !sink(News::Change(Change::Listing)).await {
+            return Ended::ForGood;
+        }
+        let (listing, mut from) = match self.list().await {
+            Ok(listed) => listed,
+            Err(error) => {
+                match code_of(&error) {
+                    Some(NOT_FOUND) if !sink(News::NotServed).await => return Ended::ForGood,
+                    Some(FORBIDDEN) => {
+                        tracing::warn!(feed = self.feed.name, %error, "the listing is not allowed")
+                    }
+                    _ => tracing::debug!(feed = self.feed.name, %error, "cannot list"),
+                }
+                self.backoff.wait().await;
+                return Ended::Relist;
+            }
+        };
+        if listing.version.is_older(&self.seen) {
+            self.feed.source.went_back("a listing with a lower version than was seen before");
+        }
+        if self.feed.source.is_restored() {
+            return Ended::ForGood;
+        }
+        self.backoff.reset();
+        self.seen = listing.version.clone();
+        if !sink(News::Change(Change::Reset(listing))).await {
+            return Ended::ForGood;
+        }
+        loop {
+            if let Some(ended) = self.watch(&mut from, sink).await {
+                return ended;
+            }
+            // The server may be another one by now. One that does not answer is asked again with the next watch.
+            if let Err(error) = self.feed.source.ask().await {
+                tracing::debug!(feed = self.feed.name, %error, "cannot ask which incarnation the server is");
+            }
+            if self.feed.source.is_restored() {
+                return Ended::ForGood;
+            }
+        }
+    }
+
+    /// Everything there is, with the version to watch from.
+    async fn list(&self) -> Result<(Listing<K>, String), Failed> {
+        let Selection { labels, fields } = self.feed.selection.clone();
+        let mut params = ListParams {
+            label_selector: labels,
+            field_selector: fields,
+            limit: Some(PAGE),
+            ..ListParams::default()
+        };
+        let mut objects = Vec::new();
+        let version = loop {
+            let asked = tokio::time::timeout(LIST_TIMEOUT, self.feed.api.list(&params)).await;
+            let page = asked.map_err(|_| Failed::TimedOut)?.map_err(Failed::Api)?;
+            objects.extend(page.items.into_iter().map(without_managers));
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                break page.metadata.resource_version.unwrap_or_default();
+            }
+        };
+        // Asked after the listing: what it shows is of the incarnation that was known before, or is of no use.
+        self.feed.source.ask().await.map_err(Failed::NotAsked)?;
+        let incarnation = self.feed.source.incarnation();
+        Ok((Listing { objects, version: Version::parse(&version), incarnation }, version))
+    }
+
+    /// Watches from there; `None`: to be watched again.
+    async fn watch<F, S>(&mut self, from: &mut String, sink: &mut F) -> Option<Ended>
+    where
+        F: FnMut(News<K>) -> S,
+        S: Future<Output = bool>,
+    {
+        let Selection { labels, fields } = self.feed.selection.clone();
+        let params = WatchParams {
+            label_selector: labels,
+            field_selector: fields,
+            bookmarks: true,
+            ..WatchParams::default()
+        };
+        let asked = tokio::time::timeout(LIST_TIMEOUT, self.feed.api.watch(&params, from)).await;
+        let mut events =
+            match asked.map_err(|_| Failed::TimedOut).and_then(|answer| answer.map_err(Failed::Api)) {
+                Ok(events) => events.boxed(),
+                Err(error) => return self.trouble(error).await,
+            };
+        let relist_at = self.relist_at();
+        loop {
+            let patience = relist_at.min(Instant::now() + WATCH_IDLE);
+            let change = match tokio::time::timeout_at(patience, events.next()).await {
+                Err(_) if Instant::now() >= relist_at => return Some(Ended::Relist),
+                Err(_) | Ok(None) => return None,
+                Ok(Some(Err(error))) => {
+                    // What follows on the same stream may be readable.
+                    self.trouble(Failed::Api(error)).await;
+                    continue;
+                }
+                Ok(Some(Ok(WatchEvent::Error(status)))) => {
+                    return self.trouble(Failed::Api(kube::Error::Api(status.boxed()))).await;
+                }
+                Ok(Some(Ok(WatchEvent::Bookmark(bookmark)))) => {
+                    self.pass(from, bookmark.metadata.resource_version);
+                    continue;
+                }
+                Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => {
+                    Change::Apply(without_managers(object))
+                }
+                Ok(Some(Ok(WatchEvent::Deleted(object)))) => Change::Delete(without_managers(object)),
+            };
+            let version = change.objects().first().and_then(|object| object.meta().resource_version.clone());
+            let Some(version) = version.filter(|version| !version.is_empty()) else {
+                return Some(Ended::Relist);
+            };
+            self.pass(from, version);
+            self.backoff.reset();
+            if !sink(News::Change(change)).await {
+                return Some(Ended::ForGood);
+            }
+        }
+    }
+
+    /// Versions that do not compare leave open what came first; the next listing says.
+    fn relist_at(&self) -> Instant {
+        match self.seen {
+            Version::Number(_) => Instant::now() + FOR_EVER,
+            Version::Unknown | Version::Opaque(_) => Instant::now() + RELIST_AFTER,
+        }
+    }
+
+    fn pass(&mut self, from: &mut String, version: String) {
+        self.seen = Version::parse(&version);
+        *from = version;
+    }
+
+    async fn trouble(&mut self, error: Failed) -> Option<Ended> {
+        let code = code_of(&error);
+        match code {
+            Some(FORBIDDEN) => tracing::warn!(feed = self.feed.name, %error, "the watch is not allowed"),
+            _ => tracing::debug!(feed = self.feed.name, %error, "the watch failed"),
+        }
+        self.backoff.wait().await;
+        (code == Some(GONE)).then_some(Ended::Relist)
+    }
+}
+
+/// Why a request brought nothing.
+#[derive(Debug)]
+enum Failed {
+    Api(kube::Error),
+    TimedOut,
+    /// Which incarnation the server is was not told.
+    NotAsked(String),
+}
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Api(error) => write!(f, "{error}"),
+            Self::TimedOut => write!(f, "no answer within {} s", LIST_TIMEOUT.as_secs()),
+            Self::NotAsked(why) => f.write_str(why),
+        }
+    }
+}
+
+/// The status code with which the API server has refused.
+fn code_of(error: &Failed) -> Option<u16> {
+    match error {
+        Failed::Api(kube::Error::Api(status)) => Some(status.code),
+        _ => None,
+    }
+}
