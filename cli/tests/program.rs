@@ -232,7 +232,9 @@ fn up_becomes_ready_and_ends_cleanly_and_goes_on() {
         let healthy = here(&["doctor"]);
         let text = String::from_utf8_lossy(&healthy.stdout).to_string();
         assert!(healthy.status.success(), "{text}");
-        for line in ["ok       hub: https://127.0.0.1", "ok       definitions", "cluster west: its agent answers"] {
+        for line in
+            ["ok       hub: https://127.0.0.1", "ok       definitions", "cluster west: its agent answers"]
+        {
             assert!(text.contains(line), "{line} in {text}");
         }
         let member = directory.path().join("members/east.kubeconfig").display().to_string();
@@ -269,11 +271,19 @@ fn joining_writes_the_agents_credential() {
 
     let (hub, member, agent) = (format!("{data}/kubeconfig"), format!("{alone}/kubeconfig"), path("agent"));
     let joined = run(&[
-        "--kubeconfig", &hub, "join", "west", "--member-kubeconfig", &member, "--agent-kubeconfig", &agent,
+        "--kubeconfig",
+        &hub,
+        "join",
+        "west",
+        "--member-kubeconfig",
+        &member,
+        "--agent-kubeconfig",
+        &agent,
     ]);
     let text = String::from_utf8_lossy(&joined.stdout).to_string();
     assert!(joined.status.success(), "{text}{}", stderr(&joined));
-    let command = format!("member-agent --cluster west --hub-kubeconfig {agent} --member-kubeconfig {member}");
+    let command =
+        format!("member-agent --cluster west --hub-kubeconfig {agent} --member-kubeconfig {member}");
     assert!(text.contains(&command), "{text}");
     assert_eq!(std::fs::metadata(&agent).expect("written").permissions().mode() & 0o777, 0o600);
     let as_agent = |command: &[&str]| run(&[&["--kubeconfig", &agent], command].concat());
