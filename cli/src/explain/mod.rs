@@ -246,6 +246,17 @@ fn positions(units: &[QueueUnit], own: Option<&QueueUnit>) -> (Option<Position>,
     (place(&|unit| unit.spec.queue == own.spec.queue), place(&|_| true))
 }
 
+/// Where the job stands, behind the name of its queue; empty for one that does not wait.
+fn position_text(units: &[QueueUnit], unit: &QueueUnit) -> String {
+    match positions(units, Some(unit)) {
+        (Some(leaf), Some(all)) => format!(
+            ", position {} of {} in this queue, {} of {} in all queues",
+            leaf.place, leaf.of, all.place, all.of
+        ),
+        _ => String::new(),
+    }
+}
+
 fn print(
     entry: &BindingEntry,
     unit: Option<&QueueUnit>,
@@ -293,17 +304,7 @@ fn print(
     }
     if let Some(unit) = unit {
         let queue = unit.spec.queue.clone().unwrap_or_else(|| "none".to_string());
-        let (leaf, fleet) = positions(units, Some(unit));
-        let place = match (leaf, fleet) {
-            (Some(leaf), Some(fleet)) => {
-                format!(
-                    ", position {} of {} in this queue, {} of {} in all queues",
-                    leaf.place, leaf.of, fleet.place, fleet.of
-                )
-            }
-            _ => String::new(),
-        };
-        lines.push(("Queue", format!("{queue}{place}")));
+        lines.push(("Queue", format!("{queue}{}", position_text(units, unit))));
     }
     let components: Vec<String> =
         spec.components.iter().map(|c| format!("{{{} {}}}", c.name, c.replicas)).collect();
