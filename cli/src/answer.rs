@@ -1,5 +1,4 @@
-//! What a command that asks and answers has to say: text for stdout, notes for stderr, and whether all
-//! went well.
+//! The answer of a command: text for stdout, notes for stderr, and whether it succeeded.
 
 use std::{
     io::{ErrorKind, Write},

@@ -67,7 +67,7 @@ fn aside(kubeconfig: &Path) -> PathBuf {
     kubeconfig.with_extension("last")
 }
 
-/// Takes the kubeconfig away without giving its room to others: on a full disk there is none for a new file.
+/// Removes the kubeconfig but keeps its disk blocks: on a full disk a new file could not be written.
 fn put_aside(kubeconfig: &Path) -> anyhow::Result<()> {
     match fs::rename(kubeconfig, aside(kubeconfig)) {
         Err(error) if error.kind() != ErrorKind::NotFound => {

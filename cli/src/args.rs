@@ -26,7 +26,7 @@ pub struct Connect {
     /// Context of the kubeconfig [default: its current one]
     #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
     pub context: Option<String>,
-    /// How long one answer of a server may take: 10s, 1m, a number of seconds, 0 for no bound [default: 30s, of members 5s]
+    /// Time-out of one request: 10s, 1m, a number of seconds, 0 for none [default: 30s, for members 5s]
     #[arg(long, global = true, value_name = "TIME", help_heading = "Global options", value_parser = timeout)]
     pub request_timeout: Option<std::time::Duration>,
     /// URL instead of the kubeconfig's; no flag of `fleet`.
@@ -41,16 +41,16 @@ pub struct Connect {
 pub enum Command {
     /// Start a hub and member clusters in this process and keep them running
     Up(UpArgs),
-    /// Start one Kubernetes API server, kept in a data directory, without anything of Fleet in it
+    /// Start one Kubernetes API server with a data directory, without Fleet
     #[command(name = "apiserver")]
     ApiServer(ApiServerArgs),
-    /// Show one job go through queue, gang placement, run and end, on a fleet in memory
+    /// Run a demo in memory: a job is queued, placed as a gang, runs and succeeds
     Demo(DemoArgs),
     /// List objects of the hub, or of member clusters with -M and -m
     Get(GetArgs),
-    /// Show one object with its events; a job also with its queue, its cluster and why it waits
+    /// Show one object with its events, and a job with its queue, its cluster and the reason why it waits
     Describe(DescribeArgs),
-    /// Show why a job waits: its reason, its place in line, its quota, and what each cluster lacks
+    /// Explain why a job waits: reason, position in its queue, quota, and what each cluster lacks
     Explain(ExplainArgs),
     /// Show the queues of a cluster with used, min, max, borrowed, waiting and running: of a hub its quota tree, of a
     /// member its Volcano queues; or create, list and operate Volcano queues
@@ -71,7 +71,7 @@ pub enum Command {
     /// OpenPAI's jobs: submit, list, get, stop, start, logs, events, config
     #[command(subcommand)]
     Pai(pai::args::PaiCommand),
-    /// List the member clusters with their free and total resources
+    /// List the member clusters with used and total resources
     Clusters(ClustersArgs),
     /// Find what is wrong with a fleet: kubeconfig, rights, versions, controller, agents, quota tree, policies
     Doctor(DoctorArgs),
@@ -81,11 +81,11 @@ pub enum Command {
     Join(JoinArgs),
     /// Take a cluster out of the fleet
     Unjoin(UnjoinArgs),
-    /// Send no new jobs to a cluster; what runs there goes on
+    /// Send no new jobs to a cluster; running jobs stay
     Cordon(CordonArgs),
     /// Send jobs to a cluster again
     Uncordon(CordonArgs),
-    /// Move the jobs of a cluster elsewhere, one after the other, and send it no new ones
+    /// Move the jobs of a cluster elsewhere, one gang at a time, and send it no new ones
     Drain(DrainArgs),
     /// Print the CustomResourceDefinitions of a hub or of a member
     Crds(CrdsArgs),
@@ -175,7 +175,7 @@ pub struct GetArgs {
     /// Order by a field, such as .metadata.creationTimestamp
     #[arg(long, value_name = "JSONPATH")]
     pub sort_by: Option<String>,
-    /// Go on and print what changes, looking each second
+    /// Watch for changes, polled once a second
     #[arg(short, long)]
     pub watch: bool,
     /// Print no headers
@@ -276,8 +276,8 @@ pub struct UnjoinArgs {
     /// Names of the clusters in the fleet
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
-    /// The cluster is dead and nothing runs there any more: finish each of its jobs, elsewhere where its policy has
-    /// failover.cluster, else as Failed
+    /// The cluster is dead and nothing runs there any more: place its jobs elsewhere if their policy has
+    /// failover.cluster, else fail them
     #[arg(long)]
     pub force: bool,
 }
@@ -290,10 +290,10 @@ pub struct DrainArgs {
     /// Print which jobs would move, in which order, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Do not wait until all jobs have left; the drain goes on by itself
+    /// Do not wait until all jobs have left; the drain continues
     #[arg(long, conflicts_with = "dry_run")]
     pub no_wait: bool,
-    /// Stop waiting after so long; the drain goes on by itself
+    /// Stop waiting after so many seconds; the drain continues
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: Option<u64>,
 }
@@ -308,10 +308,10 @@ pub struct CordonArgs {
 #[derive(Debug, Clone, Args)]
 #[group(required = true, multiple = false)]
 pub struct CrdsArgs {
-    /// Those of a hub
+    /// Definitions of a hub
     #[arg(long)]
     pub hub: bool,
-    /// Those of a member cluster
+    /// Definitions of a member cluster
     #[arg(long)]
     pub member: bool,
 }
@@ -345,13 +345,13 @@ pub struct UpArgs {
     /// memory of each node [default: 512Gi]
     #[arg(long, value_name = "QUANTITY", value_parser = memory)]
     pub memory: Option<String>,
-    /// Where the fleet is kept [default: $FLEET_HOME or ~/.fleet]
+    /// Data directory of the fleet [default: $FLEET_HOME or ~/.fleet]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Port of the hub; the members take those after it
     #[arg(long, value_name = "P", default_value_t = 6444, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
-    /// How long simulated jobs run that do not say it (annotation sim.fleet.dev/runtime): 60s, 5m, forever
+    /// Default run time of simulated jobs: 60s, 5m, forever (the annotation sim.fleet.dev/runtime overrides it)
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub runtime: RunTime,
     /// Configuration of the members' schedulers, as volcano-scheduler.conf; read again when it changes
@@ -373,7 +373,7 @@ pub struct ApiServerArgs {
     /// Controllers that run beside the server; none where a kube-controller-manager does their work
     #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_values_t = [Controller::Deployment, Controller::Job])]
     pub controllers: Vec<Controller>,
-    /// Let everybody who reaches the server do everything, without credentials (for tests)
+    /// Allow every request without credentials (for tests)
     #[arg(long)]
     pub always_allow: bool,
 }
@@ -401,7 +401,7 @@ pub struct DemoArgs {
 /// Crowds of jobs that make progress only as a whole, on one member.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Play {
-    /// TensorFlow jobs of 2 parameter servers and 4 workers, with room for two of them
+    /// TensorFlow jobs of 2 parameter servers and 4 workers, on a cluster with capacity for two
     Gangs(PlayArgs),
     /// Spark queries of a driver and five executors on four nodes of 8 cpu
     Spark(PlayArgs),
@@ -412,10 +412,10 @@ pub struct PlayArgs {
     /// How many at once: 5 jobs, 104 queries
     #[arg(long, value_name = "N")]
     pub jobs: Option<u16>,
-    /// The same without the scheduler's plugin gang (gangs), or without PodGroups (spark)
+    /// Without gang scheduling: no plugin gang (gangs), no PodGroups (spark)
     #[arg(long)]
     pub no_gang: bool,
-    /// How long each runs once all of it does
+    /// Run time of each job once its whole gang runs
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub runtime: RunTime,
 }

@@ -1,7 +1,7 @@
 //! `fleet audit`: the checker over the live objects of the hub and its members, or over a recorded run log.
 //!
-//! What is listed one server after the other is never of one moment, so what looks broken is looked at again after a
-//! pause, and only what is broken in all looks is told.
+//! Lists of several servers are never of one moment. So a violation is checked again after a pause, and only a violation
+//! that every check finds is reported.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     progress::Progress,
 };
 
-/// Looks in which something must be broken before it is told.
+/// Checks that must find a violation before it is reported.
 const LOOKS: usize = 3;
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -69,7 +69,7 @@ pub fn run_log(file: &Path, args: &AuditArgs) -> anyhow::Result<Answer> {
     Ok(answer)
 }
 
-/// What is broken now and was broken before. Of one object the same is wrong, though amounts have changed meanwhile.
+/// Violations that were found before, too. Two violations of one object are the same even if amounts differ.
 fn still(before: &[Violation], now: Vec<Violation>) -> Vec<Violation> {
     let subject = |violation: &Violation| -> (u8, String) {
         let (object, _) = violation.what.split_once(": ").unwrap_or((&violation.what, ""));
@@ -80,7 +80,7 @@ fn still(before: &[Violation], now: Vec<Violation>) -> Vec<Violation> {
         .collect()
 }
 
-/// One look; a member that does not answer is left out of it and of all that follow.
+/// One check. A member that does not answer is left out of it and of all later ones.
 async fn look(
     hub: &Hub,
     clients: &BTreeMap<String, Client>,

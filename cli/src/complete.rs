@@ -1,7 +1,7 @@
 //! Completion of words for `kubectl fleet`: kubectl runs `kubectl_complete-fleet` with what was typed and reads one
 //! word a line, then a line with what the shell may do.
 //!
-//! Names come from the hub; a hub that is away completes nothing.
+//! Names come from the hub. A hub that does not answer completes nothing.
 
 use std::time::Duration;
 

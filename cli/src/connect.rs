@@ -17,12 +17,12 @@ use crate::{
     server::{HUB_PATIENCE, Server, innermost},
 };
 
-/// The hub, and the namespace in which a user of it looks.
+/// The hub, and the default namespace of its user.
 #[derive(Clone)]
 pub struct Hub {
     pub server: Server,
     pub namespace: String,
-    /// What a user allows for one answer, of the hub and of members.
+    /// Time-out of one request, of the hub and of members; `None`: the default of each.
     pub request_timeout: Option<Duration>,
 }
 

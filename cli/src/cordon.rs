@@ -18,7 +18,7 @@ pub async fn uncordon(hub: &Hub, args: &CordonArgs) -> anyhow::Result<Answer> {
     each(hub, &args.clusters, "uncordoned", &[CORDON_TAINT, DRAIN_TAINT], &[]).await
 }
 
-/// One after the other; one that fails keeps nobody else from being done.
+/// One after the other. A failure does not stop the rest.
 async fn each(
     hub: &Hub,
     names: &[String],

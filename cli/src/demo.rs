@@ -48,7 +48,9 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let stage = Stage { colours: std::io::stdout().is_terminal() };
     let spec =
         FleetSpec { listen: Listen::Ephemeral, default_run_time: args.runtime, ..FleetSpec::default() };
+    let progress = Progress::start("starting the hub and its members");
     let fleet = LocalFleet::start(spec).await?;
+    drop(progress);
     let told = tokio::select! {
         told = tell(&stage, &fleet, &args, began) => told,
         interrupted = tokio::signal::ctrl_c() => {
@@ -209,7 +211,7 @@ async fn placed(hub: &Hub, name: &str) -> anyhow::Result<String> {
 /// Waits until `happened` says yes.
 ///
 /// # Errors
-/// It did not within the bound, or could not be looked at.
+/// It did not happen within the bound, or a request failed.
 async fn wait(
     what: &str,
     within: Duration,

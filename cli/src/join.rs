@@ -169,7 +169,7 @@ async fn confirm(hub: &Hub, name: &str) -> anyhow::Result<Answer> {
     Ok(Answer::text(format!("cluster.fleet.dev/{name} confirmed\n{}", lines.concat())))
 }
 
-/// The patch, in the version that was looked at, and a line for each field that it changes.
+/// The patch for the observed resource version, and a line for each field that it changes.
 fn confirmation(cluster: &Cluster, proposed: &Proposed, name: &str) -> (Value, Vec<String>) {
     let spec = json!(cluster.spec);
     let mut wanted = json!({
@@ -225,7 +225,7 @@ async fn unjoin_one(hub: &Hub, name: &str, force: bool) -> anyhow::Result<String
         let runs = leaving::runs(hub, name).await?;
         let runs: Vec<&leaving::Run> = runs.iter().collect();
         let listed = match drain::names(&runs) {
-            names if names.is_empty() => "they are on their way out; try again".to_string(),
+            names if names.is_empty() => "they are being removed; try again".to_string(),
             names => names,
         };
         bail!(

@@ -15,7 +15,7 @@ use crate::{
 const BINDINGS: &str = "/apis/fleet.dev/v1alpha1/resourcebindings";
 /// How long objects without a gang may take to leave once no gang is left.
 const OTHERS_PATIENCE: Duration = Duration::from_secs(30);
-/// Pause between two looks.
+/// Pause between two polls.
 const STEP: Duration = Duration::from_millis(500);
 
 /// One job that is bound to the cluster.
@@ -64,7 +64,7 @@ pub async fn runs(hub: &Hub, cluster: &str) -> anyhow::Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// As a drain moves them: the smallest loss first, what is no gang last.
+/// In the order of a drain: the smallest loss first, objects that are no gangs last.
 pub fn order(runs: &mut [Run], now: Timestamp) {
     runs.sort_by_key(|run| {
         let loss = drain::loss(&run.entry.object, &run.entry.total, now);

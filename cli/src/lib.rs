@@ -2,7 +2,7 @@
 //!
 //! Inputs: arguments, a kubeconfig of the hub, and for `up`, `demo` and `bench` a fleet in this process.
 //! Commands that ask and answer return an [`Answer`], so that the demo and tests run them too.
-//! Deliberately absent: decisions about jobs; this room only shows, starts and writes what users ask for.
+//! Deliberately absent: decisions about jobs. This crate only prints, starts, and writes what users ask for.
 
 mod age;
 mod answer;
@@ -50,7 +50,7 @@ pub use reference::reference;
 
 use args::{Cli, Command};
 
-/// The rooms' own errors. A client's are left out: the command says them in its one line.
+/// Errors of Fleet's own crates. Errors of the client are printed by the command, in one line.
 const DEFAULT_LOG: &str =
     "fleet_controller=error,member_agent=error,fleet_apiserver=error,fleet_kubesim=error";
 
@@ -107,7 +107,7 @@ fn completes(arguments: &[OsString]) -> bool {
     own.is_some_and(|own| own.starts_with(complete::PREFIX))
 }
 
-/// How a person calls this program: kubectl runs `kubectl-NAME` for `kubectl NAME`.
+/// The name by which a user calls this program: kubectl runs `kubectl-NAME` for `kubectl NAME`.
 fn called_as(arguments: &[OsString]) -> String {
     let own = arguments.first().and_then(|own| Path::new(own).file_name()).and_then(|own| own.to_str());
     match own.and_then(|own| own.strip_prefix("kubectl-")) {

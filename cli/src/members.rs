@@ -81,8 +81,8 @@ struct Way {
     secret_path: String,
 }
 
-/// Only what an administrator confirmed, and only this cluster's own Secret: another one's token would go to an
-/// address that is not its own.
+/// Only a confirmed address, and only this cluster's own Secret: the token of another cluster must not be sent to this
+/// address.
 fn way_to(cluster: &Cluster, name: &str) -> anyhow::Result<Way> {
     let Some(url) = cluster.spec.api_endpoint.clone().filter(|url| !url.is_empty()) else {
         let proposed = cluster.status.as_ref().and_then(|status| status.proposed.as_ref());

@@ -47,7 +47,7 @@ pub fn json(value: &Value) -> anyhow::Result<String> {
 }
 
 /// The value in the format of a command that prints data of its own, if one was asked for. `named` is the field by
-/// which `-o name` calls an item, with what stands before it.
+/// by which `-o name` names an item, and the prefix before it.
 ///
 /// # Errors
 /// The value cannot be written, or the template is none.

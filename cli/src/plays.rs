@@ -65,10 +65,7 @@ fn verdict(outcome: &Outcome) -> String {
     if more > 0 {
         names.push(&rest);
     }
-    format!(
-        "Nothing moves any more: {} hold places and wait for places that the others hold.",
-        names.join(", ")
-    )
+    format!("Deadlock: {} hold places and wait for places that the others hold.", names.join(", "))
 }
 
 #[cfg(test)]
@@ -81,7 +78,7 @@ mod tests {
         let outcome = Outcome { jobs: 7, ended: 0, most_at_once: 7, stuck };
         assert_eq!(
             verdict(&outcome),
-            "Nothing moves any more: job-1, job-2, job-3, job-4, job-5, 2 more hold places and wait for places that the others hold."
+            "Deadlock: job-1, job-2, job-3, job-4, job-5, 2 more hold places and wait for places that the others hold."
         );
         assert_eq!(verdict(&Outcome { jobs: 2, ended: 2, ..Outcome::default() }), "All have finished.");
     }

@@ -1,4 +1,4 @@
-//! A line on stderr that says what is being waited for, shown only to a terminal and only after two seconds.
+//! A progress line on stderr: only on a terminal, and only after two seconds.
 
 use std::{
     io::{IsTerminal, Write},

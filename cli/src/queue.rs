@@ -46,7 +46,7 @@ pub struct QueueRow {
     namespaces: Vec<String>,
     /// By admitted jobs; never above max.
     used: BTreeMap<String, String>,
-    /// By running jobs whose policy asks for no queue: not bounded by max, and what is left is less by it.
+    /// By running jobs whose policy uses no queue: not bounded by max, but it reduces what queued jobs may use.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     unqueued: BTreeMap<String, String>,
     min: BTreeMap<String, String>,
@@ -79,7 +79,7 @@ pub fn rows(trees: &[ElasticQuotaTree], units: &[QueueUnit]) -> Vec<QueueRow> {
     rows
 }
 
-/// A line for each tree that is not in force, and what is instead; empty where all is well.
+/// A line for each tree that is not in force, and which tree is; empty if all trees are valid.
 pub fn invalid(trees: &[ElasticQuotaTree]) -> String {
     let name = |tree: &ElasticQuotaTree| tree.metadata.name.clone().unwrap_or_default();
     let broken: Vec<String> = trees
@@ -95,7 +95,7 @@ pub fn invalid(trees: &[ElasticQuotaTree]) -> String {
         Some(view) => {
             format!("In force: ElasticQuotaTree {}, generation {}", name(view.object), view.generation)
         }
-        None => "In force: no tree; jobs whose policy asks for a queue wait".to_string(),
+        None => "In force: no tree; jobs whose policy uses a queue wait".to_string(),
     };
     format!("{}\n{instead}\n", broken.join("\n"))
 }
@@ -115,7 +115,7 @@ pub async fn run(hub: &Hub, args: &QueueArgs) -> anyhow::Result<Answer> {
         let mut answer = Answer::default();
         answer.note(format!(
             "No quota tree: apply an ElasticQuotaTree in namespace {QUOTA_NAMESPACE}; until then jobs whose policy \
-             asks for a queue wait."
+             uses a queue wait."
         ));
         return Ok(answer);
     }

@@ -1,4 +1,4 @@
-//! What the reader's terminal can show: its width, and colours.
+//! The terminal: its width, and whether it has colours.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -9,7 +9,7 @@ pub fn width() -> Option<usize> {
     told.or_else(|| io::stdout().is_terminal().then(seen).flatten()).filter(|width| *width > 0)
 }
 
-/// Whether stdout is read by a person who wants colours: a terminal that has them, without `NO_COLOR`.
+/// Whether stdout is a terminal with colours, and `NO_COLOR` is not set.
 pub fn has_colours() -> bool {
     wants_colours(io::stdout().is_terminal(), |name| std::env::var(name).ok())
 }
@@ -51,7 +51,7 @@ const WAITING: &[&str] = &[
     "waits,",
 ];
 
-/// The text with the words of states in colours. Widths stay as they are: colours take no room.
+/// The text with the words of states in colours. Colour codes do not change the width of a column.
 pub fn paint(text: &str) -> String {
     let mut painted = String::with_capacity(text.len());
     for piece in text.split_inclusive([' ', '\n']) {
@@ -68,7 +68,7 @@ pub fn paint(text: &str) -> String {
     painted
 }
 
-/// Paints whole lines on their way out.
+/// A writer that paints whole lines.
 pub struct Painter<W> {
     out: W,
     line: Vec<u8>,

@@ -129,7 +129,7 @@ fn introduction(spec: &FleetSpec, path: &Path, args: &UpArgs) -> String {
     let _ = writeln!(text, "{each}; jobs run for {} unless they say otherwise.", args.runtime);
     let _ = writeln!(
         text,
-        "Everything is kept in {}; Ctrl-C ends it, the next `fleet up` goes on.",
+        "State is kept in {}; Ctrl-C stops the fleet, the next `fleet up` resumes it.",
         path.display()
     );
     let _ = writeln!(text, "\nPaste this into another terminal, for kubectl and its plugins:\n");

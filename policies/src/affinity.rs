@@ -6,7 +6,7 @@ use fleet_resources::constraints::{Taint, Toleration, repelling_taint};
 
 use crate::spec::{ClusterAffinity, FieldOperator, Placement};
 
-/// What the filters know of a cluster.
+/// The facts of a cluster that the filters use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterFacts {
     pub name: String,

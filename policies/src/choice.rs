@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::selector::{ImplicitPriority, ResourceSelector, match_selectors};
 
-/// What a choice needs to know of an object.
+/// The facts of an object that a choice uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectRef {
     pub api_version: String,
@@ -37,7 +37,7 @@ pub enum PreemptionRule {
     Always,
 }
 
-/// What a choice needs to know of a policy.
+/// The facts of a policy that a choice uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyRule {
     pub scope: PolicyScope,

@@ -1,5 +1,5 @@
 //! Pure rules of propagation: which policy governs an object, which clusters it
-//! admits, what a workload asks for, how it fares, what it depends on, and how
+//! admits, the requests, health and dependencies of a workload, and how
 //! it is written for a member.
 //!
 //! Inputs are plain JSON values and data; times come in as text. Deliberately

@@ -4,7 +4,7 @@
 //! cluster-wide policies before namespaced ones, the less narrow selection
 //! first, then name; inside a policy rule by rule, inside a rule overrider by
 //! overrider. Either all rules apply or the object stays as it was. What an object *is* (API version, kind,
-//! namespace, name, Fleet's own marks) is nobody's to override: see `identity`.
+//! namespace, name, Fleet's own marks) cannot be overridden: see `identity`.
 
 mod identity;
 mod image;

@@ -1,4 +1,4 @@
-//! Pod Security Standards: what a pod template may ask for at each level.
+//! Pod Security Standards: what each level permits a pod template.
 //!
 //! The hub runs no pods, so its own admission never sees what a job's pods ask for; members see them under the
 //! agent's rights. Fleet therefore holds each template to the level of its namespace on the hub. The checks

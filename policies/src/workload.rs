@@ -1,4 +1,4 @@
-//! Reading a workload: what it asks for, how it fares, what it depends on, and
+//! Reading a workload: its requests, its health, its dependencies, and
 //! how it is written for a member.
 //!
 //! Every function takes the kind and the object (or its status) as JSON and is

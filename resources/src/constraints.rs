@@ -80,13 +80,13 @@ pub fn any_term_matches(
     terms.is_empty() || terms.iter().any(|term| term.matches(node_name, labels))
 }
 
-/// What a taint does to those that do not tolerate it.
+/// The effect of a taint on jobs that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TaintEffect {
     NoSchedule,
     PreferNoSchedule,
     NoExecute,
-    /// ACK's effect on a member whose agent is silent: keeps new work away.
+    /// ACK's effect for a member whose agent does not answer: no new work.
     NoSelect,
 }
 

@@ -12,7 +12,7 @@ use crate::{
     lease::LeaseError,
 };
 
-/// How often the clock is looked at, and what the kubelet started anew is stopped again.
+/// Period of the check. Processes that the kubelet has restarted are stopped again in each.
 const TICK: Duration = Duration::from_millis(200);
 
 /// How containers are stopped.
@@ -22,7 +22,7 @@ pub enum Signal {
     Kill,
 }
 
-/// File that stands while the watchdog is content.
+/// File that exists while the lease holds; the startup probe reads it.
 pub fn content_file() -> PathBuf {
     PathBuf::from(crate::STATE_FOLDER).join("content")
 }

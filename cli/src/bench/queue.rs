@@ -34,13 +34,13 @@ use crate::{
     table::Table,
 };
 
-/// Submissions under way at once.
+/// Concurrent submissions.
 const SUBMITTERS: usize = 64;
 const SIGHTINGS: usize = 16_384;
 /// After that long without any job's end the run is given up.
 const STALLED: Duration = Duration::from_secs(60);
 const PAGE: u32 = 5_000;
-/// How often is told how far it is.
+/// How often progress is printed.
 const PROGRESS: Duration = Duration::from_secs(15);
 
 /// Jobs of one kind in every leaf.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{age, table::Table};
 
-/// Lines before the events, as kubectl describes what it does not know.
+/// Lines before the events, as kubectl describes a kind without a describer of its own.
 pub fn describe(object: &Value) -> String {
     let metadata = &object["metadata"];
     let text = |value: &Value| value.as_str().unwrap_or("<none>").to_string();

@@ -1,4 +1,4 @@
-//! What a doctor looks at, read from the hub. An answer that does not come is a fact, too.
+//! The facts that `fleet doctor` judges, read from the hub. A request without an answer is a fact, too.
 
 use std::{
     collections::BTreeMap,

@@ -30,7 +30,7 @@ pub enum Level {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     level: Level,
-    /// What was looked at, such as `hub` or `cluster east`.
+    /// What was checked, such as `hub` or `cluster east`.
     about: String,
     found: String,
     /// What to do about it; empty where all is well.

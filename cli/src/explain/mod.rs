@@ -26,7 +26,7 @@ use crate::{
     table::Table,
 };
 
-/// Where a waiting job stands in line, 1 for the first.
+/// Position of a waiting job in its queue, 1 for the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 struct Position {
     place: usize,
@@ -123,7 +123,8 @@ async fn policy_says(hub: &Hub, binding: &ResourceBinding) -> anyhow::Result<Vec
     let policy = &binding.spec.policy;
     if policy.name.is_empty() {
         return Ok(vec![
-            "none: it was deleted or selects the job no more; the job goes on as it was".to_string(),
+            "none: the policy was deleted or no longer selects the job; the job keeps running unchanged"
+                .to_string(),
         ]);
     }
     let base = "/apis/policy.one.alibabacloud.com/v1alpha1";
@@ -151,8 +152,8 @@ async fn policy_says(hub: &Hub, binding: &ResourceBinding) -> anyhow::Result<Vec
     Ok(std::iter::once(shown).chain(lines).collect())
 }
 
-/// What each cluster says, and each that the policy names and that has not joined. Of a job that has ended nobody
-/// is asked.
+/// A verdict for each cluster, and for each one that the policy names and that has not joined. None for a job that has
+/// ended.
 fn verdicts(entry: &BindingEntry, clusters: &[Cluster]) -> Vec<ClusterVerdict> {
     if entry.is_finished() {
         return Vec::new();
@@ -200,15 +201,15 @@ fn judge(entry: &BindingEntry, object: &Cluster) -> ClusterVerdict {
     let shapes: Vec<NodeShape> = status.node_shapes.iter().map(convert::placement_shape).collect();
     if status.reservation == Some(false) {
         return match fits_sum(&free_sum(&shapes), &entry.gang) {
-            Ok(()) => say(true, "the sum of what is free covers the job".to_string()),
+            Ok(()) => say(true, "the sum of free resources covers the job".to_string()),
             Err(short) => {
                 let short: Vec<String> = short.iter().map(ToString::to_string).collect();
-                say(false, format!("the sum of what is free is short of {}", short.join(", ")))
+                say(false, format!("the sum of free resources lacks {}", short.join(", ")))
             }
         };
     }
     match place_on_shapes(&shapes, &entry.gang) {
-        Ok(_) => say(true, "holds the whole job now".to_string()),
+        Ok(_) => say(true, "can hold the whole job now".to_string()),
         Err(refusal) if fits_shapes_empty(&shapes, &entry.gang) => say(false, refusal.sentence()),
         Err(refusal) => {
             say(false, format!("{}; it could not hold the job if nothing else ran there", refusal.sentence()))
@@ -243,6 +244,17 @@ fn positions(units: &[QueueUnit], own: Option<&QueueUnit>) -> (Option<Position>,
         Some(Position { place: before + 1, of: waiting().count() })
     };
     (place(&|unit| unit.spec.queue == own.spec.queue), place(&|_| true))
+}
+
+/// Where the job stands, behind the name of its queue; empty for one that does not wait.
+fn position_text(units: &[QueueUnit], unit: &QueueUnit) -> String {
+    match positions(units, Some(unit)) {
+        (Some(leaf), Some(all)) => format!(
+            ", position {} of {} in this queue, {} of {} in all queues",
+            leaf.place, leaf.of, all.place, all.of
+        ),
+        _ => String::new(),
+    }
 }
 
 fn print(
@@ -292,17 +304,7 @@ fn print(
     }
     if let Some(unit) = unit {
         let queue = unit.spec.queue.clone().unwrap_or_else(|| "none".to_string());
-        let (leaf, fleet) = positions(units, Some(unit));
-        let place = match (leaf, fleet) {
-            (Some(leaf), Some(fleet)) => {
-                format!(
-                    ", position {} of {} in this queue, {} of {} in all queues",
-                    leaf.place, leaf.of, fleet.place, fleet.of
-                )
-            }
-            _ => String::new(),
-        };
-        lines.push(("Queue", format!("{queue}{place}")));
+        lines.push(("Queue", format!("{queue}{}", position_text(units, unit))));
     }
     let components: Vec<String> =
         spec.components.iter().map(|c| format!("{{{} {}}}", c.name, c.replicas)).collect();

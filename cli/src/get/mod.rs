@@ -1,6 +1,6 @@
 //! `fleet get`: objects of the hub or of member clusters, as kubectl prints them.
 //!
-//! Members are asked at the same time; one that does not answer is reported and holds up nobody.
+//! Members are asked at the same time; one that does not answer is reported and delays no other.
 
 mod tables;
 mod watch;

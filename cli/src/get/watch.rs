@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, io::Write, process::ExitCode, time::Duration};
 use super::{Asked, Gathered, gather, print};
 use crate::{args::GetArgs, connect::Hub, terminal};
 
-/// Pause between two looks.
+/// Pause between two polls.
 const STEP: Duration = Duration::from_secs(1);
 
 /// Prints until the reader goes away.
 ///
 /// # Errors
-/// What the first look finds wrong.
+/// What the first poll finds wrong.
 pub async fn run(hub: &Hub, args: &GetArgs) -> anyhow::Result<ExitCode> {
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
     let mut first = true;
@@ -44,7 +44,7 @@ fn put(text: &str) -> bool {
     out.write_all(painted.as_bytes()).and_then(|()| out.flush()).is_ok()
 }
 
-/// Leaves in the answers what is new or has another version than when it was last seen. Whether anything is left.
+/// Keeps in the answers only objects that are new or have changed since the last poll. Returns whether any are left.
 fn keep_changed(asked: &mut [Asked], seen: &mut BTreeMap<String, String>) -> bool {
     let mut any = false;
     for one in asked {

@@ -1,4 +1,4 @@
-//! What a policy may not say, beyond what its types express.
+//! Validation of policies, beyond what their types express.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -9,7 +9,7 @@ use super::conditions::{Condition, QUEUING, conditions_of, find, has_condition, 
 use super::health::{number, volcano_phase};
 
 /// The status of the hub's object, from its present status and each cluster's.
-/// With no items the present status stays as it is. The condition Queuing is
+/// Without items the present status is kept. The condition Queuing is
 /// the hub's own and is kept.
 pub fn aggregate(kind: WorkloadKind, current: &Value, items: &[(&str, &Value)]) -> Value {
     let reported: Vec<(&str, &Value)> = items

@@ -1,4 +1,4 @@
-//! What a job may not say: fields that can be read and make a job that never runs.
+//! Validation of jobs: fields that are well-formed but make a job that can never run.
 
 use serde_json::Value;
 

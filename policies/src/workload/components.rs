@@ -1,4 +1,4 @@
-//! What a workload asks for: its components, each a number of equal pods.
+//! The requests of a workload: its components, each a number of equal pods.
 
 use std::collections::BTreeMap;
 

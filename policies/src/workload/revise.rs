@@ -81,7 +81,7 @@ const OWNED_BY_HUB: &[&str] = &[
 ];
 
 /// Removes everything the hub's API server or its controllers added, and marks that only Fleet itself sets
-/// on what it sends: a user who writes them on the hub would speak to the member in Fleet's name.
+/// on what it sends: a member would take those of a user for Fleet's own.
 pub fn strip_for_member(object: &mut Value) {
     remove_reserved(object);
     let Some(fields) = object.as_object_mut() else {
