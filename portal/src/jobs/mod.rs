@@ -19,7 +19,7 @@ pub use error::JobError;
 pub use events::{Event, events};
 pub use item::{Item, Retries, Run, item};
 pub use read::{Read, read};
-pub use write::{Submitted, Who, objects as native_objects, start, stop, submit, user_of};
+pub use write::{Submitted, Who, objects as native_objects, set_tags, start, stop, submit, user_of};
 
 const GROUP: &str = "/apis/batch.volcano.sh/v1alpha1";
 pub(crate) const BINDINGS: &str = "/apis/fleet.dev/v1alpha1";

@@ -199,6 +199,24 @@ pub async fn start(server: &Server, run: &Run) -> Result<i64, JobError> {
     Ok(run.number + 1)
 }
 
+/// Writes the tags of a job.
+///
+/// # Errors
+/// The hub refuses, or the job was changed meanwhile.
+pub async fn set_tags(server: &Server, run: &Run, tags: &[String]) -> Result<(), JobError> {
+    let patch = json!({"metadata": {
+        // Two who tag at once do not take each other's tags away.
+        "resourceVersion": run.object["metadata"]["resourceVersion"],
+        "annotations": {names::TAGS_ANNOTATION: json!(tags).to_string()},
+    }});
+    match server.merge(&object_path(run.namespace(), run.name()), &patch).await {
+        Err(error) if error.is_conflict() => {
+            Err(JobError::Conflict(format!("job {} was changed at the same time; try again", run.id)))
+        }
+        done => Ok(done.map(|_| ())?),
+    }
+}
+
 /// Who the hub says one is, as an owner of jobs.
 ///
 /// # Errors

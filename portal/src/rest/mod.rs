@@ -1,0 +1,59 @@
+//! OpenPAI's REST API, version 2, for the tools that speak it.
+//!
+//! Who calls is who acts: the caller's own token goes to the hub with every request, so that its RBAC decides. Codes and
+//! messages have OpenPAI's shape.
+
+mod caller;
+mod error;
+mod jobs;
+mod query;
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    routing::{get, put},
+};
+use kube::Client;
+use serde_json::json;
+
+pub use error::RestError;
+
+/// What the API is served from.
+#[derive(Clone)]
+pub struct Portal {
+    /// A way to the hub that carries no credential of its own.
+    pub hub: Client,
+    pub url: String,
+    /// Where jobs are submitted to.
+    pub namespace: String,
+}
+
+type Shared = axum::extract::State<Arc<Portal>>;
+
+/// All routes, under `/api/v2`.
+pub fn router(portal: Portal) -> Router {
+    let jobs = Router::new()
+        .route("/jobs", get(jobs::list).post(jobs::submit))
+        .route("/jobs/{id}", get(jobs::detail))
+        .route("/jobs/{id}/attempts/{attempt}", get(jobs::attempt))
+        .route("/jobs/{id}/job-attempts", get(jobs::attempts))
+        .route("/jobs/{id}/job-attempts/healthz", get(jobs::attempts_health))
+        .route("/jobs/{id}/config", get(jobs::config))
+        .route("/jobs/{id}/events", get(jobs::events))
+        .route("/jobs/{id}/executionType", put(jobs::execute))
+        .route("/jobs/{id}/tag", put(jobs::add_tag).delete(jobs::remove_tag))
+        .route("/info", get(info))
+        .fallback(error::no_route)
+        .method_not_allowed_fallback(error::no_method);
+    Router::new().nest("/api/v2", jobs).fallback(error::no_route).with_state(Arc::new(portal))
+}
+
+async fn info() -> Json<serde_json::Value> {
+    Json(json!({
+        "name": "Fleet",
+        "version": env!("CARGO_PKG_VERSION"),
+        "launcherType": "k8s",
+        "authnMethod": "token",
+    }))
+}
