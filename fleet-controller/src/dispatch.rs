@@ -272,6 +272,9 @@ fn bound(
     let look = Look { world, key, entry, object, items: &items, options, now };
     let run = look.run();
     let ending = look.judge(&run, step);
+    if !matches!(ending, Ending::Result(_)) {
+        workload::withhold_end(entry.workload, &mut status);
+    }
     if entry.is_gang() {
         reach::tell(&look, &run, &mut desired, step);
         desired["run"] = json!(run);
