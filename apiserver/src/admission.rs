@@ -16,6 +16,7 @@ mod cel;
 mod hook;
 mod limits;
 pub mod plugins;
+pub mod pod_security;
 mod policy;
 mod registration;
 mod remote;

@@ -8,7 +8,7 @@ use crate::jsonpath::JsonPath;
 use crate::registry::{Column, Entry, Registry, Resource, ScalePaths};
 use crate::server::Core;
 use crate::store::{Range, Refused, Write};
-use crate::{builtins, compiled, delete, tree};
+use crate::{builtins, compiled, definition, delete, tree};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -42,6 +42,7 @@ pub fn admit(old: Option<&Value>, crd: &mut Value, core: &Core) -> ApiResult<()>
         causes.push(Cause::invalid("spec.group", &json!(group), "is a built-in group and kind"));
     }
     approval(old, crd, &group, &mut causes);
+    definition::check(old, crd, &mut causes);
     let mut stored = String::new();
     let versions = tree::list(crd, &["spec", "versions"]);
     let mut names = std::collections::BTreeSet::new();

@@ -24,6 +24,7 @@ mod connect;
 mod convert;
 mod crd;
 mod decode;
+mod definition;
 mod delete;
 mod dict;
 mod direct;
@@ -263,6 +264,7 @@ impl ApiServer {
             admission: admission::Admission::new(&store),
             budgets: budgets::Budgets::new(&store),
             nodes: nodes::Nodes::new(&store),
+            requests: metrics::Requests::default(),
             quotas: resource_quota::Quotas::new(&store),
             store,
             registry: ArcSwap::from_pointee(registry),

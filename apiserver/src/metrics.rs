@@ -1,12 +1,44 @@
 //! `/metrics`: what the server holds, in the text format of Prometheus.
 //!
-//! Inputs: the store. Absent on purpose: latencies, which a client measures better.
+//! Inputs: the store, and each answer. Absent on purpose: latencies, which a client measures better.
 
 use crate::http_io;
 use crate::server::Core;
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
+
+/// Answers since the start, by method and code.
+#[derive(Default)]
+pub struct Requests(Mutex<BTreeMap<(&'static str, u16), u64>>);
+
+impl Requests {
+    /// Counts an answer.
+    pub fn count(&self, method: &http::Method, code: StatusCode) {
+        let verb = match *method {
+            http::Method::GET => "GET",
+            http::Method::POST => "POST",
+            http::Method::PUT => "PUT",
+            http::Method::PATCH => "PATCH",
+            http::Method::DELETE => "DELETE",
+            _ => "OTHER",
+        };
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry((verb, code.as_u16())).or_insert(0) += 1;
+    }
+
+    fn write(&self, text: &mut String) {
+        text.push_str(
+            "# HELP apiserver_request_total Answers by verb and code; a watch counts when it begins.\n\
+             # TYPE apiserver_request_total counter\n",
+        );
+        for ((verb, code), n) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let _ = writeln!(text, "apiserver_request_total{{code=\"{code}\",verb=\"{verb}\"}} {n}");
+        }
+    }
+}
 
 /// The answer to a scrape.
 pub fn answer(core: &Core) -> Response<Body> {
@@ -23,6 +55,7 @@ pub fn answer(core: &Core) -> Response<Body> {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "apiserver_storage_objects{{resource=\"{resource}\"}} {}", table.len());
     }
+    core.requests.write(&mut text);
     let (requests, bodies) = core.shares.in_use();
     let _ = write!(
         text,

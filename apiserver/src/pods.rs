@@ -149,6 +149,20 @@ fn check_update(old: &Value, new: &Value, subresource: &str, causes: &mut Vec<Ca
         }
         _ => {}
     }
+    if subresource == "ephemeralcontainers" {
+        let now = tree::list(new, &["spec", "ephemeralContainers"]);
+        for before in tree::list(old, &["spec", "ephemeralContainers"]) {
+            let name = tree::text(before, &["name"]);
+            match now.iter().find(|c| tree::text(c, &["name"]) == name) {
+                Some(c) if c == before => {}
+                found => {
+                    let what = if found.is_some() { "changed" } else { "removed" };
+                    let why = format!("existing ephemeral containers {name:?} may not be {what}\n");
+                    causes.push(Cause::forbidden("spec.ephemeralContainers", &why));
+                }
+            }
+        }
+    }
     if frozen(old, gated, subresource) != frozen(new, gated, subresource) {
         let why = "pod updates may not change fields other than `spec.containers[*].image`,\
              `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only \

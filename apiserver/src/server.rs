@@ -40,6 +40,8 @@ pub struct Core {
     pub budgets: Budgets,
     /// What is known to have changed about resource quotas.
     pub quotas: crate::resource_quota::Quotas,
+    /// Answers so far.
+    pub requests: metrics::Requests,
     /// What is known to have changed about nodes.
     pub nodes: crate::nodes::Nodes,
     /// Whether their taints are kept here.
@@ -190,6 +192,7 @@ pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -
     }
     let asked = request.uri().query().filter(|q| q.contains("timeout=")).map(|q| Params::parse(Some(q)));
     let limit = asked.filter(|p| !p.flag("watch")).and_then(|p| duration(p.get("timeout")));
+    let (counted, method) = (core.clone(), request.method().clone());
     let work = answer(core, door, request);
     let answered = match limit {
         None => work.await,
@@ -197,10 +200,9 @@ pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -
             .await
             .unwrap_or_else(|_| Err(ApiError::timed_out())),
     };
-    match answered {
-        Ok(response) => response,
-        Err(e) => e.response(),
-    }
+    let response = answered.unwrap_or_else(|e| e.response());
+    counted.requests.count(&method, response.status());
+    response
 }
 
 /// A duration as Go writes it, in one unit: 500ms, 32s, 1m.

@@ -148,11 +148,34 @@ async fn mutate(
     Ok(())
 }
 
+/// An owner counts once, however often it is named.
+fn unite_owners(call: &mut Call, value: &mut Value) {
+    let Some(Value::Array(owners)) = tree::meta(value).get_mut("ownerReferences") else { return };
+    let mut seen = std::collections::BTreeSet::new();
+    let before = owners.len();
+    let mut twice = Vec::new();
+    owners.retain(|o| {
+        let uid = tree::text(o, &["uid"]).to_string();
+        let first = uid.is_empty() || seen.insert(uid.clone());
+        if !first {
+            twice.push(uid);
+        }
+        first
+    });
+    if owners.len() != before {
+        call.warnings.push(format!(
+            ".metadata.ownerReferences contains duplicate entries with UID(s) {}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests",
+            twice.join(", ")
+        ));
+    }
+}
+
 /// Stores a new object; `applied` when it came by server-side apply, which has set its managedFields.
 async fn create_object(call: &mut Call, mut value: Value, applied: bool) -> ApiResult<Response<Body>> {
     let entry = call.entry.clone();
     let r = &*entry.resource;
     check_namespace_of_body(call, &mut value)?;
+    unite_owners(call, &mut value);
     if r.terminating {
         let why =
             format!("create not allowed while custom resource definition is terminating: {}", r.qualified());
@@ -188,6 +211,7 @@ async fn create_object(call: &mut Call, mut value: Value, applied: bool) -> ApiR
         pods::admit_class(&call.core, &value)?;
     }
     admission::plugins::check_new(call, &value)?;
+    admission::pod_security::check(call, &value)?;
     if r.is("", "secrets") {
         accounts::fill_secret(&call.core, &mut value);
     }
@@ -264,6 +288,9 @@ async fn change(
     }
     let outcome = finish(call, old, &mut live, new, applied)?;
     admission::plugins::check_change(call, &live, outcome.value(&live))?;
+    if live.get("spec") != outcome.value(&live).get("spec") {
+        admission::pod_security::check(call, outcome.value(&live))?;
+    }
     admission::validate(call, Operation::Update, &name, Some(&live), Some(outcome.value(&live))).await?;
     store(call, old, outcome).await
 }
@@ -319,6 +346,50 @@ fn respond_value(call: &Call, mut value: Value) -> ApiResult<Response<Body>> {
     read::value_in_form(call, StatusCode::OK, value)
 }
 
+/// Kinds that a PUT makes where there is none.
+fn created_by_update(r: &Resource) -> bool {
+    let kinds = (r.group.as_str(), r.plural.as_str());
+    !r.custom
+        && matches!(
+            kinds,
+            ("coordination.k8s.io", "leases")
+                | ("", "services" | "endpoints" | "events" | "limitranges")
+                | ("rbac.authorization.k8s.io", _)
+        )
+}
+
+/// Kinds that may be updated by who does not say which version of the object was seen.
+fn updated_blindly(r: &Resource) -> bool {
+    let kinds = (r.group.as_str(), r.plural.as_str());
+    !r.custom
+        && !matches!(
+            kinds,
+            ("apiextensions.k8s.io", _)
+                | (admission::GROUP, _)
+                | ("coordination.k8s.io", "leases")
+                | ("policy", "poddisruptionbudgets")
+                | ("node.k8s.io", "runtimeclasses")
+                | (
+                    "storage.k8s.io",
+                    "csidrivers" | "csinodes" | "csistoragecapacities" | "volumeattachments"
+                )
+        )
+}
+
+/// Who makes an object by another verb needs the right to create it too.
+fn may_create(call: &Call) -> ApiResult<()> {
+    let r = call.resource();
+    let q = rbac::Question {
+        verb: "create".into(),
+        group: r.group.clone(),
+        resource: r.plural.clone(),
+        namespace: call.namespace.clone(),
+        name: call.name.clone(),
+        ..rbac::Question::default()
+    };
+    call.core.auth.allow(&call.core, &call.user, &q)
+}
+
 /// PUT.
 pub async fn update(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     check_options(call, "UpdateOptions", false)?;
@@ -335,22 +406,25 @@ pub async fn update(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
         }
     }
     let version = tree::meta_text(&sent, "resourceVersion").to_string();
-    if version.is_empty() && call.resource().custom && !scaling {
-        let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
-        let r = call.resource();
-        return Err(ApiError::invalid(&r.group, &r.kind, &call.name, vec![cause]));
-    }
     loop {
         let old = match read::current(call).await {
             Err(e)
                 if e.code() == 404
-                    && call.resource().is("coordination.k8s.io", "leases")
+                    && created_by_update(call.resource())
+                    && call.subresource.is_empty()
                     && version.is_empty() =>
             {
+                may_create(call)?;
                 return create_object(call, sent, false).await;
             }
             other => other?,
         };
+        if version.is_empty() && !scaling && !updated_blindly(call.resource()) {
+            let cause =
+                Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+            let r = call.resource();
+            return Err(ApiError::invalid(&r.group, &r.kind, &call.name, vec![cause]));
+        }
         if !version.is_empty() && version != old.rv.to_string() {
             return Err(ApiError::modified(call.resource(), &call.name));
         }
@@ -454,14 +528,29 @@ fn take_unchanged(r: &Resource, live: &Value, new: &mut Value) -> Map<String, Va
     same
 }
 
+/// The part of an object that an applied Scale sets.
+fn scaled_part(r: &Resource, name: &str, scale: &Value) -> ApiResult<Value> {
+    let (kind, version) = (tree::text(scale, &["kind"]), tree::text(scale, &["apiVersion"]));
+    if kind != "Scale" || version != "autoscaling/v1" {
+        return Err(ApiError::bad_request(format!(
+            "invalid object type: {version}, Kind={kind}: the request is for autoscaling/v1, Kind=Scale"
+        )));
+    }
+    let mut part = json!({"apiVersion": r.api_version(), "kind": r.kind, "metadata": {"name": name}});
+    if tree::at(scale, &["spec", "replicas"]).is_some() {
+        part = scale::set(r, &part, scale)?;
+    }
+    Ok(part)
+}
+
 async fn apply_patch(call: &mut Call, mut config: Value) -> ApiResult<Response<Body>> {
     let entry = call.entry.clone();
     let r = &*entry.resource;
-    if call.subresource == "scale" {
-        return Err(ApiError::unsupported_media("application/json-patch+json, application/merge-patch+json"));
-    }
+    let scaling = call.subresource == "scale";
     let (kind, version) = (tree::text(&config, &["kind"]), tree::text(&config, &["apiVersion"]));
-    if kind != r.kind || version != r.api_version() {
+    if scaling {
+        config = scaled_part(r, &call.name, &config)?;
+    } else if kind != r.kind || version != r.api_version() {
         return Err(ApiError::bad_request(format!(
             "invalid object type: {version}, Kind={kind}: the request is for {}, Kind={}",
             r.api_version(),
@@ -528,6 +617,7 @@ async fn apply_patch(call: &mut Call, mut config: Value) -> ApiResult<Response<B
             if !call.subresource.is_empty() {
                 return Err(ApiError::not_found(r, &call.name));
             }
+            may_create(call)?;
             let mut value = managed::apply(&r.schema, None, config.clone(), force, &w)?;
             if r.custom {
                 decode::defaults(&r.schema, &mut value);

@@ -247,6 +247,43 @@ fn nodes_and_pods(k: &Kubectl) {
     k.ok("get pod p -o jsonpath={.spec.ephemeralContainers[0].image}", "busybox");
 }
 
+fn signing_request(name: &str) -> String {
+    use base64::Engine;
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
+    let pem = params.serialize_request(&key).and_then(|r| r.pem()).expect("a request");
+    json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name},
+        "spec": {"request": base64::engine::general_purpose::STANDARD.encode(pem), "signerName": "example.com/s", "usages": ["client auth"]}})
+    .to_string()
+}
+
+fn other_kinds(k: &Kubectl) {
+    k.ok("autoscale deployment d --min=1 --max=5 --cpu-percent=70", "autoscaled");
+    k.ok("get hpa", "cpu: <unknown>/70%");
+    k.ok(
+        "get horizontalpodautoscalers.v1.autoscaling d -o jsonpath={.spec.targetCPUUtilizationPercentage}",
+        "70",
+    );
+    for (name, verb, says) in [("ann", "approve", "Approved"), ("ben", "deny", "Denied")] {
+        k.with("create -f -", &signing_request(name), "created");
+        k.ok(&format!("get csr {name}"), "Pending");
+        k.ok(&format!("certificate {verb} {name}"), name);
+        k.ok(&format!("get csr {name}"), says);
+    }
+    let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "reason": "Seen", "message": "it was seen", "type": "Normal",
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}, "lastTimestamp": "2026-01-01T00:00:00Z"});
+    k.with("create -f -", &event.to_string(), "created");
+    let text = k.ok("get events", "it was seen");
+    let head: Vec<&str> = text.lines().next().unwrap_or_default().split_whitespace().collect();
+    assert_eq!(head, ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], "{text}");
+    k.ok("get events -o wide", "SUBOBJECT");
+    k.fails("port-forward p 8080:80 --address=127.0.0.1 --pod-running-timeout=1s", "");
+    k.fails("attach p --pod-running-timeout=1s", "");
+    k.ok("get svc kubernetes", "443/TCP");
+    k.ok("get --raw /metrics", "apiserver_request_total{");
+}
+
 fn access(k: &Kubectl) {
     k.ok("auth can-i create pods", "yes");
     k.ok("auth can-i --list", "[*]");
@@ -283,7 +320,7 @@ async fn every_command_works() {
     served.write_kubeconfig(&home.path().join("config"), "fleet").expect("written");
     let k = Kubectl { program, home };
     let script = tokio::task::spawn_blocking(move || {
-        for part in [creating, changing, custom, nodes_and_pods, access, deleting] {
+        for part in [creating, changing, custom, nodes_and_pods, other_kinds, access, deleting] {
             part(&k);
         }
     });

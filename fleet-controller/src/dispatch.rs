@@ -281,6 +281,9 @@ fn bound(
         (_, Some(over)) => Ending::Evict(over),
         (ending, None) => ending,
     };
+    if !matches!(ending, Ending::Result(_)) {
+        workload::withhold_end(entry.workload, &mut status);
+    }
     if entry.is_gang() {
         reach::tell(&look, &run, &mut desired, step);
         desired["run"] = json!(run);

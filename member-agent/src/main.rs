@@ -47,7 +47,7 @@ struct Flags {
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
     labels: Vec<(String, String)>,
     /// Job controllers to run, for members without operators of their own: pytorchjob, tfjob, mpijob,
-    /// job, deployment; `all` or `none`
+    /// volcanojob, job, deployment; `all` or `none`
     #[arg(long, value_name = "KIND", value_delimiter = ',', default_value = "none")]
     controllers: Vec<String>,
     /// Names of schedulers this agent binds pods for; `none` for none

@@ -16,7 +16,7 @@ mod run;
 
 use serde::{Deserialize, Serialize};
 
-pub use aggregate::aggregate;
+pub use aggregate::{aggregate, withhold_end};
 pub use check::check;
 pub use components::{Component, PodRequirements, WorkloadError, components, most, template_requests, total};
 pub use conditions::{Condition, created_condition, queuing_condition, set_failed};

@@ -194,7 +194,10 @@ fn webhook(hook: &Value, at: &str, causes: &mut Vec<Cause>) {
     one_of(hook, "matchPolicy", &["Equivalent", "Exact"], at, causes);
     rules(hook, "rules", at, causes);
     match_conditions(hook, at, causes);
-    if !tree::list(hook, &["admissionReviewVersions"]).iter().any(|v| v == "v1") {
+    if tree::list(hook, &["admissionReviewVersions"]).is_empty() {
+        let why = "must specify one of v1, v1beta1";
+        causes.push(Cause::required(format!("{at}.admissionReviewVersions"), why));
+    } else if !tree::list(hook, &["admissionReviewVersions"]).iter().any(|v| v == "v1") {
         let why = "must include at least one of v1";
         let found = hook.get("admissionReviewVersions").cloned().unwrap_or_default();
         causes.push(Cause::invalid(format!("{at}.admissionReviewVersions"), &found, why));

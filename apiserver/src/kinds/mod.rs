@@ -25,7 +25,7 @@ mod volume;
 mod workload;
 
 pub use defaults::{apply, new_job};
-use field::{At, Causes};
+pub use field::{At, Causes};
 
 /// Checks a new or changed object of a built-in kind.
 pub fn check(

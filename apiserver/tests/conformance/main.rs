@@ -17,3 +17,4 @@ mod roles;
 mod table;
 mod types;
 mod workloads;
+mod writes;

@@ -601,3 +601,48 @@ async fn what_pods_may_say() {
     .await;
     api.done().await;
 }
+
+#[tokio::test]
+async fn a_namespace_says_how_secure_its_pods_are() {
+    let api = Api::new().await;
+    let level = |mode: &str, level: &str| json!({"metadata": {"labels": {format!("pod-security.kubernetes.io/{mode}"): level}}});
+    let namespace = format!("/api/v1/namespaces/{}", api.ns);
+    let pods = format!("{}?dryRun=All", api.core("pods"));
+    let mut loud = with(json!({"securityContext": {"privileged": true}}));
+    loud["spec"]["hostNetwork"] = json!(true);
+    api.post(&pods, loud.clone()).await.expect(201);
+    api.patch(&namespace, "merge", level("enforce", "baseline")).await.expect(200);
+    let refused = api.post(&pods, loud).await.fails(403, "Forbidden");
+    let says = "violates PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true), privileged (container \"c\" must not set securityContext.privileged=true)";
+    assert!(refused.message().ends_with(says), "{}", refused.message());
+    api.post(&pods, pod("p")).await.expect(201);
+    api.patch(&namespace, "merge", level("warn", "restricted")).await.expect(200);
+    let warned = api.post(&pods, pod("p")).await.expect(201);
+    assert!(warned.warnings()[0].contains("would violate PodSecurity"), "{:?}", warned.warnings());
+    api.patch(&namespace, "merge", level("enforce", "restricted")).await.expect(200);
+    let refused = api.post(&pods, pod("p")).await.fails(403, "Forbidden");
+    for says in [
+        "allowPrivilegeEscalation != false (container \"c\" must set securityContext.allowPrivilegeEscalation=false)",
+        "unrestricted capabilities (container \"c\" must set securityContext.capabilities.drop=[\"ALL\"])",
+        "runAsNonRoot != true (pod or container \"c\" must set securityContext.runAsNonRoot=true)",
+        "seccompProfile (pod or container \"c\" must set securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\")",
+    ] {
+        assert!(refused.message().contains(says), "{}", refused.message());
+    }
+    let quiet = with(
+        json!({"securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}}}),
+    );
+    api.post(&pods, quiet).await.expect(201);
+    // Controllers are let through with a warning; their pods are not.
+    let warned = api
+        .post(&format!("{}?dryRun=All", api.group("apps/v1", "deployments")), crate::api::deployment("d"))
+        .await
+        .expect(201);
+    assert!(
+        warned.warnings()[0].contains("would violate PodSecurity \"restricted:latest\""),
+        "{:?}",
+        warned.warnings()
+    );
+    api.done().await;
+}

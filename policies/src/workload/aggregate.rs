@@ -134,28 +134,55 @@ fn replica_statuses(items: &[(&str, &Value)]) -> Option<Value> {
     (!roles.is_empty()).then(|| json!(roles))
 }
 
+/// What a batch Job says once it cannot go on, and what announces it. An API server lets none of them be taken back.
+const BATCH_ENDS: [&str; 4] = ["SuccessCriteriaMet", "Complete", "FailureTarget", "Failed"];
+
+/// Takes the end out of the status of a batch Job that may run again: it could not be taken back later.
+pub fn withhold_end(kind: WorkloadKind, status: &mut Value) {
+    let Some(fields) = status.as_object_mut().filter(|_| kind == WorkloadKind::BatchJob) else { return };
+    fields.remove("completionTime");
+    if let Some(Value::Array(conditions)) = fields.get_mut("conditions") {
+        conditions.retain(|c| !BATCH_ENDS.iter().any(|end| c["type"] == *end));
+        if conditions.is_empty() {
+            fields.remove("conditions");
+        }
+    }
+}
+
+/// Times stay as they were first told, and counts of ended pods only grow, over all runs: an API server refuses else.
 fn batch(current: &Value, items: &[(&str, &Value)]) -> Value {
     let failed = names_where(items, "Failed");
     let complete = names_where(items, "Complete");
     let mut conditions = Vec::new();
+    let ended = |announced: &str, end: &str, clusters: &[&str]| {
+        let end = merged_batch(items, end, clusters);
+        let mut before = end.clone();
+        before["type"] = json!(announced);
+        [before, end]
+    };
     if !failed.is_empty() {
-        conditions.push(merged_batch(items, "Failed", &failed));
+        conditions.extend(ended("FailureTarget", "Failed", &failed));
     } else if complete.len() == items.len() {
-        conditions.push(merged_batch(items, "Complete", &complete));
+        conditions.extend(ended("SuccessCriteriaMet", "Complete", &complete));
     } else if let [(_, status)] = items {
         conditions = conditions_of(status).to_vec();
     }
     let mut status = Map::new();
     for field in ["active", "succeeded", "failed", "ready", "terminating"] {
         let sum: i64 = items.iter().map(|(_, item)| number(item, field)).sum();
+        let grows = matches!(field, "succeeded" | "failed");
+        let told = if grows { number(current, field) } else { 0 };
         let reported = items.iter().any(|(_, item)| item.get(field).is_some());
-        if reported {
-            status.insert(field.to_owned(), json!(sum));
+        if reported || told > 0 {
+            status.insert(field.to_owned(), json!(sum.max(told)));
         }
     }
-    set_some(&mut status, "startTime", extreme_time(items, "startTime", Extreme::Earliest));
-    if complete.len() == items.len() {
-        set_some(&mut status, "completionTime", extreme_time(items, "completionTime", Extreme::Latest));
+    let told = |field: &str| current.get(field).filter(|time| time.is_string()).cloned();
+    let start = told("startTime").or_else(|| extreme_time(items, "startTime", Extreme::Earliest));
+    set_some(&mut status, "startTime", start);
+    if failed.is_empty() && complete.len() == items.len() {
+        let end = told("completionTime").or_else(|| extreme_time(items, "completionTime", Extreme::Latest));
+        set_some(&mut status, "completionTime", end);
     }
     let conditions = with_queuing(current, conditions);
     if !conditions.is_empty() {
@@ -246,8 +273,11 @@ fn volcano_sum(items: &[(&str, &Value)]) -> Value {
 /// have.
 fn deployment(current: &Value, items: &[(&str, &Value)]) -> Value {
     let mut status = Map::new();
-    if let Some(generation) = current.get("observedGeneration") {
-        status.insert("observedGeneration".to_owned(), generation.clone());
+    // A count of collisions that a controller of the hub has begun may not fall.
+    for field in ["observedGeneration", "collisionCount"] {
+        if let Some(told) = current.get(field) {
+            status.insert(field.to_owned(), told.clone());
+        }
     }
     for field in [
         "replicas",
@@ -372,6 +402,46 @@ mod tests {
         let current = json!({"conditions": [{"type": "Queuing", "status": "True"}]});
         assert_eq!(aggregate(WorkloadKind::TFJob, &current, &[]), current);
         assert_eq!(aggregate(WorkloadKind::TFJob, &current, &[("a", &json!({}))]), current);
+    }
+
+    #[test]
+    fn the_end_of_a_batch_job_is_one_an_api_server_takes() {
+        let at = |hour: u32| format!("2026-01-01T0{hour}:00:00Z");
+        let member = |types: &[&str], failed: i64| {
+            let list: Vec<Value> =
+                types.iter().map(|t| json!({"type": t, "status": "True", "reason": "R"})).collect();
+            json!({"conditions": list, "startTime": at(2), "completionTime": at(3), "failed": failed, "succeeded": 1})
+        };
+        let of =
+            |current: &Value, items: &[(&str, &Value)]| aggregate(WorkloadKind::BatchJob, current, items);
+        let done = member(&["SuccessCriteriaMet", "Complete"], 0);
+        let status = of(&Value::Null, &[("a", &done)]);
+        assert_eq!(types(&status), ["SuccessCriteriaMet=True", "Complete=True"]);
+        assert_eq!((&status["startTime"], &status["completionTime"]), (&json!(at(2)), &json!(at(3))));
+        let broken = member(&["FailureTarget", "Failed"], 2);
+        let status = of(&Value::Null, &[("a", &done), ("b", &broken)]);
+        assert_eq!(types(&status), ["FailureTarget=True", "Failed=True"]);
+        assert!(status.get("completionTime").is_none(), "{status}");
+        // A run that failed and is repeated elsewhere: nothing that was told goes back.
+        let mut repeated = status;
+        withhold_end(WorkloadKind::BatchJob, &mut repeated);
+        assert_eq!(types(&repeated), Vec::<String>::new());
+        repeated["startTime"] = json!(at(1));
+        let again = of(&repeated, &[("c", &json!({"startTime": at(4), "active": 1}))]);
+        assert_eq!(
+            (&again["startTime"], &again["failed"], &again["active"]),
+            (&json!(at(1)), &json!(2), &json!(1))
+        );
+        let mut other = json!({"conditions": [{"type": "Failed"}]});
+        withhold_end(WorkloadKind::PyTorchJob, &mut other);
+        assert_eq!(other["conditions"][0]["type"], "Failed");
+    }
+
+    #[test]
+    fn a_count_of_collisions_does_not_fall() {
+        let current = json!({"collisionCount": 3});
+        let status = aggregate(WorkloadKind::Deployment, &current, &[("a", &json!({"replicas": 2}))]);
+        assert_eq!((&status["collisionCount"], &status["replicas"]), (&json!(3), &json!(2)));
     }
 
     #[test]

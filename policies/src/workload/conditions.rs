@@ -113,6 +113,23 @@ pub fn set_failed(kind: WorkloadKind, status: &mut Value, reason: &str, message:
         failed.as_object_mut().map(|fields| fields.remove("lastUpdateTime"));
         failed["lastProbeTime"] = json!(now);
     }
+    if kind == WorkloadKind::BatchJob {
+        // An API server takes the end of a batch Job only once it is announced, and of one that has begun and has stopped.
+        if !list.iter().any(|c| c["type"] == "FailureTarget" && is_true(c)) {
+            let mut announced = failed.clone();
+            announced["type"] = json!("FailureTarget");
+            list.retain(|c| c["type"] != "FailureTarget");
+            list.push(announced);
+        }
+        list.push(failed);
+        if !status["startTime"].is_string() {
+            status["startTime"] = json!(now);
+        }
+        for field in ["active", "ready", "terminating"] {
+            status.as_object_mut().map(|fields| fields.remove(field));
+        }
+        return;
+    }
     list.push(failed);
 }
 
