@@ -44,6 +44,8 @@ pub enum Command {
     /// Start one Kubernetes API server with a data directory, without Fleet
     #[command(name = "apiserver")]
     ApiServer(ApiServerArgs),
+    /// Serve OpenPAI's REST API beside the hub, with the rights of whoever calls
+    Portal(PortalArgs),
     /// Run a demo in memory: a job is queued, placed as a gang, runs and succeeds
     Demo(DemoArgs),
     /// List objects of the hub, or of member clusters with -M and -m
@@ -376,6 +378,19 @@ pub struct ApiServerArgs {
     /// Allow every request without credentials (for tests)
     #[arg(long)]
     pub always_allow: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct PortalArgs {
+    /// Address and port to listen at; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9286")]
+    pub listen: std::net::SocketAddr,
+    /// Where jobs are submitted to
+    #[command(flatten)]
+    pub scope: Scope,
+    /// Listen beyond this machine although tokens then cross the network unencrypted
+    #[arg(long)]
+    pub allow_plain_http: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use fleet_kubesim::local_fleet::Home;
 use kube::{
     Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
 
 use crate::{
@@ -37,6 +37,20 @@ impl Connect {
             for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
                 cluster.server = Some(url.clone());
             }
+        }
+        let (mut server, namespace) = server("hub", &origin, kubeconfig, self.context.as_deref()).await?;
+        server.patience = self.request_timeout.unwrap_or(server.patience);
+        Ok(Hub { server, namespace, request_timeout: self.request_timeout })
+    }
+
+    /// The hub these options name, reached as nobody: for a process that acts for its callers alone.
+    ///
+    /// # Errors
+    /// As [`Connect::hub`].
+    pub async fn hub_without_credential(&self) -> anyhow::Result<Hub> {
+        let (origin, mut kubeconfig) = self.kubeconfig()?;
+        for user in &mut kubeconfig.auth_infos {
+            user.auth_info = Some(AuthInfo::default());
         }
         let (mut server, namespace) = server("hub", &origin, kubeconfig, self.context.as_deref()).await?;
         server.patience = self.request_timeout.unwrap_or(server.patience);

@@ -30,6 +30,7 @@ mod output;
 mod pai;
 mod plays;
 mod plugins;
+mod portal;
 mod progress;
 mod queue;
 mod reference;
@@ -140,6 +141,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let answer = match cli.command {
         Command::Up(args) => return up::run(args).await,
         Command::ApiServer(args) => return apiserver::run(args).await,
+        Command::Portal(args) => return portal::run(connect, &args).await,
         Command::Demo(args) => return demo::run(args).await,
         Command::Bench(args) => return bench::run(args).await,
         // The simulation has a clock of its own; this one's tasks go on beside it.

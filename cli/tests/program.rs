@@ -367,3 +367,112 @@ fn the_api_server_alone_answers_kept_objects_and_ends_cleanly() {
     let none = ["apiserver", "--data-dir", &path, "--controllers", "none,job"];
     one_error(&run(&none), &["--controllers", "none"]);
 }
+
+/// A file among the examples.
+fn example(name: &str) -> String {
+    format!("{}/../examples/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_job_of_openpais_protocol_is_shown_before_it_is_made() {
+    // Whoever says owner and place needs no hub.
+    for number in 0..8 {
+        let file = example(&format!("hived/jobs/job-config-{number}.yaml"));
+        let output = run(&["pai", "submit", &file, "-n", "team-a", "--user", "alice", "--dry-run"]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{}", stderr(&output));
+        for line in [
+            "kind: Job",
+            &format!("name: alice-job-config-{number}"),
+            "namespace: team-a",
+            "hivedscheduler.microsoft.com/pod-scheduling-spec",
+            "image: openpai/pai.example.pytorch",
+        ] {
+            assert!(text.contains(line), "{line} in\n{text}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_job_file_is_told_with_file_line_and_field() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("job.yaml").to_string_lossy().to_string();
+    let good = std::fs::read_to_string(example("hived/jobs/job-config-0.yaml")).expect("a lab file");
+    let dry = |text: &str| {
+        std::fs::write(&file, text).expect("written");
+        run(&["pai", "submit", &file, "-n", "a", "--user", "alice", "--dry-run"])
+    };
+    for (text, says) in [
+        (
+            good.replace("instances: 1", "instances: 0"),
+            "line 11: taskRoles.train.instances: found 0; allowed: a whole",
+        ),
+        (
+            good.replace("jobPriorityClass: prod", "jobPriorityClass: crit"),
+            "jobPriorityClass: found \"crit\"; allowed",
+        ),
+        (
+            good.replace("--lr 0.01", "--lr <% $parameters.lr %>"),
+            "taskRoles.train.commands[0]: found <% $parameters.lr",
+        ),
+        ("a: [".to_string(), "allowed: one YAML document"),
+    ] {
+        one_error(&dry(&text), &[&format!("{file}: line "), says]);
+    }
+    let two = dry(&good.replace("instances: 1", "instances: 0").replace("type: job", "type: task"));
+    let lines: Vec<String> = stderr(&two).lines().map(str::to_string).collect();
+    assert_eq!((two.status.code(), lines.len()), (Some(1), 2), "{lines:?}");
+    one_error(&run(&["pai", "submit", "/nowhere.yaml"]), &["/nowhere.yaml cannot be read"]);
+    one_error(&run(&["pai", "list"]), &["no kubeconfig"]);
+    for arguments in [
+        ["pai", "list", "--state", "DONE"].as_slice(),
+        &["pai", "submit", &file, "--user", "a b"],
+        &["pai", "stop"],
+        &["pai", "logs", "a", "--tail", "0"],
+    ] {
+        assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_portal_serves_callers_with_their_own_rights_only() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().join("data");
+    let path = data.to_string_lossy().to_string();
+    let start = |arguments: &[&str]| {
+        let mut command = fleet();
+        command.env("KUBECONFIG", data.join("kubeconfig"));
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("runs")
+    };
+    let mut server = start(&["apiserver", "--listen", "127.0.0.1:0", "--data-dir", &path]);
+    let mut said = BufReader::new(server.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    said.next().expect("an address");
+    said.next().expect("a kubeconfig");
+    let mut portal = start(&["portal", "--listen", "127.0.0.1:0"]);
+    let mut said = BufReader::new(portal.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    let url = said.next().expect("an address");
+    assert_eq!(said.next().as_deref(), Some("ready"));
+    let address = url.trim_start_matches("http://").trim_end_matches("/api/v2").to_string();
+    let ask = |path: &str, token: &str| {
+        let mut socket = std::net::TcpStream::connect(&address).expect("connects");
+        let request = format!(
+            "GET /api/v2{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{}\r\n",
+            if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") }
+        );
+        std::io::Write::write_all(&mut socket, request.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut socket, &mut answer).expect("answered");
+        answer
+    };
+    assert!(ask("/info", "").starts_with("HTTP/1.1 200"), "{}", ask("/info", ""));
+    // The kubeconfig's own user is an administrator; nobody gets in on its ticket.
+    for token in ["", "nonsense"] {
+        let answer = ask("/jobs", token);
+        assert!(answer.starts_with("HTTP/1.1 401") && answer.contains("UnauthorizedUserError"), "{answer}");
+    }
+    for child in [&mut portal, &mut server] {
+        Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill runs");
+        assert_eq!(child.wait().expect("ends").code(), Some(0));
+    }
+    one_error(&run(&["portal", "--listen", "0.0.0.0:0"]), &["--listen", "0.0.0.0:0", "--allow-plain-http"]);
+}

@@ -324,6 +324,40 @@ async fn a_job_is_stopped_and_run_once_more() {
 }
 
 #[tokio::test]
+async fn a_job_that_no_policy_selects_says_so_and_can_be_stopped() {
+    let hub = Hub::start().await;
+    hub.submit(LAB).await;
+    let state = json!({"phase": "Pending", "reason": "NoPolicy", "message": "no policy selects it"});
+    hub.set_status("alice-job-config-6", json!({"state": state})).await;
+    let detail = hub.get("/jobs/alice~job-config-6").await;
+    let status = &detail["jobStatus"];
+    assert_eq!(
+        (&status["state"], &status["waitingReason"]),
+        (&json!("WAITING"), &json!("NoPolicy: no policy selects it"))
+    );
+    let execute = "/jobs/alice~job-config-6/executionType";
+    hub.ask("PUT", execute, Some("a1"), r#"{"value": "STOP"}"#).await;
+    let item = &hub.get("/jobs").await[0];
+    assert_eq!((&item["state"], &item["appExitCode"]), (&json!("STOPPED"), &json!(-210)));
+}
+
+#[tokio::test]
+async fn an_id_in_two_namespaces_is_that_of_the_portals_own() {
+    let hub = Hub::start().await;
+    hub.submit(LAB).await;
+    let mut other = hub.object(&format!("{JOBS}/alice-job-config-6")).await;
+    hub.create("/api/v1/namespaces", json!({"metadata": {"name": "another"}})).await;
+    other["metadata"] = json!({"name": "alice-job-config-6", "namespace": "another",
+        "labels": other["metadata"]["labels"], "annotations": other["metadata"]["annotations"]});
+    other["metadata"]["labels"]["pai.fleet.dev/run"] = json!("7");
+    hub.create(&JOBS.replace("default", "another"), other).await;
+    let (status, list) = hub.ask("GET", "/jobs", Some("r1"), "").await;
+    assert_eq!((status, list.as_array().map(Vec::len)), (200, Some(2)));
+    let (_, attempts) = hub.ask("GET", "/jobs/alice~job-config-6/job-attempts", Some("r1"), "").await;
+    assert_eq!((attempts.as_array().map(Vec::len), &attempts[0]["attemptIndex"]), (Some(1), &json!(0)));
+}
+
+#[tokio::test]
 async fn secrets_are_nowhere_but_in_their_secret() {
     let hub = Hub::start().await;
     let text = LAB

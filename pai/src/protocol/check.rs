@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{PrerequisiteKind, Protocol, TaskRole};
+use super::types::{PrerequisiteKind, Protocol, TaskRole};
 use crate::{Doc, Problem, fields::Sink};
 
 pub(super) fn check(protocol: &Protocol, doc: &Doc, sink: &mut Sink) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Class, Extras, HivedExtras, HivedRole, RoleGroup};
+use super::types::{Class, Extras, HivedExtras, HivedRole, RoleGroup};
 use crate::{
     Doc, Node,
     fields::{Field, Sink},

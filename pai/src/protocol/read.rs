@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Completion, Deployment, Prerequisite, PrerequisiteKind, Protocol, RegistryAuth, RoleCommands,
-    TaskResources, TaskRole, extras,
+    extras,
+    types::{
+        Completion, Deployment, Prerequisite, PrerequisiteKind, Protocol, RegistryAuth, RoleCommands,
+        TaskResources, TaskRole,
+    },
 };
 use crate::{
     Doc, Node,

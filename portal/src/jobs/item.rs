@@ -67,9 +67,20 @@ impl Run {
 
     /// Why it waits, where somebody says so.
     pub fn waiting(&self) -> Option<(&str, &str)> {
+        if let Some(why) = self.unclaimed() {
+            return Some(why);
+        }
         let conditions = self.binding.as_ref()?["status"]["conditions"].as_array()?;
         let said = conditions.iter().find(|c| c["type"] == "Scheduled" && c["status"] == "False")?;
         Some((text(&said["reason"], ""), text(&said["message"], "")))
+    }
+
+    /// Why nothing of the fleet looks after it: no policy selects it, or it cannot be read.
+    fn unclaimed(&self) -> Option<(&str, &str)> {
+        let state = &self.object["status"]["state"];
+        let (reason, message) = (text(&state["reason"], ""), text(&state["message"], ""));
+        let own = [Reason::NoPolicy, Reason::PolicyInvalid, Reason::InvalidWorkload];
+        own.iter().any(|own| own.as_str() == reason).then_some((reason, message))
     }
 
     fn phase(&self) -> &str {
@@ -104,6 +115,8 @@ impl Run {
         match self.phase() {
             "Completed" | "Failed" | "Aborted" | "Terminated" => SubState::Completed,
             "Aborting" | "Completing" | "Terminating" | "Restarting" => SubState::AttemptDeleting,
+            // Nothing of it runs, and if a policy comes to select it, it ends.
+            _ if stopped && self.unclaimed().is_some() => SubState::Completed,
             _ if stopped => SubState::AttemptDeletionPending,
             "Running" => SubState::AttemptRunning,
             _ if self.cluster().is_none() => SubState::AttemptCreationPending,

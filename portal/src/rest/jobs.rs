@@ -30,11 +30,17 @@ async fn all(caller: &Caller, namespace: &str) -> Result<Vec<Item>, JobError> {
     }
 }
 
+/// The runs of a job. An id says no namespace: the portal's own comes first, then the first that has such a job.
 async fn runs(caller: &Caller, namespace: &str, id: &str) -> Result<Vec<Run>, JobError> {
-    match jobs::runs(&caller.server, None, id).await {
+    let mut found = match jobs::runs(&caller.server, None, id).await {
         Err(error) if error.status() == 403 => jobs::runs(&caller.server, Some(namespace), id).await,
         found => found,
+    }?;
+    let first = found.iter().map(Run::namespace).min_by_key(|other| (*other != namespace, *other));
+    if let Some(first) = first.map(str::to_owned) {
+        found.retain(|run| run.namespace() == first);
     }
+    Ok(found)
 }
 
 async fn newest(caller: &Caller, namespace: &str, id: &str) -> Result<Run, JobError> {

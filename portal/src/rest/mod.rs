@@ -57,3 +57,15 @@ async fn info() -> Json<serde_json::Value> {
         "authnMethod": "token",
     }))
 }
+
+/// Serves the API until `until` is over; requests that are under way then are answered.
+///
+/// # Errors
+/// The socket fails.
+pub async fn serve(
+    listener: tokio::net::TcpListener,
+    portal: Portal,
+    until: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    axum::serve(listener, router(portal)).with_graceful_shutdown(until).await
+}
