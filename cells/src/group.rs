@@ -104,7 +104,8 @@ impl Group {
 
     /// Leaf-milliseconds that an eviction now would lose.
     pub(crate) fn lost_work(&self, now_ms: i64) -> i64 {
-        let leaves = i64::try_from(self.leaves().count()).unwrap_or(i64::MAX);
+        let leaves: usize = self.pods.iter().map(|pod| pod.leaves.len()).sum();
+        let leaves = i64::try_from(leaves).unwrap_or(i64::MAX);
         now_ms.saturating_sub(self.work_since_ms).max(0).saturating_mul(leaves)
     }
 }

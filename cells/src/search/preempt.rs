@@ -1,7 +1,7 @@
 //! Places for a pod at the cost of groups with a lower priority in the same VC: the least of these first, by
 //! priority, then by the work that an eviction would lose.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::{Choice, Region, Search, pick::pick};
 use crate::{
@@ -27,17 +27,21 @@ impl Search<'_> {
             return;
         }
         let taken = self.displaced(0);
-        let mut ranked: Vec<(Cost, Choice)> = Vec::new();
+        let mut ranked: Vec<(Cost, SlotNo, Vec<GroupNo>)> = Vec::new();
         for (view, slot) in self.preemptible_views(region, need) {
             if !self.filter.usable(self.state, self.topology.node_of(view)) {
                 continue;
             }
-            if let Some((cost, leaves)) = self.cheapest(view, need, &taken) {
-                ranked.push((cost, Choice { slot: Some(slot), bind: None, leaves }));
+            if let Some((cost, victims)) = self.cheapest(view, need, &taken) {
+                ranked.push((cost, slot, victims));
             }
         }
-        ranked.sort_by_key(|(cost, _)| *cost);
-        into.extend(ranked.into_iter().take(limit).map(|(_, choice)| choice));
+        ranked.sort_unstable();
+        let choices = ranked.into_iter().filter_map(|(cost, slot, victims)| {
+            let leaves = self.pick_from(cost.3, need, &victims)?;
+            Some(Choice { slot: Some(slot), bind: None, leaves })
+        });
+        into.extend(choices.take(limit));
     }
 
     fn preemptible_views(&self, region: Region, need: &Need) -> Vec<(CellNo, SlotNo)> {
@@ -56,58 +60,57 @@ impl Search<'_> {
         }
     }
 
-    /// The least costly leaves of a view.
-    fn cheapest(&self, view: CellNo, need: &Need, taken: &BTreeSet<GroupNo>) -> Option<(Cost, Vec<LeafNo>)> {
-        let mut groups: BTreeMap<GroupNo, i16> = BTreeMap::new();
+    /// The least costly victims that make room in a view; none when nothing there can make enough.
+    fn cheapest(&self, view: CellNo, need: &Need, taken: &BTreeSet<GroupNo>) -> Option<(Cost, Vec<GroupNo>)> {
         let mut room = 0;
+        let mut groups: Vec<(GroupNo, i16, u32)> = Vec::new();
         for leaf in self.topology.leaves_of(view) {
-            if self.preemptible(leaf).is_none() {
-                continue;
-            }
-            room += 1;
-            if let Some(holder) = self.state.leaf(leaf).holder().filter(|holder| holder.guaranteed()) {
-                groups.insert(holder.group, holder.priority);
+            match self.state.leaf(leaf).holder() {
+                Some(holder) if holder.guaranteed() => {
+                    if holder.priority >= self.asker.priority {
+                        continue;
+                    }
+                    match groups.iter_mut().find(|(group, _, _)| *group == holder.group) {
+                        Some((_, _, leaves)) => *leaves += 1,
+                        None => groups.push((holder.group, holder.priority, 1)),
+                    }
+                }
+                _ => room += 1,
             }
         }
-        if room < need.leaves {
+        if room + groups.iter().map(|(_, _, leaves)| leaves).sum::<u32>() < need.leaves {
             return None;
         }
         let mut order: Vec<_> = groups
             .into_iter()
-            .map(|(group, priority)| {
+            .map(|(group, priority, leaves)| {
                 let lazy = self.groups.get(group).is_some_and(|group| group.request.lazy_preemption_enable);
-                (!taken.contains(&group), priority, !lazy, self.lost_work(group), group)
+                (!taken.contains(&group), priority, !lazy, self.lost_work(group), group, leaves)
             })
             .collect();
         order.sort_unstable();
         // Victims are added from the cheapest on until there is room.
-        for number in 1..=order.len() {
-            let allowed: Vec<GroupNo> = order[..number].iter().map(|entry| entry.4).collect();
-            let leaves = pick(self.topology, view, need.cells, need.level, |leaf| {
-                match self.state.leaf(leaf).holder() {
-                    Some(holder) if holder.guaranteed() && !allowed.contains(&holder.group) => None,
-                    _ => self.preemptible(leaf),
-                }
-            });
-            if let Some(leaves) = leaves {
-                return Some((self.cost_of(&leaves, view, taken), leaves));
+        let mut victims = Vec::new();
+        let (mut highest, mut lost, mut number) = (i16::MIN, 0_i64, 0);
+        for (new, priority, _, work, group, leaves) in order {
+            victims.push(group);
+            room += leaves;
+            if new {
+                (highest, lost, number) = (highest.max(priority), lost.saturating_add(work), number + 1);
+            }
+            if room >= need.leaves && (need.level == 1 || self.pick_from(view, need, &victims).is_some()) {
+                return Some(((highest, lost, number, view), victims));
             }
         }
         None
     }
 
-    fn cost_of(&self, leaves: &[LeafNo], view: CellNo, taken: &BTreeSet<GroupNo>) -> Cost {
-        let mut victims: BTreeMap<GroupNo, i16> = BTreeMap::new();
-        for leaf in leaves {
-            if let Some(holder) = self.state.leaf(*leaf).holder()
-                && !taken.contains(&holder.group)
-            {
-                victims.insert(holder.group, holder.priority);
-            }
-        }
-        let highest = victims.values().max().copied().unwrap_or(i16::MIN);
-        let lost = victims.keys().map(|group| self.lost_work(*group)).sum();
-        (highest, lost, victims.len(), view)
+    /// Leaves of a view, without those of guaranteed groups that are not to be victims.
+    fn pick_from(&self, view: CellNo, need: &Need, victims: &[GroupNo]) -> Option<Vec<LeafNo>> {
+        pick(self.topology, view, need.cells, need.level, |leaf| match self.state.leaf(leaf).holder() {
+            Some(holder) if holder.guaranteed() && !victims.contains(&holder.group) => None,
+            _ => self.preemptible(leaf),
+        })
     }
 
     /// What evicting a group now would lose; nothing when it is on its way out already or only waits.

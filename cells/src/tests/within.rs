@@ -240,3 +240,63 @@ fn within_one_cell_in_a_smaller_promise() {
     assert!(refusal.to_string().contains("do not fit within one V100-NODE"), "{refusal}");
     assert!(matches!(play.ask("x", &super::play::pod("VC1", 1, "x", &[(1, 4)])), Outcome::Bind(..)));
 }
+
+/// Two clusters of one rack each, one chain; the VC owns both racks.
+fn two_clusters() -> Play {
+    let text = format!(
+        "physicalCluster:\n  cellTypes:{TYPES}  physicalCells:\n    - {{cellType: V100-RACK, cluster: east, cellChildren: \
+         [{{cellAddress: n1}}, {{cellAddress: n2}}]}}\n    - {{cellType: V100-RACK, cluster: west, cellChildren: \
+         [{{cellAddress: n1}}, {{cellAddress: n2}}]}}\nvirtualClusters:\n  VC1: {{virtualCells: [{{cellType: \
+         V100-RACK.V100-NODE, cellNumber: 4}}]}}\n"
+    );
+    Play::new(&text)
+}
+
+#[test]
+fn a_group_never_spans_clusters() {
+    let mut play = two_clusters();
+    placed(&mut play, "VC1", 1, "a", members(1, 8, ""));
+    placed(&mut play, "VC1", 1, "b", members(1, 8, ""));
+    // Both are in the east; the west has room for two more, and for no third.
+    let clusters = |play: &Play, group: &str| play.cells.placement(group).expect("it runs").cluster;
+    assert_eq!((clusters(&play, "a"), clusters(&play, "b")), ("east".to_string(), "east".to_string()));
+    play.cells.release("b");
+    match ask(&mut play, "VC1", 1, "three", members(3, 8, "")) {
+        Decision::Wait(reason) => assert_eq!(reason.code(), "CellsFragmented", "{reason}"),
+        other => panic!("{other:?}"),
+    }
+    placed(&mut play, "VC1", 1, "pair", members(2, 8, ""));
+    assert_eq!(clusters(&play, "pair"), "west");
+    let mut request = GroupRequest::new("five", "VC1", 1, 3, 8);
+    let refusal = play.cells.admit(&request).expect_err("more than one cluster");
+    assert!(refusal.to_string().contains("do not fit side by side"), "{refusal}");
+    // The caller's choice of clusters is kept to.
+    request = GroupRequest::new("one", "VC1", 1, 1, 8);
+    let west = ["west".to_string()];
+    let ask = Ask { clusters: Some(&west), ..Ask::default() };
+    assert!(matches!(play.cells.schedule(&request, &ask), Decision::Wait(_)));
+    let both = ["west".to_string(), "east".to_string()];
+    let ask = Ask { clusters: Some(&both), ..Ask::default() };
+    match play.cells.schedule(&request, &ask) {
+        Decision::Place(proposal) => assert_eq!(proposal.placement.cluster, "east"),
+        other => panic!("{other:?}"),
+    }
+    assert!(!play.cells.set_node_health(&crate::NodeName::new("", "n1"), false));
+    assert!(play.cells.set_node_health(&crate::NodeName::new("west", "n1"), false));
+}
+
+#[test]
+fn requests_are_read_and_written_in_hived_s_words() {
+    let json = serde_json::json!({
+        "virtualCluster": "VC1", "priority": 5, "leafCellType": "V100",
+        "affinityGroup": {"name": "g", "members": [{"podNumber": 2, "leafCellNumber": 4}]},
+    });
+    let request: GroupRequest = serde_json::from_value(json).expect("a request");
+    assert!(
+        request.ignore_k8s_suggested_nodes && request.gang_release_enable && !request.lazy_preemption_enable
+    );
+    assert_eq!(request.affinity_group.root, members(2, 4, ""));
+    let written = serde_json::to_value(&request).expect("JSON");
+    assert_eq!(written["affinityGroup"]["members"][0]["leafCellNumber"], 4);
+    assert_eq!(serde_json::from_value::<GroupRequest>(written).expect("a request"), request);
+}
