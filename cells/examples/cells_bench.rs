@@ -1,4 +1,4 @@
-//! Speed of decisions and of recovery: `cargo run --release -p fleet-cells --example bench`.
+//! Speed of decisions and of recovery: `cargo run --release -p fleet-cells --example cells_bench`.
 //!
 //! 65,536 devices in four levels (device, socket, node, rack), 100 virtual clusters with racks, nodes and sockets. The
 //! load is fixed; times depend on the machine. A decision is `schedule` and, when it places, `commit`.
