@@ -17,7 +17,7 @@ const RACKS: usize = 512;
 const NODES_PER_RACK: i64 = 16;
 const VCS: usize = 100;
 
-fn config() -> ClusterConfig {
+fn config(vcs: usize) -> ClusterConfig {
     let mut cell_types = BTreeMap::new();
     for (name, child, number, node) in
         [("socket", "gpu", 4, false), ("node", "socket", 2, true), ("rack", "node", NODES_PER_RACK, false)]
@@ -28,11 +28,14 @@ fn config() -> ClusterConfig {
     }
     let physical_cells = vec![PhysicalCell { cell_type: "rack".into(), ..PhysicalCell::default() }; RACKS];
     let mut virtual_clusters = BTreeMap::new();
-    for vc in 0..VCS {
+    for vc in 0..vcs {
         // 3 racks, 22 nodes and 16 sockets are 78 nodes: 7,800 of the 8,192 nodes are promised.
         let cell = |path: &str, number| VirtualCell { cell_type: path.into(), cell_number: number };
         let own = VirtualCluster {
-            virtual_cells: vec![cell("rack", 3), cell("rack.node", 22), cell("rack.node.socket", 16)],
+            virtual_cells: match vcs {
+                1 => vec![cell("rack", RACKS as i64)],
+                _ => vec![cell("rack", 3), cell("rack.node", 22), cell("rack.node.socket", 16)],
+            },
             pinned_cells: Vec::new(),
         };
         virtual_clusters.insert(format!("vc-{vc:02}"), own);
@@ -55,7 +58,7 @@ impl Dice {
 }
 
 /// Gangs as traces have them: most small, some of whole nodes, few of many.
-fn request(dice: &mut Dice, number: usize) -> GroupRequest {
+fn request(dice: &mut Dice, number: usize, vcs: usize) -> GroupRequest {
     let (pods, devices) = match dice.below(100) {
         0..=49 => (1, 1),
         50..=64 => (1, 2),
@@ -67,7 +70,7 @@ fn request(dice: &mut Dice, number: usize) -> GroupRequest {
         _ => (16, 8),
     };
     let priority = [-1, 10, 10, 100][dice.below(4) as usize];
-    let vc = format!("vc-{:02}", dice.below(VCS as u64));
+    let vc = format!("vc-{:02}", dice.below(vcs as u64));
     let mut request = GroupRequest::new(&format!("g{number}"), &vc, priority, pods, devices);
     if pods > 1 && dice.below(2) == 0 {
         request.affinity_group.root.within_one_cell = "rack".into();
@@ -80,7 +83,7 @@ fn row(name: &str, times: &mut [Duration]) {
     times.sort_unstable();
     let at = |share: usize| times[(times.len() - 1) * share / 100].as_secs_f64() * 1e3;
     println!(
-        "{name:<34} {:>8} {:>10.4} {:>10.4} {:>10.4} {:>10.4}",
+        "{name:<24} {:>8} {:>10.4} {:>10.4} {:>10.4} {:>10.4}",
         times.len(),
         at(50),
         at(90),
@@ -90,76 +93,91 @@ fn row(name: &str, times: &mut [Duration]) {
 }
 
 fn main() {
+    load("100 virtual clusters, one node in a hundred is bad", config(VCS), VCS);
+    load("one virtual cluster that was promised everything", config(1), 1);
+    recovery();
+}
+
+/// Fills the cluster, then keeps it full: one group goes for each that comes.
+fn load(title: &str, config: ClusterConfig, vcs: usize) {
     let started = Instant::now();
-    let mut cells = match Cells::new(config(), Unreported::Good) {
+    let mut cells = match Cells::new(config, Unreported::Good) {
         Ok(cells) => cells,
         Err(errors) => {
             eprintln!("{errors}");
             std::process::exit(2);
         }
     };
-    println!(
-        "configuration of 65,536 devices and {VCS} virtual clusters: {:.3} s",
-        started.elapsed().as_secs_f64()
-    );
+    println!("65,536 devices, {title}; configured in {:.3} s", started.elapsed().as_secs_f64());
+    let nodes: Vec<_> = cells.nodes().cloned().collect();
+    for node in nodes.iter().skip(37).step_by(100).filter(|_| vcs > 1) {
+        cells.set_node_health(node, false);
+    }
     let mut dice = Dice(1);
     let mut running: Vec<String> = Vec::new();
     let mut times: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
-    let mut number = 0;
-    // Fill, then keep full: one group goes for each that comes.
-    for step in 0..60_000_i64 {
+    for step in 0..60_000_usize {
         if running.len() > 20_000 || (step > 30_000 && step % 2 == 0) {
             let gone = running.swap_remove(dice.below(running.len() as u64) as usize);
             let started = Instant::now();
             cells.release(&gone);
-            times.entry("7 release").or_default().push(started.elapsed());
+            times.entry("6 release").or_default().push(started.elapsed());
         }
-        number += 1;
-        let request = request(&mut dice, number);
-        let ask = Ask { now_ms: step * 1_000, ..Ask::default() };
-        let started = Instant::now();
-        let decision = cells.schedule(&request, &ask);
-        let kind = match &decision {
-            Decision::Place(proposal) | Decision::Preempt(proposal) => {
-                let preempts = !decision.is_place();
-                if cells.commit(proposal).is_err() {
-                    eprintln!("a proposal could not be committed");
-                    std::process::exit(1);
-                }
-                if preempts { "3 preempt" } else { "2 place" }
-            }
-            Decision::Wait(_) => "4 wait",
-            Decision::Refuse(_) => "5 refuse",
-        };
-        let time = started.elapsed();
+        let request = request(&mut dice, step, vcs);
+        let (kind, time) = decide(&mut cells, &request, step as i64 * 1_000, &mut running);
         times.entry(kind).or_default().push(time);
         times.entry("1 all decisions").or_default().push(time);
-        if let Decision::Preempt(proposal) = &decision {
-            for victim in &proposal.victims {
-                cells.release(&victim.group);
-                running.retain(|name| *name != victim.group);
-            }
-            if let Decision::Place(again) = cells.schedule(&request, &ask) {
-                let _ = cells.commit(&again);
-            }
-        }
-        if cells.group(request.name()).is_some() {
-            running.push(request.name().to_string());
-        }
     }
     println!(
-        "{:<34} {:>8} {:>10} {:>10} {:>10} {:>10}",
+        "{:<24} {:>8} {:>10} {:>10} {:>10} {:>10}",
         "", "number", "p50 ms", "p90 ms", "p99 ms", "max ms"
     );
     for (name, times) in &mut times {
         row(name, times);
     }
-    recovery();
+    println!();
+}
+
+/// One decision, committed; victims go at once.
+fn decide(
+    cells: &mut Cells,
+    request: &GroupRequest,
+    now_ms: i64,
+    running: &mut Vec<String>,
+) -> (&'static str, Duration) {
+    let ask = Ask { now_ms, ..Ask::default() };
+    let started = Instant::now();
+    let decision = cells.schedule(request, &ask);
+    let kind = match &decision {
+        Decision::Place(proposal) | Decision::Preempt(proposal) => {
+            if cells.commit(proposal).is_err() {
+                eprintln!("a proposal could not be committed");
+                std::process::exit(1);
+            }
+            if decision.is_place() { "2 place" } else { "3 preempt" }
+        }
+        Decision::Wait(_) => "4 wait",
+        Decision::Refuse(_) => "5 refuse",
+    };
+    let time = started.elapsed();
+    if let Decision::Preempt(proposal) = &decision {
+        for victim in &proposal.victims {
+            cells.release(&victim.group);
+            running.retain(|name| *name != victim.group);
+        }
+        if let Decision::Place(again) = cells.schedule(request, &ask) {
+            let _ = cells.commit(&again);
+        }
+    }
+    if cells.group(request.name()).is_some() {
+        running.push(request.name().to_string());
+    }
+    (kind, time)
 }
 
 /// 20,000 groups that run, of one to four devices each.
 fn recovery() {
-    let Ok(mut cells) = Cells::new(config(), Unreported::Good) else { return };
+    let Ok(mut cells) = Cells::new(config(VCS), Unreported::Good) else { return };
     let mut dice = Dice(2);
     let mut placed = 0;
     let mut number = 0;

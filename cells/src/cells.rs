@@ -53,8 +53,10 @@ impl Cells {
     /// there. False when no cell lies on it.
     pub fn set_node_health(&mut self, node: &NodeName, good: bool) -> bool {
         let Some(number) = self.topology.node_numbers.get(node).copied() else { return false };
-        self.state.set_good(&self.topology, number, good);
-        self.generation += 1;
+        if self.state.good(number) != good {
+            self.state.set_good(&self.topology, number, good);
+            self.generation += 1;
+        }
         true
     }
 

@@ -47,6 +47,7 @@ pub enum PromiseLost {
 
 /// What recovery could not give a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Recovered {
     pub group: String,
     pub vc: String,

@@ -238,19 +238,49 @@ impl Cells {
         }
     }
 
+    /// A promise that stands on no cell: free, with all that is below it; doomed, as good or bad as the cell that
+    /// stands for it.
     fn unbound_cell(&self, slot: SlotNo, doomed: Option<Option<CellNo>>) -> CellStatus {
+        let promise = self.topology.slot(slot);
+        let mut status = self.unbound_below(
+            promise.chain,
+            promise.level,
+            self.topology.slot_address(slot),
+            0,
+            doomed.flatten(),
+        );
+        status.cell_healthiness = healthiness(doomed.is_some());
+        status
+    }
+
+    fn unbound_below(
+        &self,
+        chain: ChainNo,
+        level: Level,
+        address: String,
+        index: usize,
+        stands_for: Option<CellNo>,
+    ) -> CellStatus {
         let topology = &self.topology;
-        let promise = topology.slot(slot);
-        let chain = topology.chain(promise.chain);
-        let physical = doomed.flatten().map(|cell| topology.cell(cell).address.clone());
+        let levels = topology.chain(chain);
+        let number = levels.level(level).children as usize;
+        let below = stands_for.map(|cell| topology.cell(cell).children.as_slice()).unwrap_or_default();
+        let child = |own: usize| {
+            let index = index * number + own;
+            let address = format!("{address}/{index}");
+            self.unbound_below(chain, level - 1, address, index, below.get(own).copied())
+        };
         CellStatus {
-            cell_type: chain.level(promise.level).name.clone(),
-            is_node_level: promise.level == chain.node_level,
-            cell_address: topology.slot_address(slot),
+            cell_type: levels.level(level).name.clone(),
+            is_node_level: level == levels.node_level,
             cell_state: "Free",
-            cell_healthiness: healthiness(doomed.is_some()),
+            cell_healthiness: healthiness(
+                stands_for.is_some_and(|cell| self.state.bad_nodes(topology, cell) > 0),
+            ),
             cell_priority: -2,
-            physical_cell: physical.unwrap_or_default(),
+            physical_cell: stands_for.map(|cell| topology.cell(cell).address.clone()).unwrap_or_default(),
+            cell_children: (0..number).map(child).collect(),
+            cell_address: address.clone(),
             ..CellStatus::default()
         }
     }

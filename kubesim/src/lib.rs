@@ -3,6 +3,7 @@
 //! Inputs: Kubernetes clients (any conformant server) and small plain specs. Deliberately absent:
 //! scheduling, job controllers and quota; those are the production rooms, which this one only starts.
 
+pub mod cells;
 pub mod fast;
 pub mod hollow;
 pub mod local_fleet;

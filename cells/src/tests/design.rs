@@ -262,3 +262,36 @@ fn opportunistic_groups_may_use_idle_pinned_cells() {
     play.delete("opp");
     play.binds("own", &own, "0.1.0.0", all(16));
 }
+
+#[test]
+fn both_views_of_a_promise_have_the_same_leaves() {
+    let mut play = design();
+    let leaves = |cell: &crate::CellStatus| {
+        let mut open = vec![cell.clone()];
+        let mut leaves = Vec::new();
+        while let Some(cell) = open.pop() {
+            if cell.cell_children.is_empty() {
+                leaves.push(cell.cell_address.clone());
+            }
+            open.extend(cell.cell_children);
+        }
+        leaves.sort();
+        leaves
+    };
+    let promise = |play: &Play| {
+        let cells = play.cells.virtual_cells("VC1").expect("a VC");
+        cells.into_iter().find(|cell| cell.cell_address == "VC1/6").expect("the promised pair")
+    };
+    let before = promise(&play);
+    assert_eq!((before.physical_cell.as_str(), before.cell_children.len()), ("", 2));
+    // Single nodes of two chains first, the pair last.
+    for name in ["a", "b", "c"] {
+        play.bound(name, &pod("VC1", 1, name, &[(2, 16)]).of(V));
+    }
+    let bound: Vec<_> = play.cells.bindings().collect();
+    let Some((_, physical)) = bound.iter().find(|(slot, _)| slot == "VC1/6") else { panic!("{bound:?}") };
+    let after = promise(&play);
+    assert_eq!(&after.physical_cell, physical);
+    assert_eq!(leaves(&before), leaves(&after));
+    assert_eq!((after.cell_state, after.cell_priority), ("Used", 1));
+}

@@ -12,7 +12,7 @@ const SHOWN: usize = 480;
 
 /// One value of the document and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Field<'d> {
+pub(crate) struct Field<'d> {
     file: &'d str,
     pub path: String,
     pub at: &'d Located,
@@ -20,13 +20,13 @@ pub(super) struct Field<'d> {
 
 /// The entries of a map, taken one by one; what is left at the end is unknown.
 #[derive(Debug)]
-pub(super) struct Fields<'d> {
+pub(crate) struct Fields<'d> {
     own: Field<'d>,
     left: Vec<(&'d str, &'d Located)>,
     known: Vec<&'static str>,
 }
 
-pub(super) type Read<T> = Result<T, ScenarioError>;
+pub(crate) type Read<T> = Result<T, ScenarioError>;
 
 impl<'d> Field<'d> {
     pub fn top(file: &'d str, at: &'d Located) -> Self {

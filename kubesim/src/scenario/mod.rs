@@ -6,7 +6,7 @@
 
 mod defaults;
 mod error;
-mod fields;
+pub(crate) mod fields;
 mod job;
 pub mod log;
 mod read;
