@@ -11,7 +11,6 @@ mod failover;
 mod gangs;
 mod jobs;
 mod kill_nine;
-mod main;
 mod pai;
 mod placement;
 mod process_chaos;
