@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::types::{PrerequisiteKind, Protocol, TaskRole};
 use crate::{Doc, Problem, fields::Sink};
 
-pub(super) fn check(protocol: &Protocol, doc: &Doc, sink: &mut Sink) {
+pub fn check(protocol: &Protocol, doc: &Doc, sink: &mut Sink) {
     prerequisites(protocol, sink);
     for role in &protocol.task_roles {
         role_prerequisites(protocol, role, sink);

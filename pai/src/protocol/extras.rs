@@ -17,7 +17,7 @@ const RUNTIME: [(&str, &str); 3] = [
     ("jobStatusChangeNotification", "no notification is sent"),
 ];
 
-pub(super) fn read(field: Option<&Field<'_>>, sink: &mut Sink, notices: &mut Vec<String>) -> Extras {
+pub fn read(field: Option<&Field<'_>>, sink: &mut Sink, notices: &mut Vec<String>) -> Extras {
     let doc = field.map_or(Doc { line: 0, node: Node::Map(Vec::new()) }, |field| field.doc.clone());
     let mut read = Extras { gang_allocation: true, hived: HivedExtras::default(), doc };
     let Some(field) = field else { return read };

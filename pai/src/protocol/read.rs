@@ -31,15 +31,15 @@ const OWN_PORTS: [&str; 2] = ["ssh", "http"];
 const NAME: &str = "a name of 1 to 255 letters, digits, \"_\" and \"-\"";
 const LABEL: &str = "a name of letters, digits and \"_\"";
 
-pub(super) fn in_name(c: char) -> bool {
+fn in_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-pub(super) fn in_label(c: char) -> bool {
+fn in_label(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-pub(super) fn protocol(doc: &Doc, sink: &mut Sink) -> Option<Protocol> {
+pub fn protocol(doc: &Doc, sink: &mut Sink) -> Option<Protocol> {
     let mut top = Field::top(doc).fields(sink, "a job: a map with protocolVersion, name, type, taskRoles")?;
     if let Some(field) = top.need(sink, "protocolVersion", "2") {
         protocol_version(&field, sink);

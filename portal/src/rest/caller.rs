@@ -8,7 +8,7 @@ use axum::{
 };
 use kube::{Client, client::Body};
 
-use super::{Portal, RestError};
+use super::{error::RestError, state::Portal};
 use crate::{
     jobs,
     server::{HUB_PATIENCE, Server},

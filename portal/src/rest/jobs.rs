@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{RestError, Shared, caller::Caller, query::Query};
+use super::{caller::Caller, error::RestError, query::Query, state::Shared};
 use crate::jobs::{self, Item, JobError, Run, Who};
 
 type Answer = Result<Json<Value>, RestError>;

@@ -7,6 +7,7 @@ mod caller;
 mod error;
 mod jobs;
 mod query;
+mod state;
 
 use std::sync::Arc;
 
@@ -14,22 +15,10 @@ use axum::{
     Json, Router,
     routing::{get, put},
 };
-use kube::Client;
 use serde_json::json;
 
 pub use error::RestError;
-
-/// What the API is served from.
-#[derive(Clone)]
-pub struct Portal {
-    /// A way to the hub that carries no credential of its own.
-    pub hub: Client,
-    pub url: String,
-    /// Where jobs are submitted to.
-    pub namespace: String,
-}
-
-type Shared = axum::extract::State<Arc<Portal>>;
+pub use state::Portal;
 
 /// All routes, under `/api/v2`.
 pub fn router(portal: Portal) -> Router {

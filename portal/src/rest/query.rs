@@ -4,7 +4,7 @@ use std::{cmp::Ordering, collections::BTreeMap};
 
 use fleet_pai::state::State;
 
-use super::RestError;
+use super::error::RestError;
 use crate::jobs::Item;
 
 const LIMIT: usize = 5_000;

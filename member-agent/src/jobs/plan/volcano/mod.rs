@@ -1,5 +1,5 @@
 //! Volcano's Job (`batch.volcano.sh/v1alpha1`): tasks of pods in one gang, driven through ten phases by
-//! lifecycle policies, or by the completion rules of a job that brings its own (`completion`).
+//! lifecycle policies, or by the completion rules of a job that brings its own (`policy`).
 //!
 //! Upstream derives events as they happen; here they are read off what stands (a failed pod of the present
 //! version, a task whose pods have all succeeded), so that a restart of the agent loses none. Only a pod that
@@ -7,7 +7,6 @@
 //! written before anything it entails is done. What has changed of a job is handed in as well: a change made while no
 //! agent ran is the event `JobUpdated` for nobody.
 
-mod completion;
 mod count;
 mod group;
 mod group_status;
@@ -104,7 +103,7 @@ impl<'a> View<'a> {
             phase: Phase::read(status["state"]["phase"].as_str()),
             version: status["version"].as_i64().unwrap_or(0),
             retries: status["retryCount"].as_i64().unwrap_or(0),
-            rules: completion::rules(job),
+            rules: policy::rules(job),
         }
     }
 
@@ -164,7 +163,7 @@ pub(crate) fn plan(input: &Input<'_>) -> Plan {
         return plan;
     }
     let due = match &view.rules {
-        Some(rules) if input.command.is_none() => completion::due(&view, rules),
+        Some(rules) if input.command.is_none() => policy::due_by_rules(&view, rules),
         _ => policy::due(&view),
     };
     plan.delayed = Some(due.delayed.clone());
@@ -246,7 +245,7 @@ fn carry(view: &View<'_>, plan: &mut Plan, status: &mut Value, input: &Input<'_>
         Phase::Pending | Phase::Running => {
             sync(view, plan, status);
             if let Some(rules) = &view.rules {
-                completion::retry_tasks(view, rules, plan, status);
+                policy::retry_tasks(view, rules, plan, status);
             }
         }
         Phase::Restarting => {
