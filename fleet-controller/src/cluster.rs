@@ -98,7 +98,7 @@ pub fn plan(
     // A lease that was there before this process counts for a cluster nothing is known of yet; one that was
     // not ready has to be heard.
     let heard = clock.ever_heard(name) || ready(cluster) || (known.is_none() && lease.is_some());
-    let unsorted = world.unsorted_clusters().contains(name);
+    let unsorted = world.is_unsorted(name);
     let (status, message) = match (alive, reported) {
         (true, _) if unsorted => {
             ("Unknown", "the hub was restored, and the agent has not removed yet what it knows nothing of")

@@ -121,15 +121,16 @@ impl World {
         if self.bindings.get(&earlier).is_some_and(is_its) { earlier } else { key }
     }
 
-    /// Clusters whose agents have not said that they run nothing that this incarnation of the hub knows nothing of. Only
-    /// an agent that once said so of another one counts: a hub that was never restored waits for nobody.
+    /// Whether the agent of a cluster has not said that it runs nothing that this incarnation of the hub knows nothing
+    /// of. Only one that once said so of another incarnation counts: a hub that was never restored waits for nobody.
+    pub fn is_unsorted(&self, cluster: &str) -> bool {
+        let sorted = self.leases.get(cluster).and_then(|lease| lease.sorted.as_ref());
+        let stays = || self.clusters.get(cluster).is_some_and(|cluster| !crate::drain::is_gone(cluster));
+        sorted.is_some() && self.incarnation.is_some() && sorted != self.incarnation.as_ref() && stays()
+    }
+
     pub fn unsorted_clusters(&self) -> BTreeSet<String> {
-        let Some(now) = &self.incarnation else { return BTreeSet::new() };
-        let unsorted = self.leases.iter().filter(|(cluster, lease)| {
-            let stays = self.clusters.get(*cluster).is_some_and(|cluster| !crate::drain::is_gone(cluster));
-            stays && lease.sorted.as_ref().is_some_and(|sorted| sorted != now)
-        });
-        unsorted.map(|(cluster, _)| cluster.clone()).collect()
+        self.leases.keys().filter(|cluster| self.is_unsorted(cluster)).cloned().collect()
     }
 
     pub fn works_of<'a>(&'a self, binding: &Key) -> impl Iterator<Item = (&'a Key, &'a Work)> {

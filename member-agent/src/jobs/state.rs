@@ -13,7 +13,8 @@ use super::{
     plan::{Pods, volcano},
 };
 use crate::reconcile::{ObjectKey, Turn, key_of, take};
-use fleet_mirror::{Change, Mirror};
+use fleet_informer::Kube;
+use fleet_mirror::{Change, Metadata, Mirror};
 
 /// A job that is looked after.
 #[derive(Clone, Debug)]
@@ -131,7 +132,7 @@ impl State {
         let uid = object.uid().to_owned();
         match self.jobs.get_mut(&uid) {
             Some(tracked) => {
-                if !tracked.is_gone && version(&tracked.object) <= version(&object) {
+                if !tracked.is_gone && !is_older(&object, &tracked.object) {
                     if tracked.object.metadata.generation != object.metadata.generation
                         && tracked.support == Support::Made
                     {
@@ -308,8 +309,8 @@ fn is_updated(before: &Object, after: &Object) -> bool {
     before.metadata.generation != after.metadata.generation && before.spec != spec
 }
 
-fn version(object: &Object) -> u64 {
-    object.metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
+pub(super) fn is_older(object: &Object, than: &Object) -> bool {
+    Kube::version(object).is_older(&Kube::version(than))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::{
     driver::Driver,
     objects::{Object, controller_of, resource},
     plan::{Plan, volcano},
-    state::{Snapshot, VolcanoState},
+    state::{Snapshot, VolcanoState, is_older},
     writes,
 };
 use crate::{
@@ -265,11 +265,8 @@ impl Driver {
 
 impl VolcanoState {
     fn put_group(&mut self, owner: &str, group: Arc<Object>) {
-        let version = |object: &Object| -> u64 {
-            object.metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
-        };
         match self.groups.get(owner) {
-            Some(known) if known.uid() == group.uid() && version(known) > version(&group) => {}
+            Some(known) if known.uid() == group.uid() && is_older(&group, known) => {}
             _ => drop(self.groups.insert(owner.to_owned(), group)),
         }
     }

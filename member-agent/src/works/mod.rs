@@ -216,7 +216,11 @@ impl Works {
         let News::Change(change) = news else { return };
         let keys = {
             let mut state = self.state();
+            let epoch = state.epoch_of_works();
             let keys = state.take_works(change);
+            if state.epoch_of_works() != epoch {
+                self.context.sources.hub.went_back("a Work went back");
+            }
             self.note_sorted(&mut state);
             keys
         };

@@ -138,6 +138,11 @@ impl State {
         keys
     }
 
+    /// How often the hub's store was seen to go back in time.
+    pub fn epoch_of_works(&self) -> fleet_mirror::Epoch {
+        self.works.epoch()
+    }
+
     /// Takes in a listing that was asked for beside the feed's.
     pub fn check_works(&mut self, listing: Listing<Work>) -> Vec<Key> {
         let turns = check(&mut self.works, listing);

@@ -93,7 +93,7 @@ async fn a_member_may_do_what_its_roles_list_and_nothing_else() -> anyhow::Resul
     assert_eq!(
         rights.list(),
         [
-            "- core namespaces [fleet-east]: get list watch",
+            "- core namespaces [fleet-east kube-system]: get list watch",
             "- fleet.dev clusters [east]: get",
             "- fleet.dev clusters/status [east]: patch",
             "fleet-east coordination.k8s.io leases [member-agent]: get update",
@@ -104,7 +104,16 @@ async fn a_member_may_do_what_its_roles_list_and_nothing_else() -> anyhow::Resul
             "fleet-east fleet.dev works: get list watch patch",
         ]
     );
-    let own = ["x", "member-agent", "member-access", "member-agent-token", "east", "west", "fleet-east"];
+    let own = [
+        "x",
+        "member-agent",
+        "member-access",
+        "member-agent-token",
+        "east",
+        "west",
+        "fleet-east",
+        "kube-system",
+    ];
     let other = ["x", "member-agent", "member-access", "fleet-west"];
     let places: [(&str, &[&str]); 4] =
         [("fleet-east", &own), ("fleet-west", &other), ("kube-system", &["x"]), ("default", &["x"])];
