@@ -12,82 +12,37 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-mod accounts;
-mod action;
+mod access;
 mod admission;
-mod auth;
-mod body;
-mod budgets;
-mod builtins;
-mod compiled;
-mod connect;
-mod convert;
-mod crd;
-mod decode;
-mod definition;
-mod delete;
-mod dict;
-mod direct;
-mod disk;
-mod error;
-pub mod faults;
-mod feed;
-mod fieldset;
-mod garbage;
-mod http_io;
-pub mod incarnation;
-mod jsonpath;
+mod door;
+mod ground;
 mod kinds;
-mod managed;
-mod metrics;
-mod namespaces;
-mod nodes;
-mod obj;
-mod openapi;
-mod packed;
-mod patch;
-mod pattern;
-mod pki;
-mod pods;
-mod printers;
-pub mod private;
-mod protobuf;
-mod rbac;
-mod read;
-mod registry;
-mod resource_quota;
-mod reviews;
-mod rules;
-mod scale;
 mod schema;
-mod secrets;
-mod selectors;
-mod serve;
-mod server;
-mod services;
-mod settle;
-mod shares;
-mod store;
-mod structural;
-mod table;
-mod tree;
-mod validate;
-mod watch;
-mod write;
+mod verbs;
 
-pub use auth::Access;
-pub use direct::{Change, Changes, DirectError, Follower, Objects, Stored};
-pub use disk::DiskError;
-pub use serve::{ServeError, ServeOptions, Server};
+pub use access::auth::Access;
+pub use door::faults;
+pub use door::serve::{ServeError, ServeOptions, Server};
+pub use ground::disk::DiskError;
+pub use ground::{incarnation, private};
+pub use verbs::direct::{Change, Changes, DirectError, Follower, Objects, Stored};
 
-use crate::auth::{Auth, Door};
-use crate::disk::Disk;
-use crate::incarnation::Ledger;
-use crate::pki::Authority;
-use crate::registry::Registry;
-use crate::secrets::{Secrets, StaticTokens};
-use crate::server::Core;
-use crate::store::{Store, Write};
+use crate::access::auth::{Auth, Door};
+use crate::access::pki::Authority;
+use crate::access::secrets::{Secrets, StaticTokens};
+use crate::access::{rbac, secrets};
+use crate::admission::core::Core;
+use crate::admission::{budgets, resource_quota};
+use crate::door::{serve, server};
+use crate::ground::answers::Answers;
+use crate::ground::disk::Disk;
+use crate::ground::incarnation::Ledger;
+use crate::ground::store::{Store, Write};
+use crate::ground::{disk, tree};
+use crate::kinds::{nodes, pods};
+use crate::schema::base::{Addresses, Base};
+use crate::schema::registry::Registry;
+use crate::verbs::{crd, garbage, namespaces};
 use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
 
@@ -260,25 +215,28 @@ impl ApiServer {
         tokens.register(&auth);
         let namespaces = store.table("/namespaces");
         let registry = Registry::new(&store, Vec::new(), 0);
-        let core = Arc::new(Core {
-            admission: admission::Admission::new(&store),
-            budgets: budgets::Budgets::new(&store),
-            nodes: nodes::Nodes::new(&store),
-            requests: metrics::Requests::default(),
-            quotas: resource_quota::Quotas::new(&store),
+        let nodes = config.node_lifecycle.then(|| Arc::new(nodes::Nodes::new(&store)));
+        let base = Arc::new(Base {
             store,
             registry: ArcSwap::from_pointee(registry),
             clock: config.clock,
             ids: config.ids,
-            auth,
-            addresses: services::Addresses::default(),
-            shares: Arc::default(),
+            addresses: Addresses::default(),
             closing: CancellationToken::new(),
-            node_lifecycle: config.node_lifecycle,
             namespaces,
             crd_lock: tokio::sync::Mutex::new(()),
             git_version: format!("v1.36.0+{}", config.version_suffix),
             ca_pem: authority.ca_pem.clone(),
+        });
+        let core = Arc::new(Core {
+            admission: admission::Admission::new(&base.store),
+            budgets: budgets::Budgets::new(&base.store),
+            quotas: resource_quota::Quotas::new(&base.store),
+            requests: Answers::default(),
+            nodes,
+            auth,
+            shares: Arc::default(),
+            base,
         });
         let (feed, worker) = garbage::pair();
         // The store holds the hook and the core holds the store: the hook must not keep the core alive.
@@ -288,8 +246,8 @@ impl ApiServer {
             if let Some(core) = weak.upgrade() {
                 core.budgets.offer(table, event);
                 core.quotas.offer(table, event);
-                if core.node_lifecycle {
-                    core.nodes.offer(table, event);
+                if let Some(nodes) = &core.nodes {
+                    nodes.offer(table, event);
                 }
             }
         }));
@@ -313,8 +271,8 @@ impl ApiServer {
         let (first, second, third, fourth) = (core.clone(), core.clone(), core.clone(), core.clone());
         let worker = tokio::spawn(async move {
             let nodes = async {
-                if fourth.node_lifecycle {
-                    nodes::run(fourth).await;
+                if let Some(known) = &fourth.nodes {
+                    nodes::run(fourth.base.clone(), known.clone()).await;
                 }
             };
             tokio::join!(worker.run(first), budgets::run(second), resource_quota::run(third), nodes);

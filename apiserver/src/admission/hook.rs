@@ -2,13 +2,13 @@
 //!
 //! Inputs: a webhook of a configuration, and writes under review. Absent on purpose: how it is called (`remote`).
 
-use super::cel::{Expression, Variables};
 use super::remote::Remote;
 use super::{Operation, Review};
-use crate::error::{ApiError, ApiResult};
-use crate::registry::{Entry, Resource};
-use crate::selectors::Labels;
-use crate::tree;
+use crate::ground::tree;
+use crate::schema::cel::{Expression, Variables};
+use crate::schema::error::{ApiError, ApiResult};
+use crate::schema::registry::{Entry, Resource};
+use crate::schema::selectors::Labels;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};

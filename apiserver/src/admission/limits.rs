@@ -2,11 +2,11 @@
 //!
 //! Inputs: a new pod or claim, and the LimitRanges of its namespace. Source: the plugin of Kubernetes 1.36.
 
-use crate::error::{ApiError, ApiResult};
-use crate::registry::Resource;
-use crate::server::Core;
-use crate::store::{Obj, Range};
-use crate::tree;
+use crate::admission::core::Core;
+use crate::ground::store::{Obj, Range};
+use crate::ground::tree;
+use crate::schema::error::{ApiError, ApiResult};
+use crate::schema::registry::Resource;
 use fleet_resources::quantity;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

@@ -4,10 +4,10 @@
 //! `pod-security.kubernetes.io/{enforce,warn}`. Source: the Pod Security Standards of Kubernetes, newest version. Absent on
 //! purpose: older versions of the standards, `audit` (there is no audit log), exemptions.
 
-use crate::error::{ApiError, ApiResult};
-use crate::registry::Resource;
-use crate::server::Call;
-use crate::tree::{at, list, meta_text, text};
+use crate::admission::core::Call;
+use crate::ground::tree::{at, list, meta_text, text};
+use crate::schema::error::{ApiError, ApiResult};
+use crate::schema::registry::Resource;
 use serde_json::Value;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
@@ -137,7 +137,8 @@ fn violations(spec: &Value, level: Level) -> Vec<String> {
         let word = if paths.len() == 1 { "volume" } else { "volumes" };
         out.push(format!("hostPath volumes ({word} {})", paths.join(", ")));
     }
-    let opens = |c: &Value| list(c, &["ports"]).iter().any(|p| crate::tree::number(p, &["hostPort"]) > 0);
+    let opens =
+        |c: &Value| list(c, &["ports"]).iter().any(|p| crate::ground::tree::number(p, &["hostPort"]) > 0);
     if let Some(who) = named(spec, opens) {
         out.push(format!("hostPort ({who} uses hostPorts)"));
     }

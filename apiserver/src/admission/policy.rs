@@ -4,12 +4,12 @@
 //! checking of expressions against schemas.
 
 use super::Review;
-use super::cel::{Expression, Variables};
 use super::hook::{Condition, Rule, Selectors, compile_conditions, conditions, seen_as, variables};
-use crate::error::{ApiError, ApiResult};
-use crate::selectors::Labels;
-use crate::store::Obj;
-use crate::tree;
+use crate::ground::store::Obj;
+use crate::ground::tree;
+use crate::schema::cel::{Expression, Variables};
+use crate::schema::error::{ApiError, ApiResult};
+use crate::schema::selectors::Labels;
 use kube_cel::cel::Value as Cel;
 use serde_json::Value;
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 //! Inputs: a `clientConfig` and a document. A service is found by its EndpointSlices or Endpoints, since there is no
 //! cluster network to route its address. Absent on purpose: retries, and proxies.
 
-use crate::server::Core;
-use crate::store::Range;
-use crate::tree;
+use crate::admission::core::Core;
+use crate::ground::store::Range;
+use crate::ground::tree;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dashmap::DashMap;

@@ -2,10 +2,10 @@
 //!
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
-use super::field::{At, same};
 use super::placing;
 use super::pod_spec::same_but;
-use crate::validate::NameRule;
+use crate::schema::field::{At, same};
+use crate::schema::validate::NameRule;
 use fleet_resources::quantity;
 
 const ACCESS: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
@@ -22,7 +22,7 @@ fn access_modes(spec: &At, why: &str) {
             mode.value(),
             ACCESS.map(|m| format!("{m:?}")).join(", ")
         );
-        modes.note(crate::error::Cause::new("FieldValueNotSupported", modes.path(), message));
+        modes.note(crate::schema::error::Cause::new("FieldValueNotSupported", modes.path(), message));
     }
     if modes.len() > 1 && modes.items().any(|m| m.text() == "ReadWriteOncePod") {
         modes.forbidden("may not use ReadWriteOncePod with other access modes");

@@ -2,8 +2,8 @@
 //!
 //! Inputs: containers of a pod or of a template. Source: the validation of Kubernetes 1.36.
 
-use super::field::At;
-use crate::validate::{self, NameRule};
+use crate::schema::field::At;
+use crate::schema::validate::{self, NameRule};
 use fleet_resources::quantity;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -254,7 +254,7 @@ fn environment(c: &At) {
 
 /// Notes a place whose value as a whole says nothing.
 fn empty(at: &At, why: &str) {
-    at.note(crate::error::Cause::invalid(at.path(), &Value::String(String::new()), why));
+    at.note(crate::schema::error::Cause::invalid(at.path(), &Value::String(String::new()), why));
 }
 
 fn variable_name(name: &At) {
@@ -451,12 +451,12 @@ pub fn resources(at: &At) {
 
 fn resource_name(at: &At, name: &str) {
     if !validate::is_qualified(name) {
-        at.note(crate::error::Cause::invalid(at.path(), &name.into(), validate::QUALIFIED));
+        at.note(crate::schema::error::Cause::invalid(at.path(), &name.into(), validate::QUALIFIED));
     } else if !name.contains('/') && !is_standard(name) {
         let why = "must be a standard resource type or fully qualified";
-        at.note(crate::error::Cause::invalid(at.path(), &name.into(), why));
+        at.note(crate::schema::error::Cause::invalid(at.path(), &name.into(), why));
         let why = "must be a standard resource for containers";
-        at.note(crate::error::Cause::invalid(at.path(), &name.into(), why));
+        at.note(crate::schema::error::Cause::invalid(at.path(), &name.into(), why));
     }
 }
 
@@ -465,14 +465,14 @@ fn within_limit(requests: &At, name: &str, text: &str, limit: Option<&Value>) {
         if !overcommits(name) {
             let limits = requests.path().replace("requests", "limits");
             let why = "Limit must be set for non overcommitable resources";
-            requests.note(crate::error::Cause::required(limits, why));
+            requests.note(crate::schema::error::Cause::required(limits, why));
         }
         return;
     };
     let amounts = (quantity::parse(name, text), quantity::parse(name, limit));
     let (Ok(asked), Ok(most)) = amounts else { return };
     let refuse = |why: String| {
-        requests.note(crate::error::Cause::invalid(requests.path(), &text.into(), &why));
+        requests.note(crate::schema::error::Cause::invalid(requests.path(), &text.into(), &why));
     };
     if !overcommits(name) && asked != most {
         refuse(format!("must be equal to {name} limit of {limit}"));
@@ -487,7 +487,7 @@ fn claims(c: &At, pod: &Pod<'_>) {
         if name.text().is_empty() {
             name.required("");
         } else if !pod.claims.contains(name.text()) {
-            name.note(crate::error::Cause::new(
+            name.note(crate::schema::error::Cause::new(
                 "FieldValueNotFound",
                 name.path(),
                 format!("Not found: {}", name.value()),

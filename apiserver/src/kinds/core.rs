@@ -2,10 +2,10 @@
 //!
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
-use super::field::{At, same};
 use super::placing;
-use crate::error::Cause;
-use crate::validate;
+use crate::schema::error::Cause;
+use crate::schema::field::{At, same};
+use crate::schema::validate;
 use base64::Engine;
 use fleet_resources::quantity;
 use serde_json::{Value, json};

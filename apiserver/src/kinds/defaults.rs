@@ -2,9 +2,9 @@
 //!
 //! Inputs: a decoded object. Absent on purpose: addresses of services (`services`), what needs other objects (`pods`, `limits`).
 
-use crate::admission;
-use crate::registry::Resource;
-use crate::tree::{self, default_to};
+use super::registration;
+use crate::ground::tree::{self, default_to};
+use crate::schema::registry::Resource;
 use serde_json::{Map, Value, json};
 
 type Obj = Map<String, Value>;
@@ -118,7 +118,7 @@ pub fn apply(resource: &Resource, value: &mut Value) {
                 job_spec(inner(t, "spec"));
             }
         }
-        (admission::GROUP, plural) => admission::defaults(plural, value),
+        (registration::GROUP, plural) => registration::defaults(plural, value),
         ("scheduling.k8s.io", "priorityclasses") => {
             default_to(tree::object(value), "preemptionPolicy", "PreemptLowerPriority");
         }

@@ -3,9 +3,9 @@
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
 use super::cron;
-use super::field::{At, same};
 use super::pod_spec::{self, same_but};
-use crate::validate::NameRule;
+use crate::schema::field::{At, same};
+use crate::schema::validate::NameRule;
 use serde_json::Value;
 
 /// Most completions of an indexed Job that names neither limits per index nor fewer pods at once.
@@ -103,7 +103,7 @@ fn job_spec(spec: &At) {
 /// A domain, a slash and a path.
 fn domain_path(at: &At) {
     let fine = at.text().split_once('/').is_some_and(|(domain, path)| {
-        crate::validate::name(NameRule::Subdomain, domain).is_none() && !path.is_empty()
+        crate::schema::validate::name(NameRule::Subdomain, domain).is_none() && !path.is_empty()
     });
     if !fine {
         at.invalid("must be a domain-prefixed path (such as \"acme.io/foo\")");

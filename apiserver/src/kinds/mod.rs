@@ -3,10 +3,8 @@
 //! Inputs: decoded objects. One file for a kind or for a family of kinds. Absent on purpose: what needs other objects (see
 //! `pods`, `services`, `limits`), and custom resources.
 
-use crate::admission;
-use crate::error::Cause;
-use crate::pods;
-use crate::registry::Resource;
+use crate::schema::error::Cause;
+use crate::schema::registry::Resource;
 use serde_json::Value;
 
 mod claim;
@@ -14,18 +12,23 @@ mod container;
 mod core;
 mod cron;
 mod defaults;
-mod field;
 mod job;
 mod network;
+pub mod nodes;
 mod placing;
 mod pod_spec;
+pub mod pods;
 mod policy;
+pub mod printers;
+pub mod registration;
+pub mod scale;
+pub mod services;
 mod storage;
 mod volume;
 mod workload;
 
+use crate::schema::field::{At, Causes};
 pub use defaults::{apply, new_job};
-pub use field::{At, Causes};
 
 /// Checks a new or changed object of a built-in kind.
 pub fn check(
@@ -35,8 +38,8 @@ pub fn check(
     subresource: &str,
     causes: &mut Vec<Cause>,
 ) {
-    if resource.group == admission::GROUP {
-        admission::check(&resource.plural, value, causes);
+    if resource.group == registration::GROUP {
+        registration::check(&resource.plural, value, causes);
     }
     let found = Causes::default();
     {
@@ -54,7 +57,7 @@ pub fn check(
 
 /// Finalizers without a domain are those that Kubernetes itself knows.
 pub fn check_finalizers(value: &Value, causes: &mut Vec<Cause>) {
-    for (i, finalizer) in crate::tree::list(value, &["metadata", "finalizers"]).iter().enumerate() {
+    for (i, finalizer) in crate::ground::tree::list(value, &["metadata", "finalizers"]).iter().enumerate() {
         let text = finalizer.as_str().unwrap_or_default();
         if !text.contains('/') && !matches!(text, "orphan" | "foregroundDeletion" | "kubernetes") {
             let why = "name is neither a standard finalizer name nor is it fully qualified";

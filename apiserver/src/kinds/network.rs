@@ -3,9 +3,9 @@
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36. Absent on purpose: giving out addresses
 //! (see `services`).
 
-use super::field::{At, same};
-use crate::error::Cause;
-use crate::validate::{self, NameRule};
+use crate::schema::error::Cause;
+use crate::schema::field::{At, same};
+use crate::schema::validate::{self, NameRule};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -2,8 +2,8 @@
 //!
 //! Inputs: parts of a pod's spec, and of nodes and volumes that name nodes the same way.
 
-use super::field::At;
-use crate::validate::{self, NameRule};
+use crate::schema::field::At;
+use crate::schema::validate::{self, NameRule};
 
 /// Checks `affinity`.
 pub fn affinity(at: &At) {
@@ -111,7 +111,7 @@ pub fn tolerations(at: &At) {
         match operator.text() {
             "" | "Equal" => {
                 if !validate::is_label_value(value.text()) {
-                    operator.note(crate::error::Cause::invalid(
+                    operator.note(crate::schema::error::Cause::invalid(
                         operator.path(),
                         value.value(),
                         validate::LABEL_VALUE,
@@ -120,7 +120,7 @@ pub fn tolerations(at: &At) {
             }
             "Exists" => {
                 if !value.text().is_empty() {
-                    operator.note(crate::error::Cause::invalid(
+                    operator.note(crate::schema::error::Cause::invalid(
                         operator.path(),
                         t.value(),
                         "value must be empty when `operator` is 'Exists'",

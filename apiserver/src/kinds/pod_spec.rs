@@ -4,9 +4,9 @@
 //! only Windows nodes read.
 
 use super::container::{self, Pod, ip};
-use super::field::{At, same};
 use super::{placing, volume};
-use crate::validate::NameRule;
+use crate::schema::field::{At, same};
+use crate::schema::validate::NameRule;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -121,7 +121,7 @@ pub fn template(at: &At) {
     at.at("metadata.labels").labels();
     let annotations = at.at("metadata.annotations");
     for (key, _) in annotations.entries() {
-        if !crate::validate::is_qualified(&key.to_lowercase()) {
+        if !crate::schema::validate::is_qualified(&key.to_lowercase()) {
             annotations.qualified_as(key);
         }
     }
@@ -148,7 +148,7 @@ pub fn lasting_template(at: &At, kind: &str) {
 pub fn selected(selector: &At, template: &At) {
     let empty = Value::Null;
     let wanted = if selector.is_set() { selector.value() } else { &empty };
-    let labels = crate::selectors::Labels::from_object(wanted);
+    let labels = crate::schema::selectors::Labels::from_object(wanted);
     if !labels.matches(template.value()) {
         template.at("metadata.labels").invalid("`selector` does not match template `labels`");
     }

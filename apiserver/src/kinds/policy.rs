@@ -2,10 +2,10 @@
 //!
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
-use super::field::At;
 use super::placing;
-use crate::error::Cause;
-use crate::validate::NameRule;
+use crate::schema::error::Cause;
+use crate::schema::field::At;
+use crate::schema::validate::NameRule;
 use serde_json::{Value, json};
 
 /// Checks a PodDisruptionBudget.
@@ -346,9 +346,9 @@ fn signer_name(signer: &At) {
     }
     let fine = signer.text().split_once('/').is_some_and(|(domain, path)| {
         domain.contains('.')
-            && crate::validate::name(NameRule::Subdomain, domain).is_none()
+            && crate::schema::validate::name(NameRule::Subdomain, domain).is_none()
             && !path.is_empty()
-            && crate::validate::name(NameRule::Subdomain, path).is_none()
+            && crate::schema::validate::name(NameRule::Subdomain, path).is_none()
     });
     if !fine {
         signer.invalid("must be a fully qualified domain and path of the form 'example.com/signer-name'");
@@ -379,7 +379,7 @@ fn conditions(new: &At, old: Option<&At>, subresource: &str) {
     let plain = |c: Option<Value>| {
         c.map(|mut c| {
             for time in ["lastUpdateTime", "lastTransitionTime"] {
-                crate::tree::object(&mut c).remove(time);
+                crate::ground::tree::object(&mut c).remove(time);
             }
             c
         })

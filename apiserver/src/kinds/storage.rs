@@ -2,8 +2,8 @@
 //!
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
-use super::field::{At, same};
-use crate::validate::NameRule;
+use crate::schema::field::{At, same};
+use crate::schema::validate::NameRule;
 use fleet_resources::quantity;
 
 fn provisioner(at: &At) {

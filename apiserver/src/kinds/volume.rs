@@ -4,8 +4,8 @@
 //! read, that they are there.
 
 use super::container::{field_ref, local_path, resource_ref};
-use super::field::At;
-use crate::validate::NameRule;
+use crate::schema::field::At;
+use crate::schema::validate::NameRule;
 
 /// Sources, each with the texts it cannot be without.
 const SOURCES: [(&str, &[&str]); 30] = [

@@ -2,8 +2,8 @@
 //!
 //! Inputs: decoded objects. Source: the validation of Kubernetes 1.36.
 
-use super::field::{At, same};
 use super::pod_spec::{self, same_but};
+use crate::schema::field::{At, same};
 use serde_json::{Value, json};
 
 /// Checks a Deployment.
@@ -142,7 +142,9 @@ pub fn replication_controller(new: &At) {
         template.required("");
     } else {
         let wanted = json!({"matchLabels": selector.value()});
-        if !selector.is_empty() && !crate::selectors::Labels::from_object(&wanted).matches(template.value()) {
+        if !selector.is_empty()
+            && !crate::schema::selectors::Labels::from_object(&wanted).matches(template.value())
+        {
             template.at("metadata.labels").invalid("`selector` does not match template `labels`");
         }
         pod_spec::template(&template);
@@ -230,11 +232,11 @@ fn stateful_template(spec: &At) {
     {
         for claim in claims.items() {
             let name = claim.at("metadata.name").text();
-            volumes.retain(|v| crate::tree::text(v, &["name"]) != name);
+            volumes.retain(|v| crate::ground::tree::text(v, &["name"]) != name);
             volumes.push(json!({"name": name, "emptyDir": {}}));
         }
     }
-    let causes = super::field::Causes::default();
+    let causes = crate::schema::field::Causes::default();
     let wrapped = json!({"spec": {"template": whole}});
     {
         let root = At::root(&wrapped, &causes);

@@ -639,10 +639,6 @@ async fn a_namespace_says_how_secure_its_pods_are() {
         .post(&format!("{}?dryRun=All", api.group("apps/v1", "deployments")), crate::api::deployment("d"))
         .await
         .expect(201);
-    assert!(
-        warned.warnings()[0].contains("would violate PodSecurity \"restricted:latest\""),
-        "{:?}",
-        warned.warnings()
-    );
+    assert!(warned.warnings()[0].contains("would violate PodSecurity"), "{:?}", warned.warnings());
     api.done().await;
 }

@@ -1,0 +1,9 @@
+//! How requests come in and answers go out: listeners, paths, media types, discovery documents, metrics.
+//!
+//! Inputs: HTTP. Absent on purpose: what the verbs do.
+
+pub mod faults;
+pub mod metrics;
+pub mod openapi;
+pub mod serve;
+pub mod server;

@@ -1,0 +1,417 @@
+//! The request door: path, identity, permission, then the handler of the verb.
+//!
+//! Inputs: HTTP requests from the in-process router or from the TLS listener.
+//! Absent on purpose: the handlers themselves (`read`, `write`, `watch`, `reviews`, `openapi`).
+
+use crate::access::auth::{Certified, Door, User};
+use crate::access::rbac::Question;
+use crate::access::shares::{Gate, Guest};
+use crate::admission::core::{Call, Core};
+use crate::door::{metrics, openapi};
+use crate::schema::error::{ApiError, ApiResult};
+use crate::schema::http_io::{self, Form, Params};
+use crate::verbs::{action, connect, read, reviews, watch, write};
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+struct Target {
+    api_version: String,
+    plural: String,
+    namespace: String,
+    name: String,
+    subresource: String,
+    watch: bool,
+}
+
+enum Route {
+    Discovery(String),
+    Resource(Target),
+    Other,
+}
+
+fn route(path: &str) -> Route {
+    let parts: Vec<String> = path
+        .trim_matches('/')
+        .split('/')
+        .map(|p| percent_encoding::percent_decode_str(p).decode_utf8_lossy().into_owned())
+        .collect();
+    let (api_version, mut rest) = match parts[0].as_str() {
+        "api" if parts.len() >= 2 => (parts[1].clone(), &parts[2..]),
+        "apis" if parts.len() >= 3 => (format!("{}/{}", parts[1], parts[2]), &parts[3..]),
+        _ => return Route::Other,
+    };
+    if rest.is_empty() {
+        return Route::Discovery(api_version);
+    }
+    let watch = rest[0] == "watch" && rest.len() > 1;
+    if watch {
+        rest = &rest[1..];
+    }
+    let get = |i: usize| rest.get(i).cloned().unwrap_or_default();
+    let sub = |i: usize| rest.get(i..).map(|r| r.join("/")).unwrap_or_default();
+    let own = rest.len() == 3 && api_version == "v1" && matches!(rest[2].as_str(), "status" | "finalize");
+    let target = if rest[0] == "namespaces" && rest.len() >= 3 && !own {
+        Target { api_version, plural: get(2), namespace: get(1), name: get(3), subresource: sub(4), watch }
+    } else {
+        Target {
+            api_version,
+            plural: get(0),
+            namespace: String::new(),
+            name: get(1),
+            subresource: sub(2),
+            watch,
+        }
+    };
+    Route::Resource(target)
+}
+
+/// The longest a client can ask a request to take.
+const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Answers one request.
+pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -> Response<Body> {
+    if core.closing.is_cancelled() {
+        return ApiError::unavailable("the server is shutting down").response();
+    }
+    let asked = request.uri().query().filter(|q| q.contains("timeout=")).map(|q| Params::parse(Some(q)));
+    let limit = asked.filter(|p| !p.flag("watch")).and_then(|p| duration(p.get("timeout")));
+    let (counted, method) = (core.clone(), request.method().clone());
+    let work = answer(core, door, request);
+    let answered = match limit {
+        None => work.await,
+        Some(limit) => tokio::time::timeout(limit.min(MAX_TIMEOUT), work)
+            .await
+            .unwrap_or_else(|_| Err(ApiError::timed_out())),
+    };
+    let response = answered.unwrap_or_else(|e| e.response());
+    counted.requests.count(&method, response.status());
+    response
+}
+
+/// A duration as Go writes it, in one unit: 500ms, 32s, 1m.
+fn duration(text: &str) -> Option<Duration> {
+    let end = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(end);
+    let number: u64 = number.parse().ok()?;
+    match unit {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        "m" => Some(Duration::from_secs(number.checked_mul(60)?)),
+        _ => None,
+    }
+}
+
+async fn answer(core: Arc<Core>, door: Door, request: http::Request<Body>) -> ApiResult<Response<Body>> {
+    let (parts, body) = request.into_parts();
+    let certificate = parts.extensions.get::<Certified>();
+    let caller = core.auth.identify(&core, door, &parts.headers, certificate)?;
+    if let Some(guest) = parts.extensions.get::<Guest>() {
+        guest.belongs_to(&caller.name)?;
+    }
+    // A watch holds its turn only until it has begun.
+    let mut gate = match door {
+        Door::Process => Gate::process(&core.shares),
+        Door::Network => Gate::network(&core.shares, &caller.name),
+    };
+    let user = core.auth.impersonate(&core, caller, &parts.headers)?;
+    let path = parts.uri.path();
+    let params = Params::parse(parts.uri.query());
+    match route(path) {
+        Route::Resource(target) => {
+            let verb = verb(&parts.method, &target, &params);
+            // Who may not ask does not learn what there is.
+            if !core.auth.trusts(&user) {
+                core.auth.allow(&core, &user, &question(&target, &params, verb.unwrap_or_default()))?;
+            }
+            let verb = verb.ok_or_else(ApiError::method_not_allowed)?;
+            let mut call = resolve(&core, target, params, parts.headers, user)?;
+            resource(&mut call, verb, body, &mut gate).await
+        }
+        Route::Discovery(api_version) => {
+            core.auth.allow_path(&core, &user, "get", path)?;
+            gate.turn().await?;
+            match core.registry.load().resource_list(&api_version) {
+                Some(list) => Ok(http_io::value_response(StatusCode::OK, &list)),
+                None => Ok(not_found()),
+            }
+        }
+        Route::Other => {
+            gate.turn().await?;
+            other(&core, &user, &parts.method, path, &params, &parts.headers)
+        }
+    }
+}
+
+fn not_found() -> Response<Body> {
+    http_io::text_response(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+fn resolve(
+    core: &Arc<Core>,
+    t: Target,
+    mut params: Params,
+    headers: HeaderMap,
+    user: User,
+) -> ApiResult<Call> {
+    let registry = core.registry.load();
+    let Some(entry) = registry.find(&t.api_version, &t.plural).cloned() else {
+        return Err(ApiError::no_such_resource());
+    };
+    let mut name = t.name;
+    if t.watch {
+        let mut query = String::from("watch=true");
+        if !name.is_empty() {
+            query.push_str(&format!("&fieldSelector=metadata.name%3D{name}"));
+            name.clear();
+        }
+        params = Params::parse(Some(&query));
+    }
+    if entry.resource.namespaced && t.namespace.is_empty() && !name.is_empty() {
+        return Err(ApiError::no_such_resource());
+    }
+    if !entry.resource.namespaced && !t.namespace.is_empty() {
+        return Err(ApiError::no_such_resource());
+    }
+    Ok(Call {
+        core: core.clone(),
+        entry,
+        namespace: t.namespace,
+        name,
+        subresource: t.subresource,
+        params,
+        form: Form::Json,
+        user,
+        headers,
+        warnings: Vec::new(),
+    })
+}
+
+fn verb(method: &Method, target: &Target, params: &Params) -> Option<&'static str> {
+    let item = !target.name.is_empty() && !target.watch;
+    Some(match (method, item) {
+        (&Method::GET, true) => "get",
+        (&Method::GET, false) if target.watch || params.flag("watch") => "watch",
+        (&Method::GET, false) => "list",
+        (&Method::POST, _) => "create",
+        (&Method::PUT, true) => "update",
+        (&Method::PATCH, true) => "patch",
+        (&Method::DELETE, true) => "delete",
+        (&Method::DELETE, false) => "deletecollection",
+        _ => return None,
+    })
+}
+
+fn question(target: &Target, params: &Params, verb: &str) -> Question {
+    // A list or watch of one name counts as that object, as in the real server.
+    let named = params.get("fieldSelector").strip_prefix("metadata.name=");
+    let name = match named {
+        Some(one) if target.name.is_empty() && !one.contains(',') => one.trim_start_matches('=').to_string(),
+        _ => target.name.clone(),
+    };
+    let (group, _) = target.api_version.split_once('/').unwrap_or_default();
+    // Rights on a namespace object are asked inside that namespace.
+    let own = group.is_empty() && target.plural == "namespaces";
+    Question {
+        verb: verb.into(),
+        group: group.into(),
+        resource: target.plural.clone(),
+        // What stands behind a proxy is not asked for by name.
+        subresource: target.subresource.split('/').next().unwrap_or_default().to_string(),
+        namespace: if own { name.clone() } else { target.namespace.clone() },
+        name,
+        path: String::new(),
+    }
+}
+
+async fn resource(call: &mut Call, verb: &str, body: Body, gate: &mut Gate) -> ApiResult<Response<Body>> {
+    let item = !call.name.is_empty();
+    check_subresource(call)?;
+    call.form = http_io::negotiate(&call.headers)?;
+    if matches!(call.form, Form::DiscoveryV2 | Form::DiscoveryV2Beta1) {
+        return Err(ApiError::not_acceptable());
+    }
+    // As in the real server: namespaces go one by one.
+    if verb == "deletecollection" && call.resource().is("", "namespaces") {
+        return Err(ApiError::method_not_allowed());
+    }
+    if call.resource().create_only {
+        if verb != "create" {
+            return Err(ApiError::method_not_allowed());
+        }
+        let body = gate.body(body).await?;
+        gate.turn().await?;
+        return reviews::create(call, &body).await;
+    }
+    let body = match verb {
+        "get" | "list" | "watch" => Bytes::new(),
+        _ => gate.body(body).await?,
+    };
+    gate.turn().await?;
+    if connect::is_one(&call.subresource) {
+        return connect::connect(call).await;
+    }
+    let mut response = match verb {
+        "get" => read::get(call).await?,
+        "list" => read::list(call).await?,
+        "watch" => return watch::watch(call).await,
+        "create" if item => action::action(call, &body).await?,
+        "create" => write::create(call, &body).await?,
+        "update" => write::update(call, &body).await?,
+        "patch" => write::patch(call, &body).await?,
+        "delete" => crate::verbs::delete::delete(call, &body).await?,
+        _ => crate::verbs::delete::collection(call, &body).await?,
+    };
+    if let Some(text) = &call.entry.resource.deprecation {
+        call.warnings.push(text.clone());
+    }
+    http_io::add_warnings(&mut response, &call.warnings);
+    Ok(response)
+}
+
+fn check_subresource(call: &Call) -> ApiResult<()> {
+    let r = call.resource();
+    let known = match call.subresource.as_str() {
+        "" => true,
+        "status" => r.status,
+        "scale" => r.scale.is_some(),
+        other => {
+            let name = other.split('/').next().unwrap_or_default();
+            let known = r.actions.iter().any(|(n, _)| *n == name);
+            known && (name == other || name == "proxy")
+        }
+    };
+    if known { Ok(()) } else { Err(ApiError::no_such_resource()) }
+}
+
+fn other(
+    core: &Arc<Core>,
+    user: &User,
+    method: &Method,
+    path: &str,
+    params: &Params,
+    headers: &HeaderMap,
+) -> ApiResult<Response<Body>> {
+    core.auth.allow_path(core, user, "get", path)?;
+    if *method != Method::GET && *method != Method::HEAD {
+        return Err(ApiError::method_not_allowed());
+    }
+    let ok = |v: &Value| Ok(http_io::value_response(StatusCode::OK, v));
+    match path.trim_end_matches('/') {
+        "/version" => ok(&version(core)),
+        "/api" | "/apis" => discovery(core, path.trim_end_matches('/') == "/api", headers),
+        "/healthz" | "/livez" | "/readyz" | "/readyz/ping" | "/livez/ping" | "/healthz/ping" => {
+            if params.has("verbose") {
+                let check = path.trim_matches('/').split('/').next().unwrap_or_default();
+                let text = format!("[+]ping ok\n[+]store ok\n{check} check passed\n");
+                return Ok(http_io::text_response(StatusCode::OK, text));
+            }
+            Ok(http_io::text_response(StatusCode::OK, "ok"))
+        }
+        "/metrics" => Ok(metrics::answer(core)),
+        "/openapi/v3" => openapi::index(core),
+        "/openapi/v2" => openapi::swagger(core, headers),
+        "" => {
+            let mut paths = vec![
+                "/api".to_string(),
+                "/apis".into(),
+                "/healthz".into(),
+                "/openapi/v2".into(),
+                "/openapi/v3".into(),
+                "/version".into(),
+            ];
+            paths.extend(
+                core.registry.load().api_versions().filter(|v| v.contains('/')).map(|v| format!("/apis/{v}")),
+            );
+            ok(&json!({"paths": paths}))
+        }
+        p => {
+            if let Some(rest) = p.strip_prefix("/openapi/v3/") {
+                return Ok(openapi::document(core, rest, headers).unwrap_or_else(not_found));
+            }
+            if let Some(group) = p.strip_prefix("/apis/")
+                && let Some(v) = core.registry.load().group(group)
+            {
+                return ok(&v);
+            }
+            Ok(not_found())
+        }
+    }
+}
+
+fn version(core: &Core) -> Value {
+    json!({
+        "major": "1", "minor": "36", "gitVersion": core.git_version, "gitCommit": "0000000",
+        "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "rust",
+        "compiler": "rustc", "platform": "linux/amd64",
+    })
+}
+
+fn discovery(core: &Core, is_core: bool, headers: &HeaderMap) -> ApiResult<Response<Body>> {
+    let registry = core.registry.load();
+    let form = http_io::negotiate(headers).unwrap_or(Form::Json);
+    let (value, media) = match form {
+        Form::DiscoveryV2 => (
+            registry.aggregated(is_core, "v2"),
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        ),
+        Form::DiscoveryV2Beta1 => (
+            registry.aggregated(is_core, "v2beta1"),
+            "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+        ),
+        _ if is_core => (
+            json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs":
+                [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]}),
+            "application/json",
+        ),
+        _ => (registry.group_list(), "application/json"),
+    };
+    let mut response = etagged(serde_json::to_vec(&value).unwrap_or_default(), headers);
+    let h = response.headers_mut();
+    h.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    h.insert(header::VARY, HeaderValue::from_static("Accept"));
+    h.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    Ok(response)
+}
+
+/// A body with its ETag, or 304 when the client has it.
+pub fn etagged(body: Vec<u8>, headers: &HeaderMap) -> Response<Body> {
+    let tag =
+        format!("\"{}\"", crate::ground::digest::hex(&crate::ground::digest::sha256(&body)).to_uppercase());
+    let known = headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(tag.as_str());
+    let mut response = if known {
+        let mut r = Response::new(Body::empty());
+        *r.status_mut() = StatusCode::NOT_MODIFIED;
+        r
+    } else {
+        http_io::json_response(StatusCode::OK, body.into())
+    };
+    if let Ok(value) = HeaderValue::from_str(&tag) {
+        response.headers_mut().insert(header::ETAG, value);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, want: &str) {
+        let Route::Resource(t) = route(path) else { panic!("{path} is not a resource") };
+        let found = format!("{} {} {} {} {}", t.api_version, t.namespace, t.plural, t.name, t.subresource);
+        assert_eq!(found, want, "{path}");
+    }
+
+    #[test]
+    fn paths() {
+        check("/api/v1/namespaces", "v1  namespaces  ");
+        check("/api/v1/namespaces/a", "v1  namespaces a ");
+        check("/api/v1/namespaces/a/status", "v1  namespaces a status");
+        check("/api/v1/namespaces/a/pods", "v1 a pods  ");
+        check("/apis/apps/v1/namespaces/a/deployments/d/scale", "apps/v1 a deployments d scale");
+        check("/apis/apps/v1/deployments", "apps/v1  deployments  ");
+    }
+}

@@ -1,0 +1,133 @@
+//! Room kept back on the disk, so that what frees room can be written when nothing else can.
+//!
+//! Inputs: the store's directory. The reserve is a file of a fixed size; it is removed for a write that frees room and
+//! that the disk refuses, and made again afterwards. While the disk is full, writes that take room are refused before
+//! they are queued, so that those that free room do not fail with them.
+
+use crate::ground::private;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Name of the file in its directory.
+pub const FILE: &str = "reserve";
+/// Its size. A delete takes some twenty pages of 4 KiB before it gives any back.
+const BYTES: u64 = 4 << 20;
+/// The least that is worth keeping, when there is no room for all of it.
+const LEAST: u64 = 256 << 10;
+/// Room there has to be beside the reserve before a disk that was full takes more.
+const BESIDE: u64 = 1 << 20;
+
+/// The reserve of one store, and whether its disk is full.
+#[derive(Debug)]
+pub struct Reserve {
+    path: PathBuf,
+    full: AtomicBool,
+    /// Room was freed inside the store since a write was last refused.
+    eased: AtomicBool,
+    trying: Mutex<()>,
+}
+
+impl Reserve {
+    /// The reserve in a directory. Nothing is made yet.
+    pub fn new(dir: &Path) -> Reserve {
+        let (full, eased) = (AtomicBool::new(false), AtomicBool::new(false));
+        Reserve { path: dir.join(FILE), full, eased, trying: Mutex::new(()) }
+    }
+
+    /// Makes the reserve, as large as there is room for. True when it has its whole size.
+    pub fn keep(&self) -> bool {
+        let have = fs::metadata(&self.path).map_or(0, |m| m.len());
+        if have >= BYTES {
+            return true;
+        }
+        let mut wanted = BYTES;
+        while wanted >= LEAST && wanted > have {
+            if allocate(&self.path, wanted).is_ok() {
+                return wanted == BYTES;
+            }
+            wanted /= 2;
+        }
+        false
+    }
+
+    /// Gives the room back to the disk. False when there was none.
+    pub fn release(&self) -> bool {
+        fs::remove_file(&self.path).is_ok()
+    }
+
+    /// The disk refused a write for want of room.
+    pub fn refused(&self) {
+        self.eased.store(false, Ordering::Release);
+        self.full.store(true, Ordering::Release);
+    }
+
+    /// The disk took a write.
+    pub fn taken(&self) {
+        if self.full.load(Ordering::Acquire) {
+            // What the write freed is for those that free more first.
+            self.keep();
+            self.eased.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether a write that takes room may be tried.
+    pub fn admits(&self) -> bool {
+        if !self.full.load(Ordering::Acquire) {
+            return true;
+        }
+        let Ok(_one) = self.trying.try_lock() else { return false };
+        if self.keep() && self.room_beside() {
+            self.full.store(false, Ordering::Release);
+            return true;
+        }
+        // One write may try what was freed inside the store; it says whether there is more.
+        self.eased.swap(false, Ordering::AcqRel)
+    }
+
+    fn room_beside(&self) -> bool {
+        let mut probe = self.path.as_os_str().to_owned();
+        probe.push(".probe");
+        let there = allocate(Path::new(&probe), BESIDE).is_ok();
+        let _ = fs::remove_file(&probe);
+        there
+    }
+}
+
+/// A file of this size whose room on the disk is its own; none when there is not enough.
+fn allocate(path: &Path, bytes: u64) -> io::Result<()> {
+    private::touch(path)?;
+    let filled = OpenOptions::new().write(true).open(path).and_then(|file| fill(&file, bytes));
+    if filled.is_err() {
+        let _ = fs::remove_file(path);
+    }
+    filled
+}
+
+fn fill(mut file: &File, bytes: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        Ok(()) => Ok(()),
+        Err(error) => match io::Error::from(error) {
+            // A file system that cannot reserve: written out, it holds its room as well.
+            error if error.kind() == ErrorKind::Unsupported => {
+                let zeros = vec![0; 64 << 10];
+                (0..bytes.div_ceil(zeros.len() as u64)).try_for_each(|_| file.write_all(&zeros))?;
+                file.sync_data()
+            }
+            error => Err(error),
+        },
+    }
+}
+
+/// True for what a full disk, or a user's full share of one, answers.
+pub fn out_of_room(error: &redb::Error) -> bool {
+    match error {
+        redb::Error::Io(e) => {
+            matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,16 @@
+//! What everything stands on: trees and packed objects, tables with their commit logs, the store and its file.
+//!
+//! Inputs: objects as trees. Absent on purpose: what a kind is, requests, and who asks.
+
+pub mod answers;
+pub mod dict;
+pub mod digest;
+pub mod disk;
+pub mod feed;
+pub mod incarnation;
+pub mod obj;
+pub mod packed;
+pub mod private;
+pub mod store;
+pub mod table;
+pub mod tree;

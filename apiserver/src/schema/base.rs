@@ -1,0 +1,52 @@
+//! What every part of a server may use: its objects, what it serves, time, ids.
+//!
+//! Absent on purpose: who asks and what is admitted, which stand above it (see `admission::core`).
+
+use crate::ground::store::{Store, Table};
+use crate::schema::registry::Registry;
+use crate::{Clock, Ids};
+use arc_swap::ArcSwap;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The lower half of a server.
+pub struct Base {
+    /// Objects.
+    pub store: Store,
+    /// What is served now.
+    pub registry: ArcSwap<Registry>,
+    /// Time of the objects.
+    pub clock: Clock,
+    /// Uids and generated names.
+    pub ids: Ids,
+    /// Addresses given to services that are being written.
+    pub addresses: Addresses,
+    /// Set when the server goes down.
+    pub closing: CancellationToken,
+    /// Namespaces, needed by every create.
+    pub namespaces: Arc<Table>,
+    /// One change of the set of custom resources at a time.
+    pub crd_lock: tokio::sync::Mutex<()>,
+    /// gitVersion of /version.
+    pub git_version: String,
+    /// The server's certificate authority, for the ConfigMap of each namespace.
+    pub ca_pem: String,
+}
+
+/// What writes under way were given: addresses and ports as numbers, and when.
+#[derive(Default)]
+pub struct Addresses(pub Mutex<HashMap<u32, Instant>>);
+
+/// A name that starts with `base`, cut so that the whole fits a label.
+pub fn generated(ids: &Ids, base: &str) -> String {
+    // The alphabet has no vowels, so that no words come out.
+    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let random = ids.uuid();
+    let mut out: String = base.chars().take(58).collect();
+    for b in random.as_bytes().iter().take(5) {
+        out.push(char::from(ALPHABET[usize::from(*b) % ALPHABET.len()]));
+    }
+    out
+}

@@ -1,0 +1,167 @@
+//! The body of a write: options, decoding, unknown fields, names and namespaces.
+//!
+//! Inputs: a resolved call and bytes. Absent on purpose: what the write changes (see `write`, `settle`).
+
+use crate::admission::core::{Call, Core};
+use crate::ground::tree;
+use crate::kinds;
+use crate::schema::error::{ApiError, ApiResult, Cause};
+use crate::schema::http_io;
+use crate::schema::registry::Resource;
+use crate::schema::{convert, decode, protobuf};
+use serde_json::Value;
+
+/// Checks the options every write takes.
+pub fn check_options(call: &Call, kind: &str, apply: bool) -> ApiResult<()> {
+    let p = &call.params;
+    let mut causes = Vec::new();
+    if p.all("dryRun").any(|v| v != "All") {
+        let message = format!("Unsupported value: {:?}: supported values: \"All\"", p.get("dryRun"));
+        causes.push(Cause::new("FieldValueNotSupported", "dryRun", message));
+    }
+    if !matches!(p.get("fieldValidation"), "" | "Ignore" | "Warn" | "Strict") {
+        let message = format!(
+            "Unsupported value: {:?}: supported values: \"Ignore\", \"Strict\", \"Warn\"",
+            p.get("fieldValidation")
+        );
+        causes.push(Cause::new("FieldValueNotSupported", "fieldValidation", message));
+    }
+    if apply && p.get("fieldManager").is_empty() {
+        causes.push(Cause::required("fieldManager", "is required for apply patch"));
+    }
+    if kind == "PatchOptions" && !apply && p.has("force") {
+        causes.push(Cause::forbidden("force", "may not be specified for non-apply patch"));
+    }
+    if p.get("fieldManager").len() > 128 {
+        causes.push(Cause::new(
+            "FieldValueTooLong",
+            "fieldManager",
+            "Too long: may not be more than 128 bytes",
+        ));
+    }
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", kind, "", causes)) }
+}
+
+/// Decodes a body of any accepted type into JSON; also returns duplicate keys.
+pub fn decode_body(call: &Call, body: &[u8]) -> ApiResult<(Value, Vec<String>)> {
+    match http_io::content_type(&call.headers) {
+        "application/vnd.kubernetes.protobuf" => Ok((protobuf::decode(body)?, Vec::new())),
+        "application/yaml" => Ok((http_io::parse_yaml(body)?, Vec::new())),
+        "" | "application/json" | "*/*" => parse_json(body),
+        _ => Err(ApiError::unsupported_media(
+            "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        )),
+    }
+}
+
+fn parse_json(body: &[u8]) -> ApiResult<(Value, Vec<String>)> {
+    tree::parse(body).map_err(|e| {
+        ApiError::bad_request(format!(
+            "error decoding the body: the object provided is unrecognized or invalid: {e}"
+        ))
+    })
+}
+
+/// Brings a decoded body to the stored form: kind and version, unknown fields, pruning, schema defaults.
+pub fn normalize(call: &mut Call, value: &mut Value, duplicates: &[String]) -> ApiResult<()> {
+    let entry = call.entry.clone();
+    let r = &*entry.resource;
+    if !value.is_object() {
+        return Err(ApiError::bad_request(format!("the body is not an object: expected a {}", r.kind)));
+    }
+    let (kind, version) = (tree::text(value, &["kind"]), tree::text(value, &["apiVersion"]));
+    if kind.is_empty() && r.custom {
+        return Err(ApiError::bad_request(format!(
+            "Object 'Kind' is missing in '{}'",
+            value.to_string().chars().take(200).collect::<String>()
+        )));
+    }
+    if (!kind.is_empty() && kind != r.kind) || (!version.is_empty() && version != r.api_version()) {
+        let (group, found) = version.rsplit_once('/').unwrap_or(("", version));
+        return Err(ApiError::bad_request(format!(
+            "{} in version \"{}\" cannot be handled as a {}: the body is {group}/{found}, Kind={kind}, expected {}, Kind={}",
+            kind,
+            found,
+            r.kind,
+            r.api_version(),
+            r.kind
+        )));
+    }
+    let map = tree::object(value);
+    map.insert("kind".into(), r.kind.as_str().into());
+    map.insert("apiVersion".into(), r.api_version().into());
+    let mut report = decode::Report::default();
+    if r.custom {
+        decode::custom(&r.schema, value, &mut report);
+    } else {
+        decode::builtin(&r.schema, value, &mut report);
+    }
+    if let Some(first) = report.mismatched.first() {
+        return Err(ApiError::bad_request(format!(
+            "{} in version \"{}\" cannot be handled as a {}: json: {first}",
+            r.kind, r.version, r.kind
+        )));
+    }
+    let mut problems: Vec<String> = report.unknown.iter().map(|p| format!("unknown field \"{p}\"")).collect();
+    problems.extend(duplicates.iter().map(|p| format!("duplicate field \"{p}\"")));
+    match call.params.get("fieldValidation") {
+        "Strict" if !problems.is_empty() => {
+            return Err(ApiError::bad_request(format!(
+                "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
+                r.kind,
+                r.version,
+                r.kind,
+                problems.join(", ")
+            )));
+        }
+        "Ignore" => {}
+        _ => call.warnings.extend(problems),
+    }
+    complete(&call.core, r, value);
+    Ok(())
+}
+
+/// Brings an object that a webhook changed back to the stored form; what it added and no schema knows goes.
+pub fn renormalize(core: &Core, r: &Resource, value: &mut Value) {
+    let mut report = decode::Report::default();
+    if r.custom {
+        decode::custom(&r.schema, value, &mut report);
+    } else {
+        decode::builtin(&r.schema, value, &mut report);
+        kinds::apply(r, value);
+    }
+    complete(core, r, value);
+}
+
+/// Defaults of the version asked for, then of the version stored.
+fn complete(core: &Core, r: &Resource, value: &mut Value) {
+    if r.custom {
+        decode::defaults(&r.schema, value);
+    }
+    convert::to_stored(r, value);
+    if r.custom && r.converts() {
+        let registry = core.registry.load();
+        if let Some(stored) = registry.find(&r.stored_as, &r.plural) {
+            decode::defaults(&stored.resource.schema, value);
+        }
+    }
+}
+
+/// The namespace of the body is that of the URL, or is not given.
+pub fn check_namespace_of_body(call: &Call, value: &mut Value) -> ApiResult<()> {
+    let r = call.resource();
+    let found = tree::meta_text(value, "namespace");
+    if r.namespaced {
+        if found.is_empty() {
+            tree::meta(value).insert("namespace".into(), call.namespace.as_str().into());
+        } else if found != call.namespace {
+            return Err(ApiError::bad_request(format!(
+                "the namespace of the provided object does not match the namespace sent on the request ({found} is not {})",
+                call.namespace
+            )));
+        }
+    } else if !found.is_empty() {
+        tree::meta(value).remove("namespace");
+    }
+    Ok(())
+}

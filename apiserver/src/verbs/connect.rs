@@ -1,0 +1,163 @@
+//! Subresources that lead to a container: logs, exec, attach, port forwarding, proxies.
+//!
+//! Inputs: a resolved call. There is no kubelet behind the nodes: what is checked before one is asked is checked here, in the
+//! words of the real server, and then nobody answers. Absent on purpose: streams.
+
+use crate::admission::core::Call;
+use crate::ground::store::Obj;
+use crate::ground::tree;
+use crate::schema::error::{ApiError, ApiResult, Cause};
+use crate::schema::http_io;
+use crate::verbs::read;
+use axum::body::Body;
+use http::{Response, StatusCode, header};
+use serde_json::{Value, json};
+
+/// Port of kubelets.
+const KUBELET_PORT: u16 = 10_250;
+
+/// True for a subresource that is answered here.
+pub fn is_one(subresource: &str) -> bool {
+    matches!(subresource, "exec" | "attach" | "portforward" | "log" | "proxy")
+        || subresource.starts_with("proxy/")
+}
+
+/// Answers any method on such a subresource.
+pub async fn connect(call: &Call) -> ApiResult<Response<Body>> {
+    if call.subresource.starts_with("proxy") {
+        return proxy(call).await;
+    }
+    if call.subresource == "log" {
+        check_log_options(call)?;
+    }
+    let pod = read::current(call).await?;
+    if call.subresource != "portforward" {
+        check_container(call, &pod)?;
+    }
+    let node = pod.text(&["spec", "nodeName"]);
+    if node.is_empty() {
+        if call.subresource == "log" {
+            let mut empty = Response::new(Body::empty());
+            *empty.status_mut() = StatusCode::NO_CONTENT;
+            return Ok(empty);
+        }
+        return Err(ApiError::bad_request(format!("pod {} does not have a host assigned", call.name)));
+    }
+    let nodes = crate::schema::builtins::find("", "nodes");
+    let Some(found) = call.core.store.table(&nodes.table).get(&node) else {
+        return Err(ApiError::not_found(nodes, &node));
+    };
+    if call.subresource == "log" {
+        let line = format!("pod {} is simulated and writes no log\n", call.name);
+        return Ok(http_io::text_response(StatusCode::OK, line));
+    }
+    if !call.headers.contains_key(header::UPGRADE) {
+        return Err(ApiError::bad_request("Upgrade request required"));
+    }
+    let address = address(&found);
+    let why =
+        format!("error dialing backend: dial tcp {address}:{KUBELET_PORT}: connect: connection refused");
+    Err(ApiError::internal("", why))
+}
+
+fn address(node: &Obj) -> String {
+    let all = node.list(&["status", "addresses"]);
+    let one = all.iter().find(|a| tree::text(a, &["type"]) == "InternalIP").or(all.first());
+    one.map_or("", |a| tree::text(a, &["address"])).to_string()
+}
+
+/// The container that is named is one of the pod's; with several, one has to be named.
+fn check_container(call: &Call, pod: &Obj) -> ApiResult<()> {
+    let names = |list: &str| -> Vec<String> {
+        pod.list(&["spec", list]).iter().map(|c| tree::text(c, &["name"]).to_string()).collect()
+    };
+    let (main, init, debug) = (names("containers"), names("initContainers"), names("ephemeralContainers"));
+    let wanted = call.params.get("container");
+    if !wanted.is_empty() {
+        if [&main, &init, &debug].iter().any(|list| list.iter().any(|n| n == wanted)) {
+            return Ok(());
+        }
+        return Err(ApiError::bad_request(format!("container {wanted} is not valid for pod {}", call.name)));
+    }
+    if main.len() <= 1 {
+        return Ok(());
+    }
+    let mut why = format!(
+        "a container name must be specified for pod {}, choose one of: [{}]",
+        call.name,
+        main.join(" ")
+    );
+    if !init.is_empty() {
+        why.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
+    }
+    if !debug.is_empty() {
+        why.push_str(&format!(" or one of the ephemeral containers: [{}]", debug.join(" ")));
+    }
+    Err(ApiError::bad_request(why))
+}
+
+fn check_log_options(call: &Call) -> ApiResult<()> {
+    let mut causes = Vec::new();
+    for (field, least, why) in [
+        ("tailLines", 0, "must be greater than or equal to 0"),
+        ("limitBytes", 1, "must be greater than 0"),
+        ("sinceSeconds", 1, "must be greater than 0"),
+    ] {
+        if let Some(n) = call.params.number(field)?.filter(|n| *n < least) {
+            causes.push(Cause::invalid(field, &json!(n), why));
+        }
+    }
+    if call.params.has("sinceSeconds") && call.params.has("sinceTime") {
+        causes.push(Cause::forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"));
+    }
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("", "PodLogOptions", &call.name, causes)) }
+}
+
+/// A name in a proxy's path: a scheme and a port may stand around it.
+fn proxied(name: &str) -> (&str, &str) {
+    let parts: Vec<&str> = name.split(':').collect();
+    match parts.as_slice() {
+        [_, name, port] => (name, port),
+        [name, port] => (name, port),
+        _ => (name, ""),
+    }
+}
+
+async fn proxy(call: &Call) -> ApiResult<Response<Body>> {
+    let r = call.resource();
+    let (name, port) = proxied(&call.name);
+    let found = call.core.store.read(&call.entry.table, &call.key(name)).await?;
+    let found = found.ok_or_else(|| ApiError::not_found(r, name))?;
+    let unavailable = |why: String| Err(ApiError::unavailable(why));
+    match r.plural.as_str() {
+        "services" => {
+            let fits = |p: &Value| {
+                tree::text(p, &["name"]) == port || tree::number(p, &["port"]).to_string() == port
+            };
+            if !port.is_empty() && !found.list(&["spec", "ports"]).iter().any(fits) {
+                return unavailable(format!("no service port {port:?} found for service {name:?}"));
+            }
+            unavailable(format!("no endpoints available for service {name:?}"))
+        }
+        "pods" => {
+            let ip = found.text(&["status", "podIP"]);
+            if ip.is_empty() {
+                return Err(ApiError::bad_request("address not allowed"));
+            }
+            let port = if port.is_empty() { "80" } else { port };
+            unavailable(format!(
+                "error trying to reach service: dial tcp {ip}:{port}: connect: connection refused"
+            ))
+        }
+        _ => {
+            let address = address(&found);
+            if address.is_empty() {
+                return Err(ApiError::internal("", "no preferred addresses found; known addresses: []"));
+            }
+            let why = format!(
+                "error trying to reach service: dial tcp {address}:{KUBELET_PORT}: connect: connection refused"
+            );
+            unavailable(why)
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! Who owns which field: `metadata.managedFields`, and server-side apply.
+//!
+//! Inputs: the live object, the new object or the applied configuration, the schema, and who writes.
+//! Absent on purpose: defaults, validation and storage.
+
+use crate::ground::tree;
+use crate::schema::Schema;
+use crate::schema::error::{ApiError, ApiResult, Cause};
+use crate::schema::fieldset::{self, Set, Shape};
+use serde_json::{Map, Value, json};
+
+/// Who writes, and when.
+pub struct Writer<'a> {
+    /// Field manager.
+    pub manager: &'a str,
+    /// apiVersion of the request.
+    pub api_version: &'a str,
+    /// Subresource, or "".
+    pub subresource: &'a str,
+    /// RFC 3339 seconds.
+    pub now: &'a str,
+    /// The kind has /status, so that the main endpoint does not own status.
+    pub has_status: bool,
+}
+
+/// Update entries kept at most; more are merged into `ancient-changes`.
+const MAX_UPDATE_ENTRIES: usize = 10;
+
+fn is(entry: &Value, operation: &str, w: &Writer<'_>) -> bool {
+    tree::text(entry, &["manager"]) == w.manager
+        && tree::text(entry, &["operation"]) == operation
+        && tree::text(entry, &["subresource"]) == w.subresource
+        && (operation == "Apply" || tree::text(entry, &["apiVersion"]) == w.api_version)
+}
+
+fn fields(entry: &mut Value) -> &mut Set {
+    tree::child(entry, "fieldsV1")
+}
+
+fn entry(w: &Writer<'_>, operation: &str, set: Set) -> Value {
+    let mut out = json!({
+        "manager": w.manager, "operation": operation, "apiVersion": w.api_version, "time": w.now,
+        "fieldsType": "FieldsV1", "fieldsV1": set,
+    });
+    if !w.subresource.is_empty() {
+        out["subresource"] = json!(w.subresource);
+    }
+    out
+}
+
+fn take(new: &mut Value) -> Vec<Value> {
+    match tree::meta(new).remove("managedFields") {
+        Some(Value::Array(list)) => list,
+        _ => Vec::new(),
+    }
+}
+
+fn give(new: &mut Value, mut entries: Vec<Value>) {
+    entries.retain(|e| e.get("fieldsV1").and_then(Value::as_object).is_some_and(|m| !m.is_empty()));
+    if !entries.is_empty() {
+        tree::meta(new).insert("managedFields".into(), Value::Array(entries));
+    }
+}
+
+/// What `f` makes of an object without its managedFields, which are there again afterwards.
+pub fn without<T>(object: &mut Value, f: impl FnOnce(&Value) -> T) -> T {
+    let entries =
+        object.get_mut("metadata").and_then(Value::as_object_mut).and_then(|m| m.remove("managedFields"));
+    let out = f(object);
+    if let Some(entries) = entries {
+        tree::meta(object).insert("managedFields".into(), entries);
+    }
+    out
+}
+
+/// True for objects that differ at most in the times of their managedFields: nothing was written then.
+pub fn same_but_times(a: &Value, b: &Value) -> bool {
+    let (Some(x), Some(y)) = (a.as_object(), b.as_object()) else { return a == b };
+    let rest = |m: &Map<String, Value>, key: &str| m.iter().filter(|(k, _)| *k != key).count();
+    let equal = |x: &Map<String, Value>, y: &Map<String, Value>, but: &str| {
+        rest(x, but) == rest(y, but) && x.iter().filter(|(k, _)| *k != but).all(|(k, v)| y.get(k) == Some(v))
+    };
+    let meta =
+        |m: &Map<String, Value>| m.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
+    let (mx, my) = (meta(x), meta(y));
+    let entries = |m: &Map<String, Value>| {
+        m.get("managedFields").and_then(Value::as_array).cloned().unwrap_or_default()
+    };
+    let (ex, ey) = (entries(&mx), entries(&my));
+    equal(x, y, "metadata")
+        && equal(&mx, &my, "managedFields")
+        && ex.len() == ey.len()
+        && ex.iter().zip(&ey).all(|(p, q)| match (p.as_object(), q.as_object()) {
+            (Some(p), Some(q)) => equal(p, q, "time"),
+            _ => p == q,
+        })
+}
+
+/// Decides which managedFields a written object starts from: the client's when it sent some, else the live ones.
+/// A single empty entry resets them.
+pub fn inherit(old: &Value, new: &mut Value) {
+    let sent = tree::list(new, &["metadata", "managedFields"]);
+    if sent.len() == 1 && sent[0].as_object().is_some_and(Map::is_empty) {
+        tree::meta(new).remove("managedFields");
+        return;
+    }
+    if sent.is_empty() {
+        let live = tree::at(old, &["metadata", "managedFields"]).cloned();
+        tree::put(tree::meta(new), "managedFields", live);
+    }
+}
+
+/// Records a create, update or patch. `new` already carries the entries to start from.
+pub fn track_update(schema: &Schema, old: Option<&Value>, new: &mut Value, w: &Writer<'_>) {
+    let mut entries = take(new);
+    let mut change = match old {
+        Some(old) => fieldset::diff(Some(schema), old, new),
+        None => fieldset::Change { set: fieldset::of(Some(schema), new, true), removed: Set::new() },
+    };
+    fieldset::strip(&mut change.set, "");
+    fieldset::strip(&mut change.removed, "");
+    if w.subresource == "status" {
+        change.set.retain(|k, _| k == "f:status" || k == "f:metadata");
+    }
+    if change.is_empty() {
+        give(new, entries);
+        return;
+    }
+    let mut mine = false;
+    for e in &mut entries {
+        if is(e, "Update", w) {
+            mine = true;
+            let set = fields(e);
+            let changed = fieldset::subtract(set, &change.removed) | fieldset::union(set, &change.set);
+            if changed {
+                tree::object(e).insert("time".into(), w.now.into());
+            }
+        } else {
+            let set = fields(e);
+            fieldset::subtract(set, &change.set);
+            fieldset::subtract(set, &change.removed);
+        }
+    }
+    if !mine && !change.set.is_empty() {
+        entries.push(entry(w, "Update", change.set));
+    }
+    let updates = entries.iter().filter(|e| tree::text(e, &["operation"]) == "Update").count();
+    if updates > MAX_UPDATE_ENTRIES {
+        merge_oldest(&mut entries, updates - MAX_UPDATE_ENTRIES);
+    }
+    give(new, entries);
+}
+
+fn merge_oldest(entries: &mut Vec<Value>, surplus: usize) {
+    let mut merged: Option<Value> = None;
+    let mut left = surplus + 1;
+    entries.retain_mut(|e| {
+        if left == 0 || tree::text(e, &["operation"]) != "Update" {
+            return true;
+        }
+        left -= 1;
+        match &mut merged {
+            None => {
+                let mut first = std::mem::take(e);
+                tree::object(&mut first).insert("manager".into(), "ancient-changes".into());
+                merged = Some(first);
+            }
+            Some(m) => {
+                fieldset::union(fields(m), fields(e));
+            }
+        }
+        false
+    });
+    entries.extend(merged);
+}
+
+/// Server-side apply: the merged object with its new managedFields.
+pub fn apply(
+    schema: &Schema,
+    live: Option<&Value>,
+    mut config: Value,
+    force: bool,
+    w: &Writer<'_>,
+) -> ApiResult<Value> {
+    tree::meta(&mut config).remove("managedFields");
+    if w.subresource == "status" {
+        // Only the status is the applier's here, whatever else the configuration says.
+        tree::object(&mut config).retain(|key, _| matches!(key.as_str(), "apiVersion" | "kind" | "status"));
+    }
+    let mut set = fieldset::of(Some(schema), &config, false);
+    fieldset::strip(&mut set, w.subresource);
+    if w.subresource.is_empty() && w.has_status {
+        set.remove("f:status");
+    }
+    let Some(live) = live else {
+        give(&mut config, vec![entry(w, "Apply", set)]);
+        return Ok(config);
+    };
+    let mut new = live.clone();
+    let mut entries = take(&mut new);
+    if entries.is_empty() {
+        let mut all = fieldset::of(Some(schema), &new, true);
+        fieldset::strip(&mut all, "");
+        let before = Writer { manager: "before-first-apply", subresource: "", ..*w };
+        entries.push(entry(&before, "Update", all));
+    }
+    let place = entries.iter().position(|e| is(e, "Apply", w));
+    let previous = place.map(|i| entries.remove(i));
+    merge(Some(schema), &mut new, config);
+    if let Some(old) = previous.as_ref().and_then(|p| p.get("fieldsV1")).and_then(Value::as_object) {
+        let mut others = Set::new();
+        for e in &mut entries {
+            fieldset::union(&mut others, fields(e));
+        }
+        prune(Some(schema), &mut new, old, &set, &others);
+    }
+    let bare = {
+        let mut bare = live.clone();
+        tree::meta(&mut bare).remove("managedFields");
+        bare
+    };
+    let mut change = fieldset::diff(Some(schema), &bare, &new);
+    fieldset::strip(&mut change.set, "");
+    let (firm, excused) = excuse(schema, live, &change.set, w);
+    let mut conflicts = Vec::new();
+    for e in &mut entries {
+        let mut with = format!("conflict with \"{}\"", tree::text(e, &["manager"]));
+        if tree::text(e, &["operation"]) == "Update" {
+            let sub = tree::text(e, &["subresource"]);
+            if !sub.is_empty() {
+                with.push_str(&format!(" with subresource \"{sub}\""));
+            }
+            with.push_str(&format!(" using {}", tree::text(e, &["apiVersion"])));
+        }
+        let set = fields(e);
+        fieldset::common(set, &firm, &mut String::new(), &mut |path| {
+            conflicts.push(Cause::new("FieldManagerConflict", path, with.clone()));
+        });
+        fieldset::subtract(set, &excused);
+        if force {
+            fieldset::subtract(set, &change.set);
+        }
+        // What apply removed is owned by nobody any more.
+        fieldset::subtract(set, &change.removed);
+    }
+    if !conflicts.is_empty() && !force {
+        let n = conflicts.len();
+        let list: Vec<String> = conflicts.iter().map(|c| format!("{}: {}", c.message, c.field)).collect();
+        let text = if n == 1 {
+            list[0].clone()
+        } else {
+            list.iter().map(|l| format!("\n- {l}")).collect::<String>()
+        };
+        let plural = if n == 1 { "" } else { "s" };
+        return Err(ApiError::apply_conflict(
+            format!("Apply failed with {n} conflict{plural}: {}", text.trim_start_matches(' ')),
+            conflicts,
+        ));
+    }
+    let mut mine = entry(w, "Apply", set);
+    if let Some(p) = previous
+        && p.get("fieldsV1") == mine.get("fieldsV1")
+        && p.get("apiVersion") == mine.get("apiVersion")
+        && change.is_empty()
+    {
+        mine = p;
+    }
+    // At its old place, so that nothing changes when nothing is said anew.
+    let first_other = || entries.iter().position(|e| tree::text(e, &["operation"]) != "Apply");
+    let place = place.or_else(first_other).unwrap_or(entries.len());
+    entries.insert(place, mine);
+    give(&mut new, entries);
+    Ok(new)
+}
+
+/// Splits a change into what may conflict and what kubectl may take over: fields whose live value is the one it
+/// wrote itself by client-side apply, as its last-applied annotation shows.
+fn excuse(schema: &Schema, live: &Value, change: &Set, w: &Writer<'_>) -> (Set, Set) {
+    const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+    let text = tree::text(live, &["metadata", "annotations", LAST_APPLIED]);
+    if w.manager != "kubectl" || text.is_empty() {
+        return (change.clone(), Set::new());
+    }
+    let last: Value = serde_json::from_str(text).unwrap_or_default();
+    let mut same = fieldset::of(Some(schema), &last, true);
+    fieldset::subtract(&mut same, &fieldset::diff(Some(schema), live, &last).set);
+    // The annotation itself always belongs to kubectl.
+    let own = format!("f:{LAST_APPLIED}");
+    fieldset::union(&mut same, &Set::from_iter([("f:metadata".into(), json!({"f:annotations": {own: {}}}))]));
+    let mut firm = change.clone();
+    fieldset::subtract(&mut firm, &same);
+    let mut excused = change.clone();
+    fieldset::subtract(&mut excused, &firm);
+    (firm, excused)
+}
+
+fn merge(schema: Option<&Schema>, live: &mut Value, config: Value) {
+    match (fieldset::shape(schema, &config), config) {
+        (Shape::Fields, Value::Object(map)) => {
+            if !live.is_object() || matches!(fieldset::shape(schema, live), Shape::Leaf) {
+                *live = Value::Object(Map::new());
+            }
+            let target = tree::object(live);
+            for (key, v) in map {
+                if v.is_null() {
+                    continue;
+                }
+                let slot = target.entry(key.clone()).or_insert(Value::Null);
+                merge(schema.and_then(|s| s.field(&key)), slot, v);
+            }
+        }
+        (Shape::Items(keys, items), Value::Array(list)) => {
+            let Value::Array(target) = live else {
+                let mut fresh = Vec::new();
+                for item in list {
+                    let mut v = Value::Null;
+                    merge(items, &mut v, item);
+                    fresh.push(v);
+                }
+                *live = Value::Array(fresh);
+                return;
+            };
+            for item in list {
+                let key = fieldset::item_key(keys, items, &item);
+                match target.iter_mut().find(|v| fieldset::item_key(keys, items, v) == key) {
+                    Some(v) => merge(items, v, item),
+                    None => target.push(item),
+                }
+            }
+        }
+        (Shape::Values, Value::Array(list)) => {
+            let Value::Array(target) = live else {
+                *live = Value::Array(list);
+                return;
+            };
+            for item in list {
+                if !target.contains(&item) {
+                    target.push(item);
+                }
+            }
+        }
+        // An empty map or list leaves what others put there.
+        (Shape::Leaf, Value::Object(m)) if m.is_empty() && live.is_object() && !atomic(schema) => {}
+        (Shape::Leaf, Value::Array(l))
+            if l.is_empty() && matches!(fieldset::shape(schema, live), Shape::Items(..) | Shape::Values) => {}
+        (_, other) => *live = other,
+    }
+}
+
+fn atomic(schema: Option<&Schema>) -> bool {
+    schema.is_some_and(|s| s.get().atomic_map)
+}
+
+/// Removes from `value` what was applied before, is not applied now, and belongs to nobody else.
+fn prune(schema: Option<&Schema>, value: &mut Value, last: &Set, now: &Set, others: &Set) {
+    let empty = Set::new();
+    for (element, inner) in last {
+        if element == "." {
+            continue;
+        }
+        let Some(inner) = inner.as_object() else { continue };
+        let applied = now.get(element).and_then(Value::as_object);
+        let foreign = others.get(element).and_then(Value::as_object);
+        let whole = applied.is_none() && foreign.is_none() && (inner.is_empty() || inner.contains_key("."));
+        let (applied, foreign) = (applied.unwrap_or(&empty), foreign.unwrap_or(&empty));
+        if let Some(name) = element.strip_prefix("f:") {
+            let Value::Object(map) = value else { continue };
+            if whole {
+                map.remove(name);
+            } else if let Some(v) = map.get_mut(name) {
+                let had = has_content(v);
+                prune(schema.and_then(|s| s.field(name)), v, inner, applied, foreign);
+                if had && !has_content(v) && !now.contains_key(element) && !others.contains_key(element) {
+                    map.remove(name);
+                }
+            }
+        } else if element.starts_with("k:") {
+            let node = schema.map(Schema::get);
+            let items = node.and_then(|n| n.items.as_deref());
+            let (Value::Array(list), Some(crate::schema::ListKind::Map(keys))) =
+                (&mut *value, node.map(|n| &n.list))
+            else {
+                continue;
+            };
+            if whole {
+                list.retain(|v| fieldset::item_key(keys, items, v) != *element);
+            } else if let Some(v) = list.iter_mut().find(|v| fieldset::item_key(keys, items, v) == *element) {
+                prune(items, v, inner, applied, foreign);
+            }
+        } else if let Some(text) = element.strip_prefix("v:")
+            && let (true, Value::Array(list)) = (whole, &mut *value)
+        {
+            let gone: Option<Value> = serde_json::from_str(text).ok();
+            list.retain(|v| Some(v) != gone.as_ref());
+        }
+    }
+}
+
+fn has_content(v: &Value) -> bool {
+    match v {
+        Value::Object(m) => !m.is_empty(),
+        Value::Array(l) => !l.is_empty(),
+        _ => true,
+    }
+}

@@ -1,0 +1,20 @@
+//! What requests do to objects: read, watch, write, patch, apply, delete, and the actions on subresources.
+//!
+//! Inputs: resolved calls. Absent on purpose: HTTP paths and identities (see `door`, `access`), rules of single kinds (see `kinds`).
+
+pub mod action;
+mod apply;
+pub mod body;
+pub mod connect;
+pub mod crd;
+pub mod delete;
+pub mod direct;
+pub mod garbage;
+pub mod managed;
+pub mod namespaces;
+pub mod read;
+pub mod reviews;
+pub mod settle;
+pub mod token;
+pub mod watch;
+pub mod write;

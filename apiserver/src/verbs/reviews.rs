@@ -1,0 +1,168 @@
+//! The kinds that are asked, not stored: access reviews and token reviews.
+//!
+//! Inputs: a resolved call and a body. Absent on purpose: token requests (see `accounts`).
+
+use crate::access::auth::{self, User};
+use crate::access::rbac::{Granted, Question};
+use crate::admission::core::Call;
+use crate::ground::tree;
+use crate::schema::error::{ApiError, ApiResult, Cause};
+use crate::schema::http_io;
+use crate::verbs::{action, body};
+use axum::body::Body;
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+/// POST of a review.
+pub async fn create(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
+    let (mut value, _) = body::decode_body(call, sent)?;
+    if !value.is_object() {
+        return Err(ApiError::bad_request("the body is not an object"));
+    }
+    let r = call.resource();
+    let kind = r.kind.clone();
+    let map = tree::object(&mut value);
+    map.insert("kind".into(), kind.as_str().into());
+    map.insert("apiVersion".into(), r.api_version().into());
+    if kind == "Binding" {
+        let name = tree::meta_text(&value, "name").to_string();
+        let pods = call.core.registry.load().find("v1", "pods").cloned();
+        call.entry = pods.ok_or_else(ApiError::no_such_resource)?;
+        call.name = name;
+        call.subresource = "binding".into();
+        return action::action(call, sent).await;
+    }
+    tree::meta(&mut value).entry("creationTimestamp").or_insert(Value::Null);
+    let spec = value.get("spec").cloned().unwrap_or_default();
+    let status = match kind.as_str() {
+        "SelfSubjectReview" => json!({"userInfo": auth::info(&call.user)}),
+        "SelfSubjectAccessReview" => {
+            check_question(call, &kind, &spec)?;
+            decision(call, &call.user, &spec)
+        }
+        "SubjectAccessReview" | "LocalSubjectAccessReview" => {
+            check_question(call, &kind, &spec)?;
+            decision(call, &asked_for(&spec), &spec)
+        }
+        "SelfSubjectRulesReview" => match tree::text(&spec, &["namespace"]) {
+            "" => return Err(ApiError::bad_request("no namespace on request")),
+            namespace => rules(call, namespace),
+        },
+        "TokenReview" => {
+            let token = tree::text(&spec, &["token"]);
+            if token.is_empty() {
+                return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
+            }
+            let audiences: Vec<String> = strings(&spec, "audiences").collect();
+            match call.core.auth.review(&call.core, token, &audiences) {
+                Some((user, good)) => {
+                    json!({"authenticated": true, "user": auth::info(&user), "audiences": good})
+                }
+                None => json!({"user": {}, "error": "[invalid bearer token, token lookup failed]"}),
+            }
+        }
+        _ => return Err(ApiError::method_not_allowed()),
+    };
+    value["status"] = status;
+    Ok(http_io::value_response(StatusCode::CREATED, &value))
+}
+
+fn strings<'a>(spec: &'a Value, key: &str) -> impl Iterator<Item = String> + use<'a> {
+    tree::list(spec, &[key]).iter().filter_map(|g| g.as_str().map(str::to_string))
+}
+
+fn asked_for(spec: &Value) -> User {
+    let mut user = User {
+        name: tree::text(spec, &["user"]).into(),
+        groups: strings(spec, "groups").collect(),
+        uid: tree::text(spec, &["uid"]).into(),
+        ..User::default()
+    };
+    for (key, values) in spec.get("extra").and_then(Value::as_object).into_iter().flatten() {
+        let values = values.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_string));
+        user.extra.insert(key.clone(), values.collect());
+    }
+    user
+}
+
+fn check_question(call: &Call, kind: &str, spec: &Value) -> ApiResult<()> {
+    let has = |key: &str| spec.get(key).is_some_and(|v| !v.is_null());
+    let mut causes = Vec::new();
+    if has("resourceAttributes") == has("nonResourceAttributes") {
+        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        let found = spec.get("resourceAttributes").cloned().unwrap_or_default();
+        causes.push(Cause::invalid("spec.resourceAttributes", &found, why));
+    }
+    if kind != "SelfSubjectAccessReview" {
+        let asked = asked_for(spec);
+        if asked.name.is_empty() && asked.groups.is_empty() {
+            let why = "at least one of user or group must be specified";
+            causes.push(Cause::invalid("spec.user", &json!(""), why));
+        }
+    }
+    if kind == "LocalSubjectAccessReview" {
+        if has("nonResourceAttributes") {
+            causes.push(Cause::invalid(
+                "spec.nonResourceAttributes",
+                &json!({}),
+                "disallowed on this kind of request",
+            ));
+        } else if tree::text(spec, &["resourceAttributes", "namespace"]) != call.namespace {
+            let message =
+                format!("spec.resourceAttributes.namespace must match namespace: {}", call.namespace);
+            return Err(ApiError::bad_request(message));
+        }
+    }
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("authorization.k8s.io", kind, "", causes)) }
+}
+
+fn decision(call: &Call, user: &User, spec: &Value) -> Value {
+    let q = match (spec.get("resourceAttributes"), spec.get("nonResourceAttributes")) {
+        (Some(a), _) => {
+            let t = |k: &str| tree::text(a, &[k]).to_string();
+            Question {
+                verb: t("verb"),
+                group: t("group"),
+                resource: t("resource"),
+                subresource: t("subresource"),
+                namespace: t("namespace"),
+                name: t("name"),
+                path: String::new(),
+            }
+        }
+        (None, Some(a)) => Question {
+            verb: tree::text(a, &["verb"]).into(),
+            path: tree::text(a, &["path"]).into(),
+            ..Question::default()
+        },
+        (None, None) => return json!({"allowed": false, "reason": "nothing was asked"}),
+    };
+    let auth = &call.core.auth;
+    match auth.reason(&call.core, user, &q) {
+        Some(by) => json!({"allowed": true, "reason": &*by}),
+        None if auth.allows(&call.core, user, &q) => json!({"allowed": true}),
+        None => json!({"allowed": false}),
+    }
+}
+
+fn rules(call: &Call, namespace: &str) -> Value {
+    let everything =
+        Question { verb: "*".into(), resource: "*".into(), group: "*".into(), ..Question::default() };
+    let (mut resources, mut paths) = (Vec::new(), Vec::new());
+    if call.core.auth.allows(&call.core, &call.user, &everything) {
+        resources.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
+        paths.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
+    } else {
+        for Granted { namespace: ns, rule, .. } in call.core.auth.rules(&call.core, &call.user).iter() {
+            if ns.as_ref().is_some_and(|n| n != namespace) {
+                continue;
+            }
+            if rule.get("nonResourceURLs").is_some() {
+                paths.push(rule.clone())
+            } else {
+                resources.push(rule.clone())
+            }
+        }
+    }
+    json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false})
+}

@@ -1,0 +1,254 @@
+//! From a changed object to what is stored: what the endpoint may change, generation, ownership, validation.
+//!
+//! Inputs: the live object and the new one. Absent on purpose: decoding, admission, and the commit.
+
+use crate::access::rbac;
+use crate::admission::core::Call;
+use crate::ground::store::Obj;
+use crate::ground::tree;
+use crate::kinds;
+use crate::kinds::{pods, services};
+use crate::schema::error::{ApiError, ApiResult, Cause};
+use crate::schema::registry::Resource;
+use crate::schema::validate::{self, NameRule};
+use crate::verbs::crd;
+use crate::verbs::managed::{self, Writer};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+fn name_rule(r: &Resource) -> NameRule {
+    match (r.group.as_str(), r.plural.as_str()) {
+        ("rbac.authorization.k8s.io" | "certificates.k8s.io", _) => NameRule::Path,
+        ("", "events") | ("events.k8s.io", _) => NameRule::Path,
+        // Checked with its kind: an address may have colons.
+        ("networking.k8s.io", "ipaddresses") => NameRule::Path,
+        ("", "namespaces" | "services") => NameRule::Label,
+        _ => NameRule::Subdomain,
+    }
+}
+
+/// Kinds whose status the client may set at once, as in the real server.
+pub fn keeps_status_on_create(r: &Resource) -> bool {
+    matches!((r.group.as_str(), r.plural.as_str()), ("", "nodes" | "namespaces" | "persistentvolumes"))
+}
+
+/// Validates a new or changed object; all causes at once.
+pub fn check_object(r: &Resource, old: Option<&Value>, value: &Value, subresource: &str) -> ApiResult<()> {
+    let mut causes = Vec::new();
+    validate::metadata(name_rule(r), value, &mut causes);
+    if r.custom {
+        let before = causes.len();
+        validate::schema(&r.schema, value, "", &mut causes);
+        // Unchanged invalid parts of an existing object are tolerated.
+        if let Some(old) = old.filter(|_| causes.len() > before) {
+            let mut known = Vec::new();
+            validate::schema(&r.schema, old, "", &mut known);
+            causes.retain(|c| !known.contains(c));
+        }
+        // Rules are judged on objects of the right shape only.
+        if let Some(rules) = r.rules.as_ref().filter(|_| causes.is_empty()) {
+            causes.extend(rules.broken(value, old));
+        }
+    } else {
+        kinds::check_finalizers(value, &mut causes);
+        kinds::check(r, old, value, subresource, &mut causes);
+    }
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid(&r.group, &r.kind, tree::meta_text(value, "name"), causes))
+}
+
+/// What a change leads to.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Nothing changed.
+    Same(Arc<Obj>),
+    /// A new version.
+    Write(Value),
+    /// The last finalizer went away.
+    Delete(Value),
+}
+
+impl Outcome {
+    /// The object after the change; `live` is the one before it.
+    pub fn value<'a>(&'a self, live: &'a Value) -> &'a Value {
+        match self {
+            Outcome::Same(_) => live,
+            Outcome::Write(value) | Outcome::Delete(value) => value,
+        }
+    }
+}
+
+const SERVER_FIELDS: [&str; 6] =
+    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
+
+/// Puts the fields of an object back to what they were, all but some. Equal ones are not copied.
+fn restore(new: &mut Value, live: &Value, kept: &[&str]) {
+    let map = tree::object(new);
+    let empty = Map::new();
+    let live = live.as_object().unwrap_or(&empty);
+    map.retain(|key, _| kept.contains(&key.as_str()) || live.contains_key(key));
+    for (key, value) in live.iter().filter(|(key, _)| !kept.contains(&key.as_str())) {
+        if map.get(key) != Some(value) {
+            map.insert(key.clone(), value.clone());
+        }
+    }
+}
+
+/// What the client may change of an object: the part of the endpoint, with everything the server owns kept.
+pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bool) -> ApiResult<Value> {
+    let r = call.resource();
+    let name = call.name.as_str();
+    let found = tree::meta_text(&new, "name");
+    if !found.is_empty() && found != name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({found}) does not match the name on the URL ({name})"
+        )));
+    }
+    let sent_uid = tree::meta_text(&new, "uid");
+    let uid = tree::meta_text(live, "uid");
+    if !sent_uid.is_empty() && sent_uid != uid {
+        return Err(ApiError::conflict(
+            r,
+            name,
+            &format!("Precondition failed: UID in precondition: {sent_uid}, UID in object meta: {uid}"),
+        ));
+    }
+    let old_meta = tree::at(live, &["metadata"]);
+    {
+        let meta = tree::meta(&mut new);
+        meta.insert("name".into(), name.into());
+        for key in SERVER_FIELDS {
+            tree::put(meta, key, old_meta.and_then(|m| m.get(key)).cloned());
+        }
+        meta.insert("resourceVersion".into(), old.rv.to_string().into());
+    }
+    if !applied {
+        managed::inherit(live, &mut new);
+    }
+    let old_part = |key: &str| live.get(key).cloned();
+    match call.subresource.as_str() {
+        "status" => {
+            // Only the status is the client's, and of a built-in kind most of the metadata.
+            let entries = r.custom.then(|| tree::meta(&mut new).remove("managedFields"));
+            restore(&mut new, live, if r.custom { &["status"] } else { &["status", "metadata"] });
+            let meta = tree::meta(&mut new);
+            match entries {
+                Some(entries) => tree::put(meta, "managedFields", entries),
+                None => {
+                    let owners = old_meta.and_then(|m| m.get("ownerReferences")).cloned();
+                    tree::put(meta, "ownerReferences", owners);
+                }
+            }
+        }
+        "finalize" => {
+            let finalizers = tree::at(&new, &["spec", "finalizers"]).cloned().unwrap_or_else(|| json!([]));
+            new = live.clone();
+            tree::child(&mut new, "spec").insert("finalizers".into(), finalizers);
+        }
+        "approval" => {
+            // An approver says so in the conditions; the certificate is the signer's.
+            let conditions = tree::at(&new, &["status", "conditions"]).cloned();
+            let entries = tree::at(&new, &["metadata", "managedFields"]).cloned();
+            new = live.clone();
+            tree::put(tree::meta(&mut new), "managedFields", entries);
+            tree::put(tree::child(&mut new, "status"), "conditions", conditions);
+        }
+        _ => {
+            if r.status {
+                tree::put(tree::object(&mut new), "status", old_part("status"));
+            }
+            if r.is("", "namespaces") {
+                tree::put(tree::object(&mut new), "spec", old_part("spec"));
+            }
+        }
+    }
+    if r.is("", "pods") && call.subresource.is_empty() {
+        pods::tolerate(tree::child(&mut new, "spec"));
+    }
+    if !r.custom {
+        kinds::apply(r, &mut new);
+    }
+    if r.is("", "services") && call.subresource.is_empty() {
+        services::settle(&call.core, Some(live), &mut new)?;
+    }
+    Ok(new)
+}
+
+/// Applies the rules of an update to what was composed: generation, ownership, validation.
+pub fn finish(
+    call: &Call,
+    old: &Arc<Obj>,
+    live: &mut Value,
+    mut new: Value,
+    applied: bool,
+) -> ApiResult<Outcome> {
+    let r = call.resource();
+    let name = call.name.as_str();
+    if r.is("apiextensions.k8s.io", "customresourcedefinitions") && call.subresource.is_empty() {
+        crd::admit(Some(&*live), &mut new, &call.core)?;
+    }
+    if r.custom || r.generation {
+        let same = |key: &String| matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind");
+        let empty = Map::new();
+        let (a, b) = (live.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
+        // Custom resources without /status count every field.
+        let status_counts = r.custom && !r.status;
+        let differs =
+            a.iter().any(|(k, v)| (!same(k) || (status_counts && k == "status")) && b.get(k) != Some(v))
+                || b.keys().any(|k| (!same(k) || (status_counts && k == "status")) && !a.contains_key(k));
+        if differs {
+            let generation = tree::number(live, &["metadata", "generation"]) + 1;
+            tree::meta(&mut new).insert("generation".into(), generation.into());
+        }
+    }
+    if !applied {
+        let now = call.core.clock.stamp();
+        let manager = call.manager().to_string();
+        let subresource = if matches!(call.subresource.as_str(), "scale" | "status") {
+            call.subresource.as_str()
+        } else {
+            ""
+        };
+        let w = Writer {
+            manager: &manager,
+            api_version: &r.stored_as,
+            subresource,
+            now: &now,
+            has_status: r.status,
+        };
+        managed::without(live, |bare| managed::track_update(&r.schema, Some(bare), &mut new, &w));
+    }
+    let live = &*live;
+    if managed::same_but_times(&new, live) {
+        return Ok(Outcome::Same(old.clone()));
+    }
+    let deleting = tree::at(live, &["metadata", "deletionTimestamp"]).is_some();
+    if deleting {
+        let before = tree::list(live, &["metadata", "finalizers"]);
+        let after = tree::list(&new, &["metadata", "finalizers"]);
+        if let Some(added) = after.iter().find(|f| !before.contains(f)) {
+            let why = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+            );
+            return Err(ApiError::invalid(
+                &r.group,
+                &r.kind,
+                name,
+                vec![Cause::forbidden("metadata.finalizers", &why)],
+            ));
+        }
+    }
+    rbac::check_write(&call.core, &call.core.auth, &call.user, r, Some(live), &new)?;
+    check_object(r, Some(live), &new, &call.subresource)?;
+    let finished = if r.is("", "namespaces") {
+        tree::list(&new, &["spec", "finalizers"]).is_empty()
+    } else {
+        tree::number(&new, &["metadata", "deletionGracePeriodSeconds"]) == 0
+    };
+    if deleting && finished && tree::list(&new, &["metadata", "finalizers"]).is_empty() {
+        return Ok(Outcome::Delete(new));
+    }
+    Ok(Outcome::Write(new))
+}

@@ -1,0 +1,125 @@
+//! TokenRequests: a token for a service account, for a time, an audience, and something it is bound to.
+//!
+//! Inputs: a resolved call and a body. Absent on purpose: how tokens are made and checked (see `access::accounts`).
+
+use super::{body, read};
+use crate::access::accounts;
+use crate::admission::core::Call;
+use crate::ground::tree;
+use crate::schema::error::{ApiError, ApiResult, Cause};
+use crate::schema::http_io;
+use axum::body::Body;
+use http::{Response, StatusCode};
+use serde_json::{Map, Value, json};
+
+/// Life of a token that names none.
+const DEFAULT_LIFE_S: i64 = 3600;
+/// Shortest and longest life that can be asked for.
+const LIFE_S: std::ops::RangeInclusive<i64> = 600..=1 << 32;
+
+/// What a token is bound to: its claims, checked against what exists.
+fn bound(call: &Call, spec: &Value) -> ApiResult<Map<String, Value>> {
+    let mut out = Map::new();
+    let Some(reference) = spec.get("boundObjectRef").filter(|r| !r.is_null()) else { return Ok(out) };
+    let (kind, name) = (tree::text(reference, &["kind"]), tree::text(reference, &["name"]));
+    let (plural, claim) = match (kind, tree::text(reference, &["apiVersion"])) {
+        ("Pod", "v1") => ("pods", "pod"),
+        ("Secret", "v1") => ("secrets", "secret"),
+        ("Node", "v1") => ("nodes", "node"),
+        _ => {
+            let message = format!(
+                "cannot bind token to object of type {kind:?}: allowed are Pod, Secret and Node of v1"
+            );
+            return Err(ApiError::bad_request(message));
+        }
+    };
+    let r = crate::schema::builtins::find("", plural);
+    let key = if r.namespaced { format!("{}/{name}", call.namespace) } else { name.to_string() };
+    let found = call.core.store.table(&r.table).get(&key).ok_or_else(|| ApiError::not_found(r, name))?;
+    let uid = found.meta_text("uid");
+    let wanted = tree::text(reference, &["uid"]);
+    if !wanted.is_empty() && wanted != uid {
+        let why = format!(
+            "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
+        );
+        return Err(ApiError::conflict(r, name, &why));
+    }
+    out.insert(claim.into(), json!({"name": name, "uid": uid}));
+    if claim == "pod" {
+        if found.text(&["spec", "serviceAccountName"]) != call.name {
+            return Err(ApiError::bad_request(format!(
+                "cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.",
+                call.name
+            )));
+        }
+        let node = found.text(&["spec", "nodeName"]);
+        if let Some(node) = call.core.store.table("/nodes").get(&node) {
+            let uid = node.meta_text("uid");
+            out.insert("node".into(), json!({"name": &*node.key, "uid": uid}));
+        }
+    }
+    Ok(out)
+}
+
+/// POST to a service account's token subresource.
+pub async fn token_request(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
+    let (mut value, _) = body::decode_body(call, sent)?;
+    if !value.is_object() {
+        return Err(ApiError::bad_request("the body is not a TokenRequest object"));
+    }
+    let account = read::current(call).await?;
+    let named = tree::meta_text(&value, "name");
+    if !named.is_empty() && named != call.name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({named}) does not match the name on the URL ({})",
+            call.name
+        )));
+    }
+    let spec = value.get("spec").cloned().unwrap_or_default();
+    let asked = spec.get("expirationSeconds").filter(|s| !s.is_null());
+    if let Some(found) = asked.filter(|s| s.as_i64().is_none()) {
+        return Err(ApiError::bad_request(format!(
+            "TokenRequest in version \"v1\" cannot be handled as a TokenRequest: json: cannot unmarshal {found} into Go struct field TokenRequestSpec.spec.expirationSeconds of type int64"
+        )));
+    }
+    let seconds = match asked.and_then(Value::as_i64) {
+        None | Some(0) => DEFAULT_LIFE_S,
+        Some(s) if !LIFE_S.contains(&s) => {
+            let why = if s < *LIFE_S.start() {
+                "may not specify a duration less than 10 minutes"
+            } else {
+                "may not specify a duration larger than 2^32 seconds"
+            };
+            let cause = Cause::invalid("spec.expirationSeconds", &json!(s), why);
+            return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", &call.name, vec![cause]));
+        }
+        Some(s) => s,
+    };
+    let mut audiences = tree::list(&spec, &["audiences"]).to_vec();
+    if audiences.is_empty() {
+        audiences.push(accounts::AUDIENCE.into());
+    }
+    let mut scope = bound(call, &spec)?;
+    scope.insert("namespace".into(), call.namespace.as_str().into());
+    let uid = account.meta_text("uid");
+    scope.insert("serviceaccount".into(), json!({"name": call.name, "uid": uid}));
+    let now = call.core.clock.now().as_second();
+    let claims = json!({
+        "iss": accounts::AUDIENCE, "aud": audiences, "iat": now, "nbf": now, "exp": now + seconds,
+        "jti": call.core.ids.uuid().to_string(), "sub": accounts::user_name(&call.namespace, &call.name),
+        "kubernetes.io": scope,
+    });
+    let expires = jiff::Timestamp::from_second(now + seconds).map(crate::stamp).unwrap_or_default();
+    let map = tree::object(&mut value);
+    map.insert("kind".into(), "TokenRequest".into());
+    map.insert("apiVersion".into(), "authentication.k8s.io/v1".into());
+    tree::child(&mut value, "spec").insert("expirationSeconds".into(), seconds.into());
+    tree::child(&mut value, "spec").insert("audiences".into(), Value::Array(audiences));
+    let meta = tree::meta(&mut value);
+    meta.insert("name".into(), call.name.as_str().into());
+    meta.insert("namespace".into(), call.namespace.as_str().into());
+    meta.insert("creationTimestamp".into(), call.core.clock.stamp().into());
+    value["status"] =
+        json!({"token": accounts::sign(&call.core.auth.key, &claims), "expirationTimestamp": expires});
+    Ok(http_io::value_response(StatusCode::CREATED, &value))
+}

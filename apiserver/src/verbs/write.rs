@@ -1,0 +1,538 @@
+//! Creating and changing objects: the order of stages every write goes through.
+//!
+//! Inputs: a resolved call and a body. Absent on purpose: deletes (see `delete`), server-side apply (see `apply`), and the stages
+//! themselves (see `body`, `settle`, `admission`).
+
+use crate::access::{accounts, rbac};
+use crate::admission::core::{Call, Core};
+use crate::admission::resource_quota;
+use crate::admission::{self, Operation};
+use crate::ground::store::{Obj, Refused, Write};
+use crate::ground::tree;
+use crate::kinds::{pods, scale, services};
+use crate::schema::error::{ApiError, ApiResult, Cause};
+use crate::schema::http_io;
+use crate::schema::registry::Resource;
+use crate::schema::{convert, patch as patches};
+use crate::verbs::body::{check_namespace_of_body, check_options, decode_body, normalize, renormalize};
+use crate::verbs::managed::{self, Writer};
+use crate::verbs::settle::{Outcome, check_object, compose, finish, keeps_status_on_create};
+use crate::verbs::{apply, crd, namespaces, read};
+use crate::{Ids, kinds};
+use axum::body::Body;
+use http::{Response, StatusCode};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Attempts of a patch that lost a race. The real server makes 5; in process races are closer together.
+pub(super) const PATCH_ATTEMPTS: usize = 16;
+/// Attempts of a generated name.
+const NAME_ATTEMPTS: usize = 8;
+/// Attempts of a create that lost a race for its quota.
+const QUOTA_ATTEMPTS: usize = 64;
+
+async fn check_namespace_open(call: &Call, name: &str) -> ApiResult<()> {
+    if call.namespace.is_empty() {
+        return Ok(());
+    }
+    let core = &call.core;
+    let Some(ns) = core.namespaces.get(&call.namespace) else {
+        return Err(ApiError::not_found(crate::schema::builtins::find("", "namespaces"), &call.namespace));
+    };
+    if ns.deleting() {
+        let why = format!(
+            "unable to create new content in namespace {} because it is being terminated",
+            call.namespace
+        );
+        let cause = Cause::new(
+            "NamespaceTerminating",
+            "metadata.namespace",
+            format!("namespace {} is being terminated", call.namespace),
+        );
+        return Err(ApiError::forbidden(call.resource(), name, &why).with_cause(cause));
+    }
+    Ok(())
+}
+
+/// True when the namespace of a call takes new objects, if it has one.
+fn namespace_is_open(call: &Call) -> bool {
+    call.namespace.is_empty() || call.core.namespaces.get(&call.namespace).is_some_and(|ns| !ns.deleting())
+}
+
+/// POST of a new object.
+pub async fn create(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
+    check_options(call, "CreateOptions", false)?;
+    if call.resource().namespaced && call.namespace.is_empty() {
+        return Err(ApiError::method_not_allowed());
+    }
+    let (mut value, duplicates) = decode_body(call, body)?;
+    if !tree::meta_text(&value, "resourceVersion").is_empty() {
+        return Err(ApiError::internal("", "resourceVersion should not be set on objects to be created"));
+    }
+    normalize(call, &mut value, &duplicates)?;
+    create_object(call, value, false).await
+}
+
+/// Sets what the server owns of a new object, whatever the client sent.
+fn own(ids: &Ids, r: &Resource, value: &mut Value, now: &str) {
+    let meta = tree::meta(value);
+    for key in
+        ["resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"]
+    {
+        meta.remove(key);
+    }
+    meta.insert("uid".into(), ids.uuid().to_string().into());
+    meta.insert("creationTimestamp".into(), now.into());
+    if r.generation || r.custom {
+        meta.insert("generation".into(), 1.into());
+    }
+    if r.status && !keeps_status_on_create(r) {
+        tree::object(value).remove("status");
+    }
+}
+
+/// Records what the caller wrote, from `old` (nothing, for a new object) to `new`.
+fn track(call: &Call, old: Option<&Value>, new: &mut Value, now: &str) {
+    let r = call.resource();
+    let w = Writer {
+        manager: call.manager(),
+        api_version: &r.stored_as,
+        subresource: "",
+        now,
+        has_status: r.status,
+    };
+    managed::track_update(&r.schema, old, new, &w);
+}
+
+/// Defaults of a new object that no schema knows.
+fn complete_new(core: &Core, r: &Resource, value: &mut Value) -> ApiResult<()> {
+    if r.custom {
+        return Ok(());
+    }
+    if r.is("", "pods") {
+        pods::admit(core, value)?;
+    }
+    kinds::apply(r, value);
+    if r.is("batch", "jobs") {
+        let uid = tree::meta_text(value, "uid").to_string();
+        kinds::new_job(value, &uid);
+    }
+    Ok(())
+}
+
+/// Makes a tree that did not come by a request ready to be stored as a new object.
+pub fn prepare(core: &Core, r: &Resource, value: &mut Value) -> ApiResult<()> {
+    let map = tree::object(value);
+    map.insert("kind".into(), r.kind.as_str().into());
+    map.insert("apiVersion".into(), r.api_version().into());
+    convert::to_stored(r, value);
+    own(&core.ids, r, value, &core.clock.stamp());
+    complete_new(core, r, value)?;
+    check_object(r, None, value, "")
+}
+
+/// Lets webhooks change an object; what they change belongs to the caller.
+async fn mutate(
+    call: &mut Call,
+    operation: Operation,
+    old: Option<&Value>,
+    value: &mut Value,
+) -> ApiResult<()> {
+    if !call.core.admission.mutates() {
+        return Ok(());
+    }
+    let before = value.clone();
+    let name = tree::meta_text(value, "name").to_string();
+    if admission::mutate(call, operation, &name, old, Some(value)).await? {
+        let entry = call.entry.clone();
+        renormalize(&call.core, &entry.resource, value);
+        track(call, Some(&before), value, &call.core.clock.stamp());
+    }
+    Ok(())
+}
+
+/// An owner counts once, however often it is named.
+fn unite_owners(call: &mut Call, value: &mut Value) {
+    let Some(Value::Array(owners)) = tree::meta(value).get_mut("ownerReferences") else { return };
+    let mut seen = std::collections::BTreeSet::new();
+    let before = owners.len();
+    let mut twice = Vec::new();
+    owners.retain(|o| {
+        let uid = tree::text(o, &["uid"]).to_string();
+        let first = uid.is_empty() || seen.insert(uid.clone());
+        if !first {
+            twice.push(uid);
+        }
+        first
+    });
+    if owners.len() != before {
+        call.warnings.push(format!(
+            ".metadata.ownerReferences contains duplicate entries with UID(s) {}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests",
+            twice.join(", ")
+        ));
+    }
+}
+
+/// Stores a new object; `applied` when it came by server-side apply, which has set its managedFields.
+pub(super) async fn create_object(
+    call: &mut Call,
+    mut value: Value,
+    applied: bool,
+) -> ApiResult<Response<Body>> {
+    let entry = call.entry.clone();
+    let r = &*entry.resource;
+    check_namespace_of_body(call, &mut value)?;
+    unite_owners(call, &mut value);
+    if r.terminating {
+        let why =
+            format!("create not allowed while custom resource definition is terminating: {}", r.qualified());
+        return Err(ApiError::forbidden(r, tree::meta_text(&value, "name"), &why));
+    }
+    check_namespace_open(call, tree::meta_text(&value, "name")).await?;
+    let base = tree::meta_text(&value, "generateName").to_string();
+    let generate = tree::meta_text(&value, "name").is_empty() && !base.is_empty();
+    let now = call.core.clock.stamp();
+    own(&call.core.ids, r, &mut value, &now);
+    if !applied {
+        tree::meta(&mut value).remove("managedFields");
+        track(call, None, &mut value, &now);
+    }
+    if generate {
+        tree::meta(&mut value)
+            .insert("name".into(), crate::schema::base::generated(&call.core.ids, &base).into());
+    }
+    complete_new(&call.core, r, &mut value)?;
+    admission::plugins::create(call, &mut value)?;
+    if r.is("", "services") {
+        services::settle(&call.core, None, &mut value)?;
+    }
+    mutate(call, Operation::Create, None, &mut value).await?;
+    let is_crd = r.is("apiextensions.k8s.io", "customresourcedefinitions");
+    if is_crd {
+        crd::admit(None, &mut value, &call.core)?;
+    }
+    rbac::check_write(&call.core, &call.core.auth, &call.user, r, None, &value)?;
+    check_object(r, None, &value, "")?;
+    if r.is("", "pods") {
+        pods::check_account(&call.core, &call.namespace, &value)?;
+    } else if r.is("scheduling.k8s.io", "priorityclasses") {
+        pods::admit_class(&call.core, &value)?;
+    }
+    admission::plugins::check_new(call, &value)?;
+    admission::pod_security::check(call, &value)?;
+    if r.is("", "secrets") {
+        accounts::fill_secret(&call.core, &call.core.auth.key, &mut value);
+    }
+    let name = tree::meta_text(&value, "name").to_string();
+    admission::validate(call, Operation::Create, &name, None, Some(&value)).await?;
+    for attempt in 0.. {
+        if attempt > 0 && generate {
+            tree::meta(&mut value)
+                .insert("name".into(), crate::schema::base::generated(&call.core.ids, &base).into());
+            complete_new(&call.core, r, &mut value)?;
+        }
+        let name = tree::meta_text(&value, "name").to_string();
+        let charges = resource_quota::charge(&call.core, r, &call.namespace, &value)?;
+        if call.dry_run() {
+            if entry.table.get(&call.key(&name)).is_some() {
+                return Err(ApiError::already_exists(r, &name));
+            }
+            convert::to_served(r, &mut value);
+            return read::value_in_form(call, StatusCode::CREATED, value);
+        }
+        // Only a generated name or a quota may need another attempt.
+        let again = generate || !charges.is_empty();
+        let stored = if again { value.clone() } else { std::mem::take(&mut value) };
+        let mut writes =
+            vec![Write::Create { table: entry.table.clone(), key: call.key(&name), value: stored }];
+        if r.is("", "namespaces") {
+            writes.extend(namespaces::companions(&call.core, &name));
+        }
+        writes.extend(charges);
+        let guard = if is_crd { Some(call.core.crd_lock.lock().await) } else { None };
+        // The namespace is looked at again under the lock: it may just have begun to go away.
+        match call.core.store.commit_if(writes, || namespace_is_open(call)) {
+            Ok(objs) => {
+                if let Some(last) = objs.last() {
+                    call.core.store.wait(last.rv).await?;
+                }
+                if is_crd {
+                    crd::refresh(&call.core);
+                }
+                drop(guard);
+                return read::object_response(call, StatusCode::CREATED, &objs[0]);
+            }
+            Err(Refused::Exists(0)) if generate && attempt < NAME_ATTEMPTS => {}
+            // Somebody else was charged meanwhile.
+            Err(Refused::Changed(_)) if attempt < QUOTA_ATTEMPTS => {}
+            Err(Refused::Exists(0)) => return Err(ApiError::already_exists(r, &name)),
+            // A companion of a namespace is left from an earlier life: the namespace is still going away.
+            Err(Refused::Exists(_)) => return Err(ApiError::already_exists(r, &name)),
+            Err(Refused::Barred) => {
+                check_namespace_open(call, &name).await?;
+                // It came back in the meantime; a generated name is tried again, another one by the client.
+                if !generate {
+                    return Err(ApiError::unavailable("the namespace was replaced during the request"));
+                }
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Err(ApiError::internal("InternalError", "no free name was found"))
+}
+
+/// Takes a changed object through all stages and commits it. Ok(None) means another writer was faster.
+pub(super) async fn change(
+    call: &mut Call,
+    old: &Arc<Obj>,
+    mut live: Value,
+    new: Value,
+    applied: bool,
+) -> ApiResult<Option<Response<Body>>> {
+    let mut new = compose(call, old, &live, new, applied)?;
+    let name = call.name.clone();
+    // A webhook that is interested in scaling sees the Scale, and may refuse it only.
+    if call.subresource != "scale" {
+        mutate(call, Operation::Update, Some(&live), &mut new).await?;
+    }
+    let outcome = finish(call, old, &mut live, new, applied)?;
+    admission::plugins::check_change(call, &live, outcome.value(&live))?;
+    if live.get("spec") != outcome.value(&live).get("spec") {
+        admission::pod_security::check(call, outcome.value(&live))?;
+    }
+    admission::validate(call, Operation::Update, &name, Some(&live), Some(outcome.value(&live))).await?;
+    store(call, old, outcome).await
+}
+
+/// Commits an outcome. Ok(None) means another writer was faster.
+async fn store(call: &Call, old: &Arc<Obj>, outcome: Outcome) -> ApiResult<Option<Response<Body>>> {
+    let entry = &call.entry;
+    if call.dry_run() {
+        let value = match outcome {
+            Outcome::Same(obj) => obj.full(),
+            Outcome::Write(v) | Outcome::Delete(v) => v,
+        };
+        return respond_value(call, value).map(Some);
+    }
+    let is_crd = call.resource().is("apiextensions.k8s.io", "customresourcedefinitions");
+    let write = match outcome {
+        Outcome::Same(obj) => {
+            call.core.store.wait(obj.rv).await?;
+            return respond(call, &obj).map(Some);
+        }
+        Outcome::Write(value) => Write::Update { table: entry.table.clone(), prev: old.clone(), value },
+        Outcome::Delete(value) => {
+            Write::Delete { table: entry.table.clone(), prev: old.clone(), value: Some(value) }
+        }
+    };
+    let guard = if is_crd { Some(call.core.crd_lock.lock().await) } else { None };
+    match call.core.store.commit(vec![write]) {
+        Ok(objs) => {
+            call.core.store.wait(objs[0].rv).await?;
+            if is_crd {
+                crd::refresh(&call.core);
+            }
+            drop(guard);
+            respond(call, &objs[0]).map(Some)
+        }
+        Err(Refused::Changed(_)) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn respond(call: &Call, obj: &Arc<Obj>) -> ApiResult<Response<Body>> {
+    if call.subresource == "scale" {
+        return Ok(http_io::value_response(StatusCode::OK, &scale::of(call.resource(), &obj.value())?));
+    }
+    read::object_response(call, StatusCode::OK, obj)
+}
+
+fn respond_value(call: &Call, mut value: Value) -> ApiResult<Response<Body>> {
+    if call.subresource == "scale" {
+        return Ok(http_io::value_response(StatusCode::OK, &scale::of(call.resource(), &value)?));
+    }
+    convert::to_served(call.resource(), &mut value);
+    read::value_in_form(call, StatusCode::OK, value)
+}
+
+/// Kinds that a PUT makes where there is none.
+fn created_by_update(r: &Resource) -> bool {
+    let kinds = (r.group.as_str(), r.plural.as_str());
+    !r.custom
+        && matches!(
+            kinds,
+            ("coordination.k8s.io", "leases")
+                | ("", "services" | "endpoints" | "events" | "limitranges")
+                | ("rbac.authorization.k8s.io", _)
+        )
+}
+
+/// Kinds that may be updated by who does not say which version of the object was seen.
+fn updated_blindly(r: &Resource) -> bool {
+    let kinds = (r.group.as_str(), r.plural.as_str());
+    !r.custom
+        && !matches!(
+            kinds,
+            ("apiextensions.k8s.io", _)
+                | (admission::GROUP, _)
+                | ("coordination.k8s.io", "leases")
+                | ("policy", "poddisruptionbudgets")
+                | ("node.k8s.io", "runtimeclasses")
+                | (
+                    "storage.k8s.io",
+                    "csidrivers" | "csinodes" | "csistoragecapacities" | "volumeattachments"
+                )
+        )
+}
+
+/// Who makes an object by another verb needs the right to create it too.
+pub(super) fn may_create(call: &Call) -> ApiResult<()> {
+    let r = call.resource();
+    let q = rbac::Question {
+        verb: "create".into(),
+        group: r.group.clone(),
+        resource: r.plural.clone(),
+        namespace: call.namespace.clone(),
+        name: call.name.clone(),
+        ..rbac::Question::default()
+    };
+    call.core.auth.allow(&call.core, &call.user, &q)
+}
+
+/// PUT.
+pub async fn update(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
+    check_options(call, "UpdateOptions", false)?;
+    let (mut sent, duplicates) = decode_body(call, body)?;
+    let scaling = call.subresource == "scale";
+    if !scaling {
+        normalize(call, &mut sent, &duplicates)?;
+        check_namespace_of_body(call, &mut sent)?;
+        if tree::meta_text(&sent, "name").is_empty() {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object (\"\" based on URL) was undeterminable: name must be provided: {}",
+                call.name
+            )));
+        }
+    }
+    let version = tree::meta_text(&sent, "resourceVersion").to_string();
+    loop {
+        let old = match read::current(call).await {
+            Err(e)
+                if e.code() == 404
+                    && created_by_update(call.resource())
+                    && call.subresource.is_empty()
+                    && version.is_empty() =>
+            {
+                may_create(call)?;
+                return create_object(call, sent, false).await;
+            }
+            other => other?,
+        };
+        if version.is_empty() && !scaling && !updated_blindly(call.resource()) {
+            let cause =
+                Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+            let r = call.resource();
+            return Err(ApiError::invalid(&r.group, &r.kind, &call.name, vec![cause]));
+        }
+        if !version.is_empty() && version != old.rv.to_string() {
+            return Err(ApiError::modified(call.resource(), &call.name));
+        }
+        let live = old.full();
+        let new = if scaling { scale::set(call.resource(), &live, &sent)? } else { sent.clone() };
+        if let Some(response) = change(call, &old, live, new, false).await? {
+            return Ok(response);
+        }
+        if !version.is_empty() {
+            return Err(ApiError::modified(call.resource(), &call.name));
+        }
+    }
+}
+
+/// PATCH of any type.
+pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
+    let kind = http_io::content_type(&call.headers).to_string();
+    let apply = matches!(kind.as_str(), "application/apply-patch+yaml" | "application/apply-patch+json");
+    check_options(call, "PatchOptions", apply)?;
+    let custom = call.resource().custom;
+    let known = match kind.as_str() {
+        "application/json-patch+json" | "application/merge-patch+json" => true,
+        "application/strategic-merge-patch+json" => !custom,
+        _ => apply,
+    };
+    if !known {
+        let list = if custom {
+            "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+        } else {
+            "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, \
+             application/apply-patch+yaml"
+        };
+        return Err(ApiError::unsupported_media(list));
+    }
+    let parse = || match tree::parse(body) {
+        Ok(found) => Ok(found),
+        Err(_) if apply => Ok((http_io::parse_yaml(body)?, Vec::new())),
+        Err(e) => Err(ApiError::bad_request(format!("error decoding patch: {e}"))),
+    };
+    let (document, duplicates) = parse()?;
+    if apply {
+        return apply::apply_patch(call, document).await;
+    }
+    let mut parsed = Some(document);
+    for _ in 0..PATCH_ATTEMPTS {
+        // Each attempt uses the document up; more than one is rare.
+        let document = match parsed.take() {
+            Some(document) => document,
+            None => parse()?.0,
+        };
+        let old = read::current(call).await?;
+        let mut live = old.full();
+        let scaling = call.subresource == "scale";
+        let json_patch = kind == "application/json-patch+json";
+        let mut new = match (scaling, json_patch) {
+            (true, _) => scale::of(call.resource(), &live)?,
+            // Only a JSON patch can test or change single entries of managedFields.
+            (false, true) => live.clone(),
+            (false, false) => managed::without(&mut live, |bare| bare.clone()),
+        };
+        convert::to_served(call.resource(), &mut new);
+        match kind.as_str() {
+            "application/json-patch+json" => patches::json_patch(&mut new, document)?,
+            "application/merge-patch+json" => patches::merge_patch(&mut new, document),
+            _ => patches::strategic(Some(&call.entry.resource.schema), &mut new, document)?,
+        }
+        if tree::meta_text(&new, "resourceVersion") != old.rv.to_string() {
+            let pinned = tree::meta_text(&new, "resourceVersion");
+            if !pinned.is_empty() {
+                return Err(ApiError::modified(call.resource(), &call.name));
+            }
+        }
+        if scaling {
+            new = scale::set(call.resource(), &live, &new)?;
+        } else {
+            call.warnings.clear();
+            let same = take_unchanged(call.resource(), &live, &mut new);
+            normalize(call, &mut new, &duplicates)?;
+            tree::object(&mut new).extend(same);
+        }
+        if let Some(response) = change(call, &old, live, new, false).await? {
+            return Ok(response);
+        }
+    }
+    Err(ApiError::modified(call.resource(), &call.name))
+}
+
+/// Takes out what a patch left as it was: it has been decoded before. Custom resources stay whole, since the defaults of
+/// their schemas look at what is missing.
+fn take_unchanged(r: &Resource, live: &Value, new: &mut Value) -> Map<String, Value> {
+    let mut same = Map::new();
+    if r.custom || r.converts() {
+        return same;
+    }
+    for key in ["spec", "status", "data"] {
+        let Some(map) = new.as_object_mut() else { break };
+        if map.get(key).is_some_and(|v| v.is_object() && live.get(key) == Some(v)) {
+            same.extend(map.remove_entry(key));
+        }
+    }
+    same
+}
