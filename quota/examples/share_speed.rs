@@ -127,6 +127,8 @@ fn main() {
     let (mut plans, mut preemptions, mut used_ms, mut lost_ms, mut told, mut ended) =
         (0, 0, 0_i64, 0_i64, 0, 0);
     let mut starts: BTreeMap<JobId, usize> = BTreeMap::new();
+    // By rule: victims, those that had started at most a millisecond before, work lost.
+    let mut by_rule: BTreeMap<&str, (usize, usize, i64)> = BTreeMap::new();
     let mut slowest = 0.0_f64;
     let begin = Instant::now();
     let mut wake: Option<i64> = None;
@@ -171,6 +173,10 @@ fn main() {
             }
             for victim in &victims {
                 let cores = places.held.remove(&victim.job).unwrap_or(0);
+                let sum = by_rule.entry(victim.rule.as_str()).or_default();
+                sum.0 += 1;
+                sum.1 += usize::from(victim.lost_work_ms <= 1);
+                sum.2 += victim.lost_work_ms * cores;
                 places.free += cores;
                 lost_ms += victim.lost_work_ms * cores;
                 used_ms += victim.lost_work_ms * cores;
@@ -195,4 +201,10 @@ fn main() {
         slowest * 1000.0,
         lost_ms as f64 * 100.0 / used_ms.max(1) as f64,
     );
+    for (rule, (count, as_started, lost_ms)) in by_rule {
+        println!(
+            "{rule}: {count} preemptions, {as_started} of a job as it started, {:.2} % of the work lost",
+            lost_ms as f64 * 100.0 / used_ms.max(1) as f64
+        );
+    }
 }

@@ -37,7 +37,7 @@ use taking::evicted_key;
 pub use edit::TreeEdit;
 pub use explain::Position;
 pub(crate) use explain::ReasonKind;
-pub(crate) use pass::{StartEnd, Started};
+pub(crate) use pass::{FRESH_MS, StartEnd, Started};
 
 /// How often one plan starts jobs again after starts were taken back.
 const ROUNDS: usize = 16;
@@ -67,6 +67,8 @@ pub struct Planner {
     /// Jobs started at the moment of the last plan.
     started: BTreeMap<JobId, Started>,
     started_at_ms: i64,
+    /// When jobs started that did so a short while ago.
+    fresh: BTreeMap<JobId, i64>,
     /// When jobs have run for long enough to be taken by those who would.
     protections: BTreeSet<i64>,
     /// Pauses that end, by moment.
@@ -97,6 +99,7 @@ impl Planner {
             retakes: Retakes::default(),
             started: BTreeMap::new(),
             started_at_ms: i64::MIN,
+            fresh: BTreeMap::new(),
             protections: BTreeSet::new(),
             pauses: BTreeSet::new(),
             freed: BTreeSet::new(),
@@ -170,6 +173,9 @@ impl Planner {
     /// A job waits no longer.
     pub fn remove(&mut self, id: &JobId) -> Option<WaitingJob> {
         let job = self.queues.remove(id)?;
+        self.watches.forget(id);
+        // Others may have been searched victims for beside it.
+        self.version += 1;
         self.forget_shape(job.shape);
         self.pauses.remove(&(job.not_before_ms, id.clone()));
         self.drop_holds(id);
@@ -185,6 +191,7 @@ impl Planner {
         self.pauses.remove(&(job.not_before_ms, id.clone()));
         self.pauses.insert((until_ms, id.clone()));
         self.queues.set_aside(id, Some(until_ms));
+        self.version += 1;
         self.look_at(leaf);
     }
 

@@ -69,6 +69,8 @@ pub(crate) struct Known<'k> {
     pub ending: &'k BTreeSet<JobId>,
     /// Jobs that the present plan has started: the oracle may not know where.
     pub started: &'k BTreeMap<JobId, Started>,
+    /// When jobs started that did so a short while ago.
+    pub fresh: &'k BTreeMap<JobId, i64>,
     pub now_ms: i64,
     /// Whether the taker fits its path beside what is kept from it.
     pub leaves_room: &'k dyn Fn(&Ledger) -> bool,
@@ -436,24 +438,30 @@ impl<'s> Search<'s> {
             let levels = self.levels(lack);
             self.shares.iter().filter(|(node, _)| levels.contains(node)).copied().collect()
         };
-        for (node, own) in &levels {
-            let stays_larger: MayTake<'_, 's> = &|search, sibling, job| {
-                let leaving = search.tree.request(&job.request);
-                Share::after(search.ledger, sibling, &leaving, -1) >= *own && !search.is_protected(job)
-            };
-            let found = self.first_of(self.siblings(*node), None, goal, lack, stays_larger);
-            if found.is_some() {
-                return found;
+        // Starts that can be taken back cost nobody anything: whoever runs is looked at after them.
+        for standing in [false, true] {
+            for (node, own) in &levels {
+                let stays_larger: MayTake<'_, 's> = &|search, sibling, job| {
+                    let leaving = search.tree.request(&job.request);
+                    (standing || search.is_open(job))
+                        && Share::after(search.ledger, sibling, &leaving, -1) >= *own
+                        && !search.is_protected(job)
+                };
+                let found = self.first_of(self.siblings(*node), None, goal, lack, stays_larger);
+                if found.is_some() {
+                    return found;
+                }
             }
-        }
-        let none = Request::default();
-        for (node, own) in &levels {
-            let mut larger = self.siblings(*node);
-            larger.retain(|sibling| Share::after(self.ledger, *sibling, &none, 0) > *own);
-            let anyone: MayTake<'_, 's> = &|search, _, job| !search.is_protected(job);
-            let found = self.first_of(larger, None, goal, lack, anyone);
-            if found.is_some() {
-                return found;
+            let none = Request::default();
+            for (node, own) in &levels {
+                let mut larger = self.siblings(*node);
+                larger.retain(|sibling| Share::after(self.ledger, *sibling, &none, 0) > *own);
+                let anyone: MayTake<'_, 's> =
+                    &|search, _, job| (standing || search.is_open(job)) && !search.is_protected(job);
+                let found = self.first_of(larger, None, goal, lack, anyone);
+                if found.is_some() {
+                    return found;
+                }
             }
         }
         None

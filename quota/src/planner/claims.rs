@@ -9,7 +9,7 @@
 //! jobs like them. Where nothing is known of that, it is given up after the leaf's `fleet.dev/max-claim`; where one
 //! in its way has outrun all that was learnt, there is none.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_resources::Resources;
 
@@ -39,9 +39,6 @@ struct Watch {
     /// How many had started there when it could not.
     seen: u64,
     passed_since_ms: Option<i64>,
-    /// Claims of it that were given up. Another one needs a start that can be foreseen, and waits twice as long
-    /// each time.
-    given_up: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -51,6 +48,9 @@ pub(super) struct Watches {
     /// By node; of leaves only; in the order of the leaf.
     heads: Vec<Vec<Watch>>,
     due: BTreeSet<(i64, NodeId)>,
+    /// By waiting job, its claims that were given up. Another one needs a start that can be foreseen, and waits twice
+    /// as long each time, whoever stood before it in the meantime and whatever became of the tree.
+    given_up: BTreeMap<JobId, u32>,
     /// Shapes that no cluster could hold if nothing ran there.
     nowhere: BTreeSet<u64>,
     somewhere: BTreeSet<u64>,
@@ -81,6 +81,7 @@ impl Watches {
             started: vec![0; nodes],
             heads: vec![Vec::new(); nodes],
             due: BTreeSet::new(),
+            given_up: BTreeMap::new(),
             nowhere: BTreeSet::new(),
             somewhere: BTreeSet::new(),
         }
@@ -123,9 +124,31 @@ impl Watches {
     pub fn carry(&mut self, tree: &QuotaTree, job: &WaitingJob, since_ms: i64) {
         let (leaf, job) = (job.leaf, job.order_key());
         let passed_since_ms = Some(since_ms);
-        let watch = Watch { job, below: NodeId::ROOT, seen: 0, passed_since_ms, given_up: 0 };
+        let watch = Watch { job, below: NodeId::ROOT, seen: 0, passed_since_ms };
+        let ripe_ms = watch.ripe_ms(tree, leaf, self.given_up_of(&watch.job.id)).unwrap_or(since_ms);
         self.heads[leaf.index()].push(watch);
-        self.due.insert((since_ms.saturating_add(tree.node(leaf).max_bypass_ms), leaf));
+        self.due.insert((ripe_ms, leaf));
+    }
+
+    pub fn given_up_of(&self, job: &JobId) -> u32 {
+        self.given_up.get(job).copied().unwrap_or(0)
+    }
+
+    /// As it was known before the job was started for nothing, or under another tree.
+    pub fn set_given_up(&mut self, job: &JobId, times: u32) {
+        if times > 0 {
+            self.given_up.insert(job.clone(), times);
+        }
+    }
+
+    /// The job waits no longer.
+    pub fn forget(&mut self, job: &JobId) {
+        self.given_up.remove(job);
+    }
+
+    /// Jobs whose claims were given up, and how many.
+    pub fn all_given_up(&self) -> impl Iterator<Item = (&JobId, u32)> {
+        self.given_up.iter().map(|(job, times)| (job, *times))
     }
 
     /// What could be held by no cluster may be by one now; where clusters changed, the other way round as well.
@@ -160,7 +183,7 @@ impl Watches {
             let at = known.iter().position(|watch| watch.job.id == job.id);
             let mut watch = match at {
                 Some(at) => known.swap_remove(at),
-                None => Watch { job: job.clone(), below, seen, passed_since_ms: None, given_up: 0 },
+                None => Watch { job: job.clone(), below, seen, passed_since_ms: None },
             };
             if watch.below != below {
                 (watch.below, watch.seen) = (below, seen);
@@ -178,7 +201,8 @@ impl Watches {
                     // Ids are dense.
                     let leaf = NodeId(at as u32);
                     watch.passed_since_ms = Some(now_ms);
-                    self.due.insert((watch.ripe_ms(tree, leaf).unwrap_or(now_ms), leaf));
+                    let given_up = self.given_up.get(&watch.job.id).copied().unwrap_or(0);
+                    self.due.insert((watch.ripe_ms(tree, leaf, given_up).unwrap_or(now_ms), leaf));
                 }
             }
         }
@@ -189,15 +213,16 @@ impl Watches {
         let started = &self.started;
         for watch in self.heads[leaf.index()].iter_mut().filter(|watch| watch.job.id == *job) {
             (watch.seen, watch.passed_since_ms) = (started[watch.below.index()], None);
-            watch.given_up += 1;
         }
+        *self.given_up.entry(job.clone()).or_default() += 1;
     }
 }
 
 impl Watch {
-    fn ripe_ms(&self, tree: &QuotaTree, leaf: NodeId) -> Option<i64> {
+    /// When its time has come, after so many claims that were given up.
+    fn ripe_ms(&self, tree: &QuotaTree, leaf: NodeId, given_up: u32) -> Option<i64> {
         let node = tree.node(leaf);
-        let wait_ms = match self.given_up.checked_sub(1) {
+        let wait_ms = match given_up.checked_sub(1) {
             None => node.max_bypass_ms,
             Some(before) => node.max_bypass_ms.max(node.max_claim_ms).saturating_mul(1 << before.min(20)),
         };
@@ -242,9 +267,10 @@ impl Planner {
             return;
         }
         let tree = self.ledger.tree();
-        let ripe = self.watches.heads[leaf.index()]
-            .iter()
-            .filter_map(|watch| Some((watch.ripe_ms(tree, leaf)?, watch.job.id.clone(), watch.given_up)));
+        let ripe = self.watches.heads[leaf.index()].iter().filter_map(|watch| {
+            let given_up = self.watches.given_up_of(&watch.job.id);
+            Some((watch.ripe_ms(tree, leaf, given_up)?, watch.job.id.clone(), given_up))
+        });
         let ripe: Vec<(i64, JobId, u32)> = ripe.collect();
         let retry_ms = tree.node(leaf).max_bypass_ms.max(RETRY_MS);
         let mut next_ms: Option<i64> = None;
@@ -315,9 +341,14 @@ impl Planner {
             if start == Start::Unforeseen || (given_up > 0 && start == Start::Unknown) {
                 continue;
             }
+            let max_ms = self.ledger.tree().node(leaf).max_claim_ms;
+            let until_ms = start.at_ms().unwrap_or(now_ms).saturating_add(max_ms);
+            // It would be over as it began.
+            if until_ms <= now_ms {
+                continue;
+            }
             // Of equals the first: clusters come best first.
             if best.as_ref().is_none_or(|(known, _)| (claimed, start) < *known) {
-                let max_ms = self.ledger.tree().node(leaf).max_claim_ms;
                 let claim = Claiming {
                     job: id.clone(),
                     leaf,
@@ -326,7 +357,7 @@ impl Planner {
                     cluster,
                     since_ms: now_ms,
                     start_ms: start.at_ms(),
-                    until_ms: start.at_ms().unwrap_or(now_ms).saturating_add(max_ms),
+                    until_ms,
                     reckon_ms: now_ms,
                     waits_for,
                     tried_at: None,

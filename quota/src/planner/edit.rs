@@ -54,6 +54,7 @@ impl Planner {
         fresh.ending = std::mem::take(&mut self.ending);
         fresh.retakes = std::mem::take(&mut self.retakes);
         fresh.protections = std::mem::take(&mut self.protections);
+        fresh.fresh = std::mem::take(&mut self.fresh);
         (fresh.started, fresh.started_at_ms) = (std::mem::take(&mut self.started), self.started_at_ms);
         fresh.places_changed = true;
         fresh.version = self.version + 1;
@@ -65,6 +66,11 @@ impl Planner {
             }
         }
         fresh.carry_holds(std::mem::take(&mut self.holds));
+        for (id, times) in self.watches.all_given_up() {
+            if fresh.queues.get(id).is_some() {
+                fresh.watches.set_given_up(id, times);
+            }
+        }
         for (id, since_ms) in passed {
             if let Some(job) = fresh.queues.get(&id) {
                 fresh.watches.carry(&tree, job, since_ms);

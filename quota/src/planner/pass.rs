@@ -19,6 +19,10 @@ const MISFITS: usize = 8;
 /// How long a taker pauses that could not start although its victims have ended.
 const TAKER_PAUSE_MS: i64 = 5_000;
 
+/// For so long after its start nobody takes from a job by priority or by share who waited already when it started:
+/// what stood in the way of that had been weighed then.
+pub(crate) const FRESH_MS: i64 = 10_000;
+
 impl Planner {
     /// Takers whose victims have ended, then claims, the oldest first.
     pub(super) fn start_holders(&mut self, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
@@ -280,7 +284,9 @@ impl Planner {
         let leaf = waiting.leaf;
         let claim = self.holds.claims.get(&leaf).filter(|claim| claim.job == *id).cloned();
         let took = self.holds.taking(id).is_some();
+        let given_up = self.watches.given_up_of(id);
         self.remove(id);
+        self.fresh.insert(id.clone(), now_ms);
         self.ledger.admit(admitted(&waiting, now_ms));
         self.room_shrank(leaf);
         self.watches.started(self.ledger.tree(), leaf, &waiting.order_key(), 1);
@@ -288,7 +294,8 @@ impl Planner {
             self.revoke_taking(id, plan);
         }
         let end = if took { StartEnd::Stands } else { StartEnd::Open };
-        self.started.insert(id.clone(), Started { job: waiting, cluster: cluster.clone(), claim, end });
+        self.started
+            .insert(id.clone(), Started { job: waiting, cluster: cluster.clone(), claim, given_up, end });
         plan.decisions.push(Decision { job: id.clone(), leaf, outcome: Outcome::Admit { cluster } });
     }
 
@@ -310,6 +317,7 @@ impl Planner {
     pub(super) fn begin_starts(&mut self, now_ms: i64) {
         if std::mem::replace(&mut self.started_at_ms, now_ms) != now_ms {
             self.started.clear();
+            self.fresh.retain(|_, started_ms| now_ms.saturating_sub(*started_ms) < FRESH_MS);
         }
         self.started.values_mut().for_each(|started| started.end = StartEnd::Stands);
     }
@@ -320,12 +328,16 @@ impl Planner {
         let open = |id: &JobId| self.started.get(id).is_some_and(|started| started.end != StartEnd::Stands);
         let taken: Vec<JobId> = plan.admitted().map(|(id, _)| id.clone()).filter(open).collect();
         for id in taken.iter().rev() {
-            let Some(Started { job, cluster, claim, .. }) = self.started.remove(id) else { continue };
+            let Some(Started { job, cluster, claim, given_up, .. }) = self.started.remove(id) else {
+                continue;
+            };
+            self.fresh.remove(id);
             let (leaf, key) = (job.leaf, job.order_key());
             places.put_back(&job, &cluster);
             // It was in the running: a pause that it had is over.
             self.enqueue(WaitingJob { not_before_ms: 0, ..job });
             self.watches.started(self.ledger.tree(), leaf, &key, -1);
+            self.watches.set_given_up(id, given_up);
             self.places_freed(&cluster);
             if let Some(claim) = claim {
                 self.holds.claims.insert(leaf, claim);
@@ -348,6 +360,8 @@ pub(crate) struct Started {
     pub cluster: ClusterName,
     /// The claim by which it started.
     claim: Option<Claiming>,
+    /// Its claims that were given up before.
+    given_up: u32,
     pub end: StartEnd,
 }
 

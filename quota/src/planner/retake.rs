@@ -11,6 +11,9 @@ use crate::ledger::JobId;
 /// From a job's first taking to its second, at least.
 const FIRST_REST_MS: i64 = 10_000;
 const LONGEST_REST_MS: i64 = 3_600_000;
+/// Rests after which a taking is forgotten: so many may take in a circle, each when the one before it is not safe
+/// from it any more.
+const RESTS_KEPT: i64 = 10;
 
 #[derive(Clone, Debug)]
 struct Retake {
@@ -35,7 +38,7 @@ impl Retakes {
         let takings = self.jobs.get(job).map_or(0, |retake| retake.takings);
         let rest_ms = FIRST_REST_MS.saturating_mul(1 << takings.min(20)).min(LONGEST_REST_MS);
         let until_ms = now_ms.saturating_add(rest_ms);
-        let forget_ms = until_ms.saturating_add(rest_ms);
+        let forget_ms = until_ms.saturating_add(RESTS_KEPT * rest_ms);
         self.due.insert((until_ms, job.clone()));
         self.jobs.insert(job.clone(), Retake { takings: takings + 1, until_ms, forget_ms });
     }

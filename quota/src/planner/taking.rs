@@ -345,7 +345,8 @@ impl Planner {
             .collect();
         let ending: BTreeSet<JobId> = self.ending.iter().filter(|id| !holds.counts_on(id)).cloned().collect();
         let room = |ledger: &crate::ledger::Ledger| holds.claims_leave_room(ledger, &visitor);
-        let known = Known { ending: &ending, started: &self.started, now_ms, leaves_room: &room };
+        let (started, fresh) = (&self.started, &self.fresh);
+        let known = Known { ending: &ending, started, fresh, now_ms, leaves_room: &room };
         let found = search(&mut self.ledger, places, &job, known, &goals);
         drop(goals);
         self.holds = holds;

@@ -136,3 +136,52 @@ fn a_claim_holds_against_its_own_leaf_though_that_is_inside_min() {
     fleet.end("s1");
     assert_eq!(fleet.plan()[0], "big starts on east");
 }
+
+#[test]
+fn a_claim_that_was_given_up_is_remembered_over_edits_and_other_heads() {
+    let text = "root 100-100; a 0-100 @max-bypass=5m @max-claim=10m; b 0-100";
+    let mut fleet = passed();
+    let edit = |fleet: &mut Fleet, text: &str| {
+        let tree = QuotaTree::build(&tree_spec(text)).unwrap().0;
+        fleet.planner.set_tree(tree, &mut |tree, id| {
+            Some(leaf(tree, if ["big", "front1", "front2"].contains(&id.as_str()) { "a" } else { "b" }))
+        });
+    };
+    edit(&mut fleet, text);
+    assert_eq!(fleet.plan_at(6 * MINUTE), ["big claims east"]);
+    assert!(fleet.plan_at(16 * MINUTE).contains(&"big gives up its claim on east".to_owned()));
+    // Two wide jobs that start and end again stand before it for a while, and the tree is edited.
+    fleet.now_ms = 17 * MINUTE;
+    fleet.submit("front1", "a", 4, 9);
+    fleet.submit("front2", "a", 4, 9);
+    fleet.plan();
+    fleet.planner.remove(&"front1".into());
+    fleet.planner.remove(&"front2".into());
+    edit(&mut fleet, text);
+    for minute in 18..200 {
+        let name = format!("s{minute}");
+        fleet.submit(&name, "b", 1, 0);
+        let said = fleet.plan_at(minute * MINUTE);
+        assert!(!said.iter().any(|line| line.contains("big claims")), "{minute}: {said:?}");
+        fleet.end(&name);
+    }
+    // With ends that are known it may claim again.
+    fleet.clusters.ends.insert("r1".into(), 230 * MINUTE);
+    fleet.clusters.ends.insert("s1".into(), 220 * MINUTE);
+    fleet.clusters.ends.insert("s200".into(), 225 * MINUTE);
+    fleet.submit("s200", "b", 1, 0);
+    let said = [fleet.plan_at(200 * MINUTE), fleet.plan_at(211 * MINUTE)].concat();
+    assert!(said.iter().any(|line| line.starts_with("big claims east from")), "{said:?}");
+}
+
+#[test]
+fn without_time_for_claims_none_is_made_blindly() {
+    let mut fleet = Fleet::new("root 100-100; a 0-100 @max-bypass=5m @max-claim=0s; b 0-100", "east 4");
+    fleet.run("r1", "b", 2, 0, "east");
+    fleet.submit("big", "a", 4, 0);
+    fleet.plan();
+    fleet.submit("s1", "b", 1, 0);
+    fleet.plan_at(MINUTE);
+    assert_eq!(fleet.plan_at(6 * MINUTE), [""; 0]);
+    assert_eq!(fleet.planner.claims().count(), 0);
+}

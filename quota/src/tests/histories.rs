@@ -1,5 +1,6 @@
 //! Laws over longer histories: jobs of mixed priorities come, run and end, trees are edited, room is claimed, and
-//! victims that have ended wait again.
+//! victims that have ended wait again. The planner is asked whenever something happens and whenever it said it would
+//! wake. `PROPTEST_CASES=100000 cargo test --release -p fleet-quota --lib histories` plays that many of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +10,20 @@ use super::*;
 
 const LEAVES: [&str; 5] = ["a/1", "a/2", "b/1", "b/2", "c"];
 /// Trees that take turns: the same leaves under other bounds and rights.
-const TREES: [&str; 4] = [
+const TREES: [&str; 6] = [
     "root 20-20 @share-preemption=FairShare; a 8-14 @guarantee=Subtree; a/1 3-8 @max-bypass=1m; a/2 3-20; b 6-10; b/1 \
-     2-10 w=2 @max-bypass=2m; b/2 2-5 @reclaim=LowerPriority; c 0-20 w=0 @max-bypass=1m",
-    "root 18-18; a 6-18; a/1 3-18 @max-bypass=1m; a/2 3-18; b 6-18 jobs=4; b/1 4-18 @max-bypass=1m; b/2 2-18 \
-     @max-bypass=1m; c 4-18 @max-bypass=1m",
-    "root 20-20 @share-preemption=FairShare; a 6-20; a/1 0-20 @max-bypass=1m; a/2 6-20 \
+     2-10 w=2 @max-bypass=2m @max-claim=3m; b/2 2-5 @reclaim=LowerPriority; c 0-20 w=0 @max-bypass=1m @max-claim=2m",
+    "root 18-18; a 6-18; a/1 3-18 @max-bypass=1m @max-claim=2m; a/2 3-18; b 6-18 jobs=4; b/1 4-18 @max-bypass=1m; b/2 \
+     2-18 @max-bypass=1m @max-claim=0s; c 4-18 @max-bypass=1m",
+    "root 20-20 @share-preemption=FairShare; a 6-20; a/1 0-20 @max-bypass=1m @max-claim=5m; a/2 6-20 \
      @preempt-within=LowerOrNewerEqualPriority; b 2-20; b/1 1-20; b/2 1-20 @max-bypass=1m; c 6-20 @max-bypass=1m",
     "root 20-20; a 8-14; a/1 3-8; a/2 5-20 lend=1; b 6-10; b/1 4-10 @max-bypass=1m; b/2 2-5; c 0-20 @min-runtime=30s",
+    "root 20-20 jobs=7 @share-preemption=FairShare @max-gpu-loss=0.5; a 4-20 jobs=4 @guarantee=Subtree; a/1 2-12 \
+     @min-runtime=1m @max-bypass=30s @max-claim=1m; a/2 2-20 @min-runtime=20s; b 8-20; b/1 4-20 jobs=2 @max-bypass=0s \
+     @max-claim=1m; b/2 0-9 @preempt-within=Never; c 2-20 w=3 @min-runtime=5m",
+    "root 16-20 @max-gpu-loss=1; a 4-20; a/1 4-20 @min-runtime=40s @max-bypass=10s @max-claim=30s; a/2 0-20 \
+     @preempt-within=LowerOrNewerEqualPriority @min-runtime=10s; b 6-20 lend=2 jobs=5; b/1 3-20 @reclaim=Never \
+     @max-bypass=10s; b/2 3-20 @max-bypass=10s @max-claim=10s; c 6-6 @max-bypass=10s",
 ];
 const CLUSTERS: &str = "east 11, west 9";
 
@@ -35,9 +42,13 @@ enum Event {
     Leave(usize),
     /// The first n victims are gone, and wait again.
     Evicted(usize),
-    /// All that ends by its declared run time has ended after this.
+    /// All that ends by its declared run time ends in this time, and the planner is asked when it said so.
     Wait(i64),
     Edit(usize),
+    /// The nth waiting job pauses.
+    Pause(usize, i64),
+    /// The leaf gets another policy.
+    Policy(usize, QueuePolicy),
 }
 
 fn histories(count: usize) -> impl Strategy<Value = Vec<Event>> {
@@ -49,6 +60,11 @@ fn histories(count: usize) -> impl Strategy<Value = Vec<Event>> {
         run_ms,
         preemptible: firm > 0,
     });
+    let policy = prop_oneof![
+        2 => Just(QueuePolicy::Priority),
+        1 => Just(QueuePolicy::Block),
+        1 => Just(QueuePolicy::Intelligent { threshold: 1 }),
+    ];
     let event = prop_oneof![
         8 => submit,
         4 => (0_usize..20).prop_map(Event::End),
@@ -56,6 +72,8 @@ fn histories(count: usize) -> impl Strategy<Value = Vec<Event>> {
         5 => (1_usize..5).prop_map(Event::Evicted),
         3 => (1_i64..180_000).prop_map(Event::Wait),
         1 => (0_usize..TREES.len()).prop_map(Event::Edit),
+        1 => (0_usize..20, 1_i64..90_000).prop_map(|(n, ms)| Event::Pause(n, ms)),
+        1 => (0_usize..5, policy).prop_map(|(leaf, policy)| Event::Policy(leaf, policy)),
     ];
     proptest::collection::vec(event, 1..count)
 }
@@ -92,6 +110,8 @@ impl World {
                 let id = format!("j{:03}", self.jobs.len());
                 let mut job = waiting(planner.tree(), &id, LEAVES[*leaf], *cores, *priority, *now_ms);
                 (job.run_time_ms, job.preemptible) = (*run_ms, *preemptible);
+                // What is lost and gained is counted in GPUs, which no tree bounds.
+                job.request.set("nvidia.com/gpu", *cores);
                 self.leaves.insert(job.id.clone(), LEAVES[*leaf]);
                 self.jobs.insert(job.id.clone(), job.clone());
                 planner.enqueue(job);
@@ -119,18 +139,27 @@ impl World {
                     self.fleet.planner.enqueue(WaitingJob { leaf, ..known.clone() });
                 }
             }
-            Event::Wait(ms) => {
-                *now_ms += ms;
-                let now_ms = *now_ms;
-                let over = self.fleet.clusters.ends.iter().filter(|(_, end)| **end <= now_ms);
-                for id in over.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
-                    self.end(&id);
+            // See `play`.
+            Event::Wait(_) => {}
+            Event::Pause(n, ms) => {
+                let waiting: Vec<JobId> =
+                    self.jobs.keys().filter(|id| planner.queues().get(id).is_some()).cloned().collect();
+                if let Some(id) = waiting.get(n % waiting.len().max(1)) {
+                    planner.back_off(id, *now_ms + ms);
                 }
+            }
+            Event::Policy(at, policy) => {
+                let leaf = leaf(planner.tree(), LEAVES[*at]);
+                planner.set_policy(leaf, *policy);
             }
             Event::Edit(n) => {
                 let leaves = &self.leaves;
                 let tree = QuotaTree::build(&tree_spec(TREES[*n])).unwrap().0;
                 planner.set_tree(tree, &mut |tree, id| Some(leaf(tree, leaves.get(id)?)));
+                // Several promises that fitted beside each other may not under other bounds.
+                if self.promises.len() > 1 {
+                    self.promises.clear();
+                }
             }
         }
     }
@@ -144,6 +173,34 @@ impl World {
         for victims in self.promises.values_mut() {
             victims.remove(id);
         }
+    }
+
+    /// Lets an event happen and asks the planner, as often as it says while time goes by; `judge` sees each plan.
+    fn play(
+        &mut self,
+        event: &Event,
+        limits: PlanLimits,
+        judge: &mut dyn FnMut(&mut Self, &Plan) -> Result<(), TestCaseError>,
+    ) -> Result<(), TestCaseError> {
+        self.happen(event);
+        let until_ms = self.fleet.now_ms + if let Event::Wait(ms) = event { *ms } else { 0 };
+        loop {
+            let plan = self.plan(limits);
+            judge(self, &plan)?;
+            let now_ms = self.fleet.now_ms;
+            let end_ms = self.fleet.clusters.ends.values().min().copied();
+            let next_ms =
+                plan.wake_at_ms.into_iter().chain(end_ms).min().filter(|next_ms| *next_ms <= until_ms);
+            let Some(next_ms) = next_ms.or(plan.more.then_some(now_ms + 1)) else { break };
+            // A plan is made a millisecond after this.
+            self.fleet.now_ms = now_ms.max(next_ms - 1);
+            let over = self.fleet.clusters.ends.iter().filter(|(_, end_ms)| **end_ms <= next_ms);
+            for id in over.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+                self.end(&id);
+            }
+        }
+        self.fleet.now_ms = self.fleet.now_ms.max(until_ms);
+        Ok(())
     }
 
     fn plan(&mut self, limits: PlanLimits) -> Plan {
@@ -169,13 +226,18 @@ impl World {
     }
 }
 
-/// As many as a developer waits for.
-fn cases() -> ProptestConfig {
-    ProptestConfig::with_cases(96)
+/// As many as a developer waits for, or as `PROPTEST_CASES` says.
+pub fn cases(some: u32) -> ProptestConfig {
+    let asked = ProptestConfig::default();
+    let cases = if asked.cases == DEFAULT_CASES { some } else { asked.cases };
+    ProptestConfig { cases, max_shrink_iters: 20_000, ..asked }
 }
 
+/// What proptest takes where nothing is asked for.
+const DEFAULT_CASES: u32 = 256;
+
 proptest! {
-    #![proptest_config(cases())]
+    #![proptest_config(cases(96))]
 
     /// With nothing new a bounded number of plans comes to rest, however few searches each may make, and a plan
     /// at rest decides nothing.
@@ -185,19 +247,24 @@ proptest! {
         let limits = PlanLimits { searches, ..PlanLimits::default() };
         for event in &events {
             world.happen(event);
+            if let Event::Wait(ms) = event {
+                world.play(event, limits, &mut |_, _| Ok(()))?;
+                prop_assert!(*ms > 0);
+            }
             let waiting = world.fleet.planner.queues().len();
             let mut plans = 0;
-            while world.plan(limits).more {
+            let mut at_rest = false;
+            while !at_rest {
+                let plan = world.plan(limits);
                 plans += 1;
-                prop_assert!(plans <= 2 * (waiting + 1) * (waiting + 1), "{} wait, no rest", waiting);
-            }
-            // Somebody may take who was looked at before another one took.
-            for _ in 0..=waiting {
-                while world.plan(limits).more {}
+                prop_assert!(plans <= 3 * (waiting + 1) * (waiting + 1), "{} wait, no rest", waiting);
+                // A pause or a protection may end meanwhile.
+                let later = plan.wake_at_ms.is_none_or(|wake_ms| wake_ms > world.fleet.now_ms + 1);
+                at_rest = later && !plan.more && plan.decisions.is_empty();
             }
             let plan = world.plan(limits);
             prop_assert_eq!(&plan.decisions, &Vec::new());
-            prop_assert!(plan.wake_at_ms.is_none_or(|wake_ms| wake_ms > world.fleet.now_ms));
+            prop_assert!(!plan.more && plan.wake_at_ms.is_none_or(|wake_ms| wake_ms > world.fleet.now_ms));
         }
     }
 
@@ -207,20 +274,104 @@ proptest! {
     fn nobody_is_evicted_for_nothing(events in histories(60)) {
         let mut world = World::new();
         for event in &events {
-            world.happen(event);
-            world.plan(PlanLimits::default());
-            // A taker may count on what others take as well.
-            if world.fleet.planner.ending_jobs().next().is_some() {
-                continue;
-            }
-            let due = world.promises.iter().filter(|(_, victims)| victims.is_empty()).map(|(id, _)| id.clone());
-            for id in due.collect::<Vec<_>>() {
+            world.play(event, PlanLimits::default(), &mut |world, _| {
                 let planner = &world.fleet.planner;
-                let Some(job) = planner.queues().get(&id) else { continue };
-                let kept = planner.ledger().check(job.leaf, &job.request, job.preemptible);
-                prop_assert!(kept.is_err() && edited(&events),
-                    "{} took, and waits: {:?}\n{}", id, planner.reason(&id), world.log.join("\n"));
-                world.promises.remove(&id);
+                let due = world.promises.iter().filter(|(_, victims)| victims.is_empty()).map(|(id, _)| id.clone());
+                for id in due.collect::<Vec<_>>() {
+                    let Some(job) = planner.queues().get(&id) else { continue };
+                    let stopped = planner.ledger().check(job.leaf, &job.request, job.preemptible).is_err();
+                    if stopped && edited(&events) {
+                        world.promises.remove(&id);
+                        continue;
+                    }
+                    // A taker may count on what others take as well.
+                    prop_assert!(planner.ending_jobs().next().is_some(),
+                        "{} took, and waits: {:?}\n{}", id, planner.reason(&id), world.log.join("\n"));
+                }
+                Ok(())
+            })?;
+        }
+    }
+
+    /// A claim ends when it said it would at the latest, whatever happens: when its start was foreseen then, or
+    /// `fleet.dev/max-claim` after. A job claims once where nothing is known of its start, and each time it has given
+    /// up it waits longer than before; what its claim keeps idle is at most what it asks for.
+    #[test]
+    fn no_claim_idles_beyond_its_bound(events in histories(60)) {
+        let mut world = World::new();
+        // By job: since when it claims and until when it may; how often it gave up and when; blind claims.
+        let mut claims: BTreeMap<JobId, (i64, i64)> = BTreeMap::new();
+        let mut given_up: BTreeMap<JobId, (u32, i64)> = BTreeMap::new();
+        let mut blind: BTreeMap<JobId, u32> = BTreeMap::new();
+        for event in &events {
+            world.play(event, PlanLimits::default(), &mut |world, plan| {
+                let (planner, now_ms) = (&world.fleet.planner, world.fleet.now_ms);
+                for decision in &plan.decisions {
+                    let (id, log) = (&decision.job, || world.log.join("\n"));
+                    match &decision.outcome {
+                        Outcome::Claim(claim) => {
+                            let max_ms = planner.tree().node(decision.leaf).max_claim_ms;
+                            let bound_ms = claim.start_ms.unwrap_or(now_ms).max(now_ms) + max_ms;
+                            prop_assert!(claim.until_ms <= bound_ms, "{id} claims until {}\n{}", claim.until_ms, log());
+                            if let Some((times, at_ms)) = given_up.get(id) {
+                                let rest_ms = max_ms.max(planner.tree().node(decision.leaf).max_bypass_ms);
+                                let rest_ms = rest_ms << (times - 1).min(20);
+                                prop_assert!(now_ms >= at_ms + rest_ms, "{id} claims again too soon\n{}", log());
+                            }
+                            let blind = blind.entry(id.clone()).or_default();
+                            *blind += u32::from(claim.start_ms.is_none());
+                            prop_assert!(*blind <= 1, "{id} claims blindly again\n{}", log());
+                            claims.insert(id.clone(), (now_ms, claim.until_ms));
+                        }
+                        Outcome::GiveUp(_) => {
+                            let times = given_up.get(id).map_or(0, |(times, _)| *times);
+                            given_up.insert(id.clone(), (times + 1, now_ms));
+                        }
+                        // It waited for its turn no longer: what comes after is another wait.
+                        Outcome::Admit { .. } => {
+                            given_up.remove(id);
+                            blind.remove(id);
+                        }
+                        _ => {}
+                    }
+                }
+                let held: BTreeMap<&JobId, Claim> = planner.claims().collect();
+                claims.retain(|id, _| held.contains_key(id));
+                for (id, claim) in held {
+                    let (since_ms, until_ms) = claims[id];
+                    prop_assert!(now_ms < until_ms && claim.until_ms <= until_ms, "{id} claims for too long\n{}", world.log.join("\n"));
+                    prop_assert_eq!(claim.since_ms, since_ms);
+                    let asked = planner.queues().get(id).unwrap().request.get("cpu");
+                    let idled = claim.idled.get("cpu");
+                    prop_assert!(idled <= asked * (now_ms - since_ms) / 1000, "{} idled {} of {}", id, idled, asked);
+                }
+                Ok(())
+            })?;
+        }
+    }
+
+    /// A job that started is not evicted for what was known when it did: with nothing new no later plan of the same
+    /// moment takes from it by priority or by share, nor one a moment after. A min is taken back at any time: a
+    /// promise is kept before it, and may be all that the promised start was good for.
+    #[test]
+    fn nobody_is_evicted_for_what_was_known_when_it_started(events in histories(40), searches in 1_usize..4) {
+        let mut world = World::new();
+        let limits = PlanLimits { searches, ..PlanLimits::default() };
+        for event in events.iter().filter(|event| !matches!(event, Event::Wait(_))) {
+            world.happen(event);
+            let mut started: BTreeSet<JobId> = BTreeSet::new();
+            for _ in 0..200 {
+                let plan = world.plan(limits);
+                for (taker, take) in plan.takes() {
+                    let early = take.victims.iter().find(|victim| {
+                        victim.rule != TakeRule::Reclaim && started.contains(&victim.job)
+                    });
+                    prop_assert!(early.is_none(), "{} takes {:?}\n{}", taker, early, world.log.join("\n"));
+                }
+                started.extend(plan.admitted().map(|(id, _)| id.clone()));
+                if !plan.more && plan.decisions.is_empty() {
+                    break;
+                }
             }
         }
     }

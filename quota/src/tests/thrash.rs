@@ -76,3 +76,35 @@ fn the_root_bounds_the_gpu_time_that_is_lost_for_what_is_gained() {
     assert_eq!(run("1.9", 1800, Some(3600)), 0);
     assert_eq!(run("0", 1800, None), 1, "what it gains is not known");
 }
+
+#[test]
+fn who_waited_when_a_job_started_does_not_take_it_at_once() {
+    let text = "root 4-4 @share-preemption=FairShare; a 0-4; b 0-4";
+    let start = |fleet: &mut Fleet| {
+        fleet.run("hog", "a", 4, 0, "east");
+        fleet.submit("mine", "a", 4, 5);
+        assert_eq!(plan_at(fleet, SECOND), ["mine takes hog (InQueuePriority) for east"]);
+        fleet.now_ms = SECOND + 1;
+        fleet.submit("other", "b", 2, 0);
+        assert_eq!(plan_at(fleet, SECOND + 1), ["other waits: InsufficientQuotaInParent"]);
+        fleet.end("hog");
+        assert_eq!(plan_at(fleet, 2 * SECOND)[0], "mine starts on east");
+    };
+    let mut fleet = Fleet::new(text, "east 4");
+    start(&mut fleet);
+    let until_ms = 12 * SECOND;
+    assert_eq!(
+        plan_at(&mut fleet, 2 * SECOND + 1),
+        [format!("other waits: Protected mine until {until_ms}")]
+    );
+    assert_eq!(plan_at(&mut fleet, until_ms), ["other takes mine (FairShare) for east"]);
+    // Who comes later follows the rules alone, and so does who takes its min back.
+    let mut fleet = Fleet::new(text, "east 4");
+    start(&mut fleet);
+    fleet.now_ms = 3 * SECOND;
+    fleet.submit("urgent", "a", 4, 9);
+    assert_eq!(plan_at(&mut fleet, 3 * SECOND)[0], "urgent takes mine (InQueuePriority) for east");
+    let mut fleet = Fleet::new("root 4-4 @share-preemption=FairShare; a 0-4; b 2-4", "east 4");
+    start(&mut fleet);
+    assert_eq!(plan_at(&mut fleet, 2 * SECOND + 1), ["other takes mine (Reclaim) for east"]);
+}

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use super::{Found, Search};
 use crate::ledger::{AdmittedJob, JobId};
 use crate::plan::TakeRule;
-use crate::planner::StartEnd;
+use crate::planner::{FRESH_MS, StartEnd};
 
 /// From this preemption on a job is protected after each start. The first two follow the rules alone: where that
 /// is all there is, nobody waits longer for it.
@@ -61,17 +61,34 @@ impl Search<'_> {
         stands
     }
 
+    /// Whether the present plan has started the job and can still take that back.
+    pub(super) fn is_open(&self, job: &AdmittedJob) -> bool {
+        self.known.started.get(&job.id).is_some_and(|started| started.end != StartEnd::Stands)
+    }
+
     /// Whether the job has not run for long enough to be taken by priority or by share.
     pub(super) fn is_protected(&self, job: &AdmittedJob) -> bool {
         let min_ms = run_before_next_ms(job.preemptions).max(self.tree.node(job.leaf).min_runtime_ms);
-        if min_ms == 0 || self.known.started.contains_key(&job.id) {
+        if self.known.started.contains_key(&job.id) {
+            // Its start can be taken back now and it is safe from the next moment on: others are asked for then.
+            if min_ms > 0 || self.fresh_for_ms(job) > 0 {
+                self.protected.started.set(Some(self.known.now_ms.saturating_add(1)));
+            }
             return false;
         }
-        let left_ms = min_ms.saturating_sub(self.places.ran_ms(&job.id));
+        let left_ms = if min_ms > 0 { min_ms.saturating_sub(self.places.ran_ms(&job.id)) } else { 0 };
+        let left_ms = left_ms.max(self.fresh_for_ms(job));
         if left_ms > 0 {
             self.protected.note(self.known.now_ms.saturating_add(left_ms), &job.id);
         }
         left_ms > 0
+    }
+
+    /// For how much longer the job is safe from the taker because that waited already when it started.
+    fn fresh_for_ms(&self, job: &AdmittedJob) -> i64 {
+        let Some(started_ms) = self.known.fresh.get(&job.id) else { return 0 };
+        let waited = self.taker.enqueued_at_ms < *started_ms;
+        if waited { started_ms.saturating_add(FRESH_MS).saturating_sub(self.known.now_ms) } else { 0 }
     }
 
     /// Whether more GPU time is lost than the root allows for what the taker gains.
