@@ -83,6 +83,7 @@ fn is_news<V, T: PartialEq>(mirror: &Mirror<V>, changed: &[Changed<V>], asked: i
 impl World {
     /// Takes in one observation and marks what it touches.
     pub fn observe(&mut self, observation: Observation) {
+        // One arm for each kind that is watched.
         match observation {
             Observation::Object(kind, change) => self.observe_object(kind, change),
             Observation::Policy(change) => {
