@@ -47,6 +47,9 @@ fn every_reason_has_a_row_that_says_what_to_do() {
         .collect();
     for reason in Reason::ALL {
         let rows = named.iter().filter(|name| **name == reason.as_str()).count();
-        assert_eq!(rows, 1, "{reason}: found {rows} rows under Troubleshooting in docs/operations.md; allowed: 1");
+        assert_eq!(
+            rows, 1,
+            "{reason}: found {rows} rows under Troubleshooting in docs/operations.md; allowed: 1"
+        );
     }
 }

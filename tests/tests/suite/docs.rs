@@ -43,6 +43,7 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("docs/operations.md", "member-agent", "runs until it is stopped"),
     ("docs/operations.md", "helm template", "needs helm and a real member"),
     ("docs/operations.md", "fleet unjoin --force", "needs a dead cluster, which takes 70 s to be lost"),
+    ("docs/operations.md", "etcdutl snapshot restore", "needs etcd and a backup"),
     ("docs/operations.md", "fleet crds --hub    |", "needs real clusters to upgrade"),
     (
         "docs/simulation.md",
