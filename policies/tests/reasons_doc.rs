@@ -34,3 +34,22 @@ fn the_committed_reference_is_the_one_of_the_code() {
         "docs/reasons.md is not what the code says; run UPDATE_DOCS=1 cargo test -p fleet-policies --test reasons_doc"
     );
 }
+
+#[test]
+fn every_reason_has_a_row_that_says_what_to_do() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
+    let page = std::fs::read_to_string(&path).expect("the page is there");
+    let (_, table) = page.split_once("## Troubleshooting").expect("the section is there");
+    let named: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` |").map(|(cell, _)| cell))
+        .flat_map(|cell| cell.split("`, `"))
+        .collect();
+    for reason in Reason::ALL {
+        let rows = named.iter().filter(|name| **name == reason.as_str()).count();
+        assert_eq!(
+            rows, 1,
+            "{reason}: found {rows} rows under Troubleshooting in docs/operations.md; allowed: 1"
+        );
+    }
+}

@@ -1,5 +1,5 @@
-//! The links of all Markdown files: relative paths must exist, anchors must name a heading, and every page of the book
-//! must stand in its summary.
+//! The Markdown files: relative links must exist, anchors must name a heading, every page of the book must stand in its
+//! summary, and commands must stand in blocks that the suite of the docs runs.
 //!
 //! Inputs: the Markdown files of the checkout. Deliberately absent: addresses on the network, which a test must not
 //! depend on.
@@ -11,13 +11,17 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 /// Folders that hold no pages of the project.
 const SKIPPED: &[&str] = &["target", ".git", "node_modules", "book"];
 /// Root of the book, as `book.toml` has it.
 const BOOK: &str = "docs";
 const SUMMARY: &str = "docs/SUMMARY.md";
+/// Languages of blocks; commands stand in those of `console`, which `fleet-tests` runs or lists with a reason.
+const LANGUAGES: &[&str] = &["console", "console no-run", "yaml", "text", "rust", "toml", "json"];
+/// What a line of a command begins with.
+const COMMANDS: &[&str] = &["$ ", "fleet ", "kubectl ", "cargo ", "helm ", "curl ", "vcctl "];
 
 /// What one page offers to links, and where it points.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,6 +29,8 @@ struct Page {
     anchors: BTreeSet<String>,
     /// Line and target of each link and picture.
     links: Vec<(usize, String)>,
+    /// Line, language and text of each block of code.
+    blocks: Vec<(usize, String, String)>,
 }
 
 /// Checks every Markdown file of the checkout.
@@ -42,8 +48,9 @@ pub fn check() -> anyhow::Result<()> {
     }
     let mut broken = broken_links(&pages, |path| root.join(path).exists());
     broken.extend(missing_pages(&pages));
+    broken.extend(hidden_commands(&pages));
     if !broken.is_empty() {
-        bail!("broken links:\n  {}", broken.join("\n  "));
+        bail!("broken pages:\n  {}", broken.join("\n  "));
     }
     Ok(())
 }
@@ -69,6 +76,7 @@ fn read(text: &str) -> Page {
     let mut page = Page::default();
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut heading: Option<String> = None;
+    let mut in_block = false;
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
     for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
         match event {
@@ -80,19 +88,59 @@ fn read(text: &str) -> Page {
                 page.anchors.insert(if *count == 0 { slug } else { format!("{slug}-{count}") });
                 *count += 1;
             }
+            Event::Start(Tag::CodeBlock(kind)) => {
+                let language = match kind {
+                    CodeBlockKind::Fenced(language) => language.to_string(),
+                    CodeBlockKind::Indented => String::new(),
+                };
+                page.blocks.push((line_of(text, range.start), language, String::new()));
+                in_block = true;
+            }
+            Event::End(TagEnd::CodeBlock) => in_block = false,
             Event::Text(words) | Event::Code(words) => {
+                if let (true, Some((_, _, body))) = (in_block, page.blocks.last_mut()) {
+                    body.push_str(&words);
+                }
                 if let Some(heading) = &mut heading {
                     heading.push_str(&words);
                 }
             }
             Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
-                let line = text[..range.start].matches('\n').count() + 1;
-                page.links.push((line, dest_url.to_string()));
+                page.links.push((line_of(text, range.start), dest_url.to_string()));
             }
             _ => {}
         }
     }
     page
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text[..at].matches('\n').count() + 1
+}
+
+/// Blocks without a language that is known, and commands that no test would see.
+fn hidden_commands(pages: &BTreeMap<PathBuf, Page>) -> Vec<String> {
+    let mut hidden = Vec::new();
+    for (file, page) in pages {
+        for (line, language, body) in &page.blocks {
+            let at = format!("{}:{line}", file.display());
+            if !LANGUAGES.contains(&language.as_str()) {
+                hidden.push(format!(
+                    "{at}: found a block of the language {language:?}, allowed are {LANGUAGES:?}"
+                ));
+                continue;
+            }
+            let is_command = |line: &&str| COMMANDS.iter().any(|begin| line.starts_with(begin));
+            if let Some(command) = body.lines().find(is_command).filter(|_| !language.starts_with("console"))
+            {
+                hidden.push(format!(
+                    "{at}: found the command {command:?} in a block of the language {language:?}, allowed is \
+                     \"console\", or \"console no-run\" with a reason in the suite of the docs"
+                ));
+            }
+        }
+    }
+    hidden
 }
 
 /// The anchor of a heading, as GitHub and mdBook make it.
@@ -190,6 +238,17 @@ mod tests {
         let page = read("# A b\n## A b\n[x](y.md#z) ![p](q.svg)\n\n```\n[no](link.md)\n```\n");
         assert_eq!(page.anchors, ["a-b".to_string(), "a-b-1".to_string()].into());
         assert_eq!(page.links, [(3, "y.md#z".to_string()), (3, "q.svg".to_string())]);
+    }
+
+    #[test]
+    fn a_command_that_no_test_runs_is_named() {
+        let text =
+            "```\nx\n```\n\n```text\n  Usage: x\nfleet up\n```\n\n```console\n$ fleet up\n```\n\n    y\n";
+        let hidden = hidden_commands(&[(PathBuf::from("a.md"), read(text))].into());
+        assert_eq!(hidden.len(), 3, "{hidden:?}");
+        assert!(hidden[0].starts_with("a.md:1: found a block of the language \"\""), "{hidden:?}");
+        assert!(hidden[1].starts_with("a.md:5: found the command \"fleet up\""), "{hidden:?}");
+        assert!(hidden[2].starts_with("a.md:14: found a block of the language"), "{hidden:?}");
     }
 
     #[test]

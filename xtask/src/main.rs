@@ -130,7 +130,8 @@ fn chaos(runs: u32, seconds: u32, first: u64) -> anyhow::Result<()> {
         let seed = first + u64::from(run);
         eprintln!("run {} of {runs}: FLEET_SEED={seed} FLEET_CHAOS_SECONDS={seconds}", run + 1);
         // Of the whole workspace: what was built for all tests serves here.
-        let test = ["test", "--quiet", "--workspace", "--test", "suite", "process_chaos::", "--", "--nocapture"];
+        let test =
+            ["test", "--quiet", "--workspace", "--test", "suite", "process_chaos::", "--", "--nocapture"];
         let status = Command::new(cargo_path())
             .args(test)
             .env("FLEET_SEED", seed.to_string())
