@@ -1,0 +1,193 @@
+//! Whom a taker may take by reclaim and by share, the one to be taken first in front.
+
+use super::{Goal, Lack, MayTake, Rights, Search, VictimOrder, attribute, lends_min};
+use crate::ledger::AdmittedJob;
+use crate::plan::TakeRule;
+use crate::share::Share;
+use crate::tree::{JOBS, NodeId, RECLAIM, Request};
+
+impl<'s> Search<'s> {
+    pub(super) fn next(&mut self, goal: &Goal, lack: &Lack) -> Option<(AdmittedJob, TakeRule)> {
+        if lack.hopeless {
+            return None;
+        }
+        if let Some(job) = self.next_reclaimed(goal, lack) {
+            return Some((job, TakeRule::Reclaim));
+        }
+        let job = self.next_by_share(goal, lack)?;
+        Some((job, TakeRule::FairShare))
+    }
+
+    /// The nodes of the path whose siblings' jobs can help: below the node
+    /// without room.
+    fn levels(&self, lack: &Lack) -> Vec<NodeId> {
+        let path = self.tree.path_to_root(self.taker.leaf);
+        path.take_while(|node| Some(*node) != lack.quota_at && *node != NodeId::ROOT).collect()
+    }
+
+    /// Where the min of the taker's side reaches, and what share it comes to. Only victims of its own leaf count
+    /// as gone: what it takes from one sibling gives it no right to another's, as that one may be put back.
+    pub(super) fn reckon_rights(&mut self) {
+        let mut guaranteed = self.ledger.node_inside_min(self.taker.leaf, &self.request);
+        let path = self.tree.path_to_root(self.taker.leaf).filter(|node| *node != NodeId::ROOT);
+        (self.guaranteed, self.shares) = (Vec::new(), Vec::new());
+        for node in path {
+            guaranteed |= lends_min(&self.tree, node) && self.ledger.node_inside_min(node, &self.request);
+            if guaranteed {
+                self.guaranteed.push(node);
+            }
+            if Rights::fair_share(&self.tree) {
+                self.shares.push((node, Share::after(self.ledger, node, &self.request, 1)));
+            }
+        }
+    }
+
+    fn next_reclaimed(&mut self, goal: &Goal, lack: &Lack) -> Option<AdmittedJob> {
+        let right = attribute(&self.tree, self.taker.leaf, RECLAIM).to_owned();
+        if right == "Never" {
+            return None;
+        }
+        let priority = self.taker.priority;
+        let may_take: MayTake<'_, 's> = &move |_, _, job| right != "LowerPriority" || job.priority < priority;
+        let levels = self.levels(lack);
+        let mut levels = levels.into_iter().filter(|node| self.guaranteed.contains(node)).collect::<Vec<_>>();
+        levels.drain(..).find_map(|node| self.first_of(self.siblings(node), None, goal, lack, may_take))
+    }
+
+    /// Those whose share stays at least the taker's after the victim left; only
+    /// when there is none, those whose share is larger before.
+    fn next_by_share(&mut self, goal: &Goal, lack: &Lack) -> Option<AdmittedJob> {
+        if self.ledger.node_inside_min(self.taker.leaf, &self.request) {
+            return None;
+        }
+        let levels: Vec<(NodeId, Share)> = {
+            let levels = self.levels(lack);
+            self.shares.iter().filter(|(node, _)| levels.contains(node)).copied().collect()
+        };
+        // Starts that can be taken back cost nobody anything: whoever runs is looked at after them.
+        for standing in [false, true] {
+            for (node, own) in &levels {
+                let stays_larger: MayTake<'_, 's> = &|search, sibling, job| {
+                    let leaving = search.tree.request(&job.request);
+                    (standing || search.is_open(job))
+                        && Share::after(search.ledger, sibling, &leaving, -1) >= *own
+                        && !search.is_protected(job)
+                };
+                let found = self.first_of(self.siblings(*node), None, goal, lack, stays_larger);
+                if found.is_some() {
+                    return found;
+                }
+            }
+            let none = Request::default();
+            for (node, own) in &levels {
+                let mut larger = self.siblings(*node);
+                larger.retain(|sibling| Share::after(self.ledger, *sibling, &none, 0) > *own);
+                let anyone: MayTake<'_, 's> =
+                    &|search, _, job| (standing || search.is_open(job)) && !search.is_protected(job);
+                let found = self.first_of(larger, None, goal, lack, anyone);
+                if found.is_some() {
+                    return found;
+                }
+            }
+        }
+        None
+    }
+
+    fn siblings(&self, node: NodeId) -> Vec<NodeId> {
+        let Some(parent) = self.tree.node(node).parent else { return Vec::new() };
+        self.tree.node(parent).children.iter().copied().filter(|child| *child != node).collect()
+    }
+
+    /// Resources that the taker asks for.
+    pub(super) fn asked(&self) -> Vec<usize> {
+        self.request.amounts.iter().map(|(r, _)| *r).filter(|r| *r != JOBS).collect()
+    }
+
+    /// The node uses more than its min of something that is short. Min says nothing of the number of jobs: where
+    /// that is short, of anything that the taker asks for.
+    fn lends(&self, node: NodeId, lack: &Lack) -> bool {
+        self.lent(lack).any(|r| self.is_above_min(node, r))
+    }
+
+    fn lent<'l>(&'l self, lack: &'l Lack) -> impl Iterator<Item = usize> + 'l {
+        let jobs_only = lack.short.iter().all(|r| *r == JOBS);
+        let asked = self.request.amounts.iter().map(|(r, _)| *r);
+        asked.filter(move |r| *r != JOBS && (jobs_only || lack.short.contains(r)))
+    }
+
+    fn is_above_min(&self, node: NodeId, r: usize) -> bool {
+        self.ledger.used_at(node, r) > self.tree.min_at(node, r)
+    }
+
+    /// The first job below these nodes that helps and may be taken: the largest share first; of equal shares the
+    /// one whose job comes first, so that names decide last.
+    fn first_of(
+        &mut self,
+        nodes: Vec<NodeId>,
+        sibling: Option<NodeId>,
+        goal: &Goal,
+        lack: &Lack,
+        may_take: MayTake<'_, 's>,
+    ) -> Option<AdmittedJob> {
+        let none = Request::default();
+        let lenders = nodes.into_iter().filter(|node| self.lends(*node, lack));
+        let mut ranked: Vec<(Share, NodeId)> =
+            lenders.map(|node| (Share::after(self.ledger, node, &none, 0), node)).collect();
+        ranked.sort_by(|a, b| b.cmp(a));
+        for equals in ranked.chunk_by(|a, b| a.0 == b.0) {
+            let mut first: Option<(VictimOrder, AdmittedJob)> = None;
+            for (_, node) in equals {
+                let top = sibling.unwrap_or(*node);
+                let Some(job) = self.first_below(*node, top, goal, lack, may_take) else { continue };
+                let order = self.order_of(&job);
+                if first.as_ref().is_none_or(|(known, _)| order < *known) {
+                    first = Some((order, job));
+                }
+            }
+            if let Some((_, job)) = first {
+                return Some(job);
+            }
+        }
+        None
+    }
+
+    /// In children above their min only.
+    fn first_below(
+        &mut self,
+        node: NodeId,
+        sibling: NodeId,
+        goal: &Goal,
+        lack: &Lack,
+        may_take: MayTake<'_, 's>,
+    ) -> Option<AdmittedJob> {
+        if !self.tree.node(node).is_leaf() {
+            let children = self.tree.node(node).children.clone();
+            return self.first_of(children, Some(sibling), goal, lack, may_take);
+        }
+        self.visit(node);
+        let jobs = self.by_leaf.get(&node).into_iter().flatten();
+        let mut left = jobs.filter(|job| {
+            self.ledger.job(&job.id).is_some()
+                && self.helps(node, job, goal, lack)
+                && !self.is_spared(job)
+                && may_take(self, sibling, job)
+                && !self.just_started(job)
+        });
+        left.next().cloned()
+    }
+
+    /// It holds something that is short and that its leaf only borrows; where only places are short, in the
+    /// cluster.
+    fn helps(&self, leaf: NodeId, job: &AdmittedJob, goal: &Goal, lack: &Lack) -> bool {
+        let names = self.tree.resources();
+        let borrowed =
+            self.lent(lack).any(|r| self.is_above_min(leaf, r) && job.request.get(names[r].as_str()) > 0);
+        borrowed && (!lack.places || self.cluster_of(&job.id).as_ref() == Some(&goal.cluster))
+    }
+
+    fn is_spared(&self, job: &AdmittedJob) -> bool {
+        self.spared.iter().any(|(leaf, priority, request)| {
+            *leaf == job.leaf && *priority == job.priority && *request == job.request
+        })
+    }
+}
