@@ -62,6 +62,9 @@ impl Cells {
         let targets = targets(&self.topology, request, checked, ask.clusters);
         let mut found = None;
         for pass in passes(checked.asker) {
+            if *pass == Pass::Preempt && !self.state.has_lower(checked.asker.vc, checked.asker.priority) {
+                continue;
+            }
             found = targets
                 .iter()
                 .find_map(|target| self.attempt(checked.asker, target, &filter, *pass, ask.now_ms));

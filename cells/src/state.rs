@@ -63,6 +63,8 @@ pub(crate) struct VcState {
     pub unbound: BTreeMap<(ChainNo, Level), BTreeSet<SlotNo>>,
     /// Good nodes with free leaves in promises that are in use.
     pub views: BTreeMap<ChainNo, BTreeSet<ViewKey>>,
+    /// Leaves of guaranteed groups by priority.
+    pub priorities: BTreeMap<i16, u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -249,7 +251,8 @@ impl State {
         for (leaf, new) in changes {
             let old = std::mem::replace(&mut self.leaves[leaf.at()], *new);
             let (was, is) = (share(old), share(*new));
-            if was == is {
+            let (from, to) = (guaranteed_priority(old), guaranteed_priority(*new));
+            if was == is && from == to {
                 continue;
             }
             let mut anchor = None;
@@ -260,6 +263,9 @@ impl State {
                 if anchor.is_none() && matches!(self.pool[cell.at()], Pool::Bound(_) | Pool::Free) {
                     anchor = Some(cell);
                 }
+            }
+            if let Some(Pool::Bound(slot)) = anchor.map(|anchor| self.pool(anchor)) {
+                self.count_priority(topology.slot(slot).vc, from, to);
             }
             let node = topology.node_cells[topology.leaf(*leaf).node_cell as usize];
             if touched.last() != Some(&(node, anchor)) {
@@ -275,6 +281,27 @@ impl State {
                 None => {}
             }
         }
+    }
+
+    /// Guaranteed groups are on leaves of bound promises only, so each of their leaves is counted here.
+    fn count_priority(&mut self, vc: VcNo, from: Option<i16>, to: Option<i16>) {
+        let counts = &mut self.vcs[vc.at()].priorities;
+        if let Some(from) = from
+            && let Some(count) = counts.get_mut(&from)
+        {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&from);
+            }
+        }
+        if let Some(to) = to {
+            *counts.entry(to).or_default() += 1;
+        }
+    }
+
+    /// Whether a guaranteed group of a lower priority is on some promise of the VC.
+    pub(crate) fn has_lower(&self, vc: VcNo, priority: i16) -> bool {
+        self.vc(vc).priorities.range(..priority).next().is_some()
     }
 
     /// Marks a node good or bad.
@@ -325,6 +352,8 @@ impl State {
             Some("nodes for opportunistic groups")
         } else if views(self) != views(other) {
             Some("nodes in promises")
+        } else if (0..self.vcs.len()).any(|vc| self.vcs[vc].priorities != other.vcs[vc].priorities) {
+            Some("priorities in promises")
         } else {
             None
         }
@@ -407,4 +436,8 @@ fn share(leaf: LeafState) -> (u32, u32) {
         Some(holder) if holder.guaranteed() => (1, 0),
         Some(_) => (0, 1),
     }
+}
+
+fn guaranteed_priority(leaf: LeafState) -> Option<i16> {
+    leaf.holder().filter(|holder| holder.guaranteed()).map(|holder| holder.priority)
 }

@@ -164,6 +164,9 @@ impl Cells {
             .map(|slot| match self.state.slot_cell(*slot) {
                 None => u64::from(topology.chain(target.chain).level(topology.slot(*slot).level).leaves),
                 Some(cell) if topology.cell(cell).cluster != target.cluster => 0,
+                Some(cell) if !self.state.has_lower(asker.vc, asker.priority) => {
+                    u64::from(self.state.virtually_free(topology, cell))
+                }
                 Some(cell) => {
                     topology.leaves_of(cell).filter(|leaf| self.takeable(asker.priority, *leaf)).count()
                         as u64

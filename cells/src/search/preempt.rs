@@ -23,7 +23,7 @@ impl Search<'_> {
     }
 
     pub(super) fn preempting(&self, region: Region, need: &Need, limit: usize, into: &mut Vec<Choice>) {
-        if !self.guaranteed() {
+        if !self.guaranteed() || !self.state.has_lower(self.asker.vc, self.asker.priority) {
             return;
         }
         let taken = self.displaced(0);
