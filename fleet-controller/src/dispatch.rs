@@ -275,12 +275,7 @@ fn bound(
     rollout::observe(object, &items, sends, &mut status);
     let look = Look { world, key, entry, object, items: &items, options, now };
     let run = look.run();
-    let ending = match (look.judge(&run, step), stopped(entry, object)) {
-        // What has ended has ended.
-        (Ending::Result(outcome), _) => Ending::Result(outcome),
-        (_, Some(over)) => Ending::Evict(over),
-        (ending, None) => ending,
-    };
+    let ending = or_stopped(look.judge(&run, step), entry, object);
     if !matches!(ending, Ending::Result(_)) {
         workload::withhold_end(entry.workload, &mut status);
     }
@@ -325,6 +320,15 @@ fn bound(
         unit(world, key, entry, phase, None, step, now);
     }
     drop_other_reservations(world, key, entry, winner.as_deref(), step);
+}
+
+/// A job that its owner wants stopped is over; what has ended has ended.
+fn or_stopped(ending: Ending, entry: &BindingEntry, object: &Object) -> Ending {
+    match (ending, stopped(entry, object)) {
+        (Ending::Result(outcome), _) => Ending::Result(outcome),
+        (_, Some(over)) => Ending::Evict(over),
+        (ending, None) => ending,
+    }
 }
 
 /// The end stands on the binding: places go, the member may forget, the unit says how it ended.
