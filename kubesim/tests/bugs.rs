@@ -43,7 +43,7 @@ cases! {
     reservation_kept: ReservationKept at seed 1 breaks 5;
     quota_not_counted: QuotaNotCounted at seed 6 breaks 3;
     quota_kept: QuotaKept at seed 1 breaks 4;
-    foreign_adopted: ForeignAdopted at seed 3 breaks 4;
+    foreign_adopted: ForeignAdopted at seed 4 breaks 4;
     toleration_forgotten: TolerationForgotten at seed 4 breaks 4;
     work_let_go_too_early: FinalizerTooEarly at seed 28 breaks 1;
     older_run_kept: OlderRunKept at seed 2 breaks 4;

@@ -139,7 +139,7 @@ fn uses(modules: &BTreeMap<Vec<String>, Module>) -> Uses {
     let mut uses = Uses::new();
     let shown = |module: &[String]| if module.is_empty() { "(root)".to_string() } else { module.join("::") };
     for (from, module) in modules {
-        let used = uses.entry(shown(from)).or_insert_with(BTreeSet::new);
+        let used = uses.entry(shown(from)).or_default();
         for path in &module.paths {
             let Some(absolute) = absolute(modules, from, path) else { continue };
             let to = definition(modules, absolute, 0);
