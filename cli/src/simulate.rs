@@ -120,8 +120,10 @@ fn cells(scenario: &CellScenario, args: &SimulateArgs) -> Result<bool, Trouble> 
         true => writeln!(out, "{}", record.json()?),
         false => writeln!(out, "{}", record.line()),
     })?;
-    let json = serde_json::json!({ "summary": summary });
-    writeln!(out, "{json}")?;
+    match lines {
+        true => writeln!(out, "{}", serde_json::json!({ "summary": summary }))?,
+        false => writeln!(out, "\n{}", summary.lines())?,
+    }
     out.flush()?;
     Ok(summary.violations.is_empty())
 }

@@ -1,5 +1,7 @@
 //! What happened, as lines of the log.
 
+mod words;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -95,6 +97,34 @@ pub struct Summary {
     pub violations: Vec<String>,
 }
 
+impl Summary {
+    /// Two or more lines for people.
+    #[must_use]
+    pub fn lines(&self) -> String {
+        let counts = [
+            (self.finished, "finished"),
+            (self.running, "running"),
+            (self.pending, "pending"),
+            (self.rejected, "rejected"),
+            (self.deleted, "deleted"),
+        ];
+        let counts: Vec<String> = counts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        let counts = if counts.is_empty() { "none".to_string() } else { counts.join(", ") };
+        let mut text = format!(
+            "{} jobs: {counts}\npreemptions {}   lazy preemptions {}",
+            self.jobs, self.preemptions, self.lazy_preemptions
+        );
+        for violation in &self.violations {
+            text.push_str(&format!("\nviolation: {violation}"));
+        }
+        text
+    }
+}
+
 impl Record {
     /// One JSON object without a line end.
     ///
@@ -116,7 +146,8 @@ impl Record {
     pub fn line(&self) -> String {
         let what = match &self.told {
             Told::Submitted { vc, priority, pods } => {
-                format!("submitted to {vc} at priority {priority}, {pods} pods")
+                let pods = if *pods == 1 { "1 pod".to_string() } else { format!("{pods} pods") };
+                format!("submitted to {vc} at priority {priority}, {pods}")
             }
             Told::Rejected { message, .. } => format!("rejected: {message}"),
             Told::Pending { message, .. } => format!("waits: {message}"),
@@ -134,9 +165,11 @@ impl Record {
             Told::Finished { attempts } => format!("finished, attempt {attempts}"),
             Told::Deleted {} => "deleted".to_string(),
             Told::Node { good } => if *good { "is good" } else { "is bad" }.to_string(),
-            Told::Reconfigured { difference } => format!("reconfigured: {difference}"),
-            Told::Restarted { groups, lost } => format!("restarted with {groups} groups; lost: {lost}"),
-            Told::VirtualCluster { status, .. } => format!("has {status}"),
+            Told::Reconfigured { difference } => format!("changes: {}", words::difference(difference)),
+            Told::Restarted { groups, lost } => {
+                format!("recovered after a restart with {groups} groups; {}", words::lost(lost))
+            }
+            Told::VirtualCluster { status, .. } => words::status(status),
         };
         format!("{:>9} {} {what}", seconds(self.at_ms).to_string(), self.job)
     }
