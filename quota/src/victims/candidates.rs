@@ -1,4 +1,4 @@
-//! Whom a taker may take by reclaim and by share, the one to be taken first in front.
+//! Candidates for preemption by reclaim and by share, best victim first.
 
 use super::{Goal, Lack, MayTake, Rights, Search, VictimOrder, attribute, lends_min};
 use crate::ledger::AdmittedJob;
@@ -18,15 +18,14 @@ impl<'s> Search<'s> {
         Some((job, TakeRule::FairShare))
     }
 
-    /// The nodes of the path whose siblings' jobs can help: below the node
-    /// without room.
+    /// The nodes of the path whose siblings' jobs can help: those below the node that is short.
     fn levels(&self, lack: &Lack) -> Vec<NodeId> {
         let path = self.tree.path_to_root(self.taker.leaf);
         path.take_while(|node| Some(*node) != lack.quota_at && *node != NodeId::ROOT).collect()
     }
 
-    /// Where the min of the taker's side reaches, and what share it comes to. Only victims of its own leaf count
-    /// as gone: what it takes from one sibling gives it no right to another's, as that one may be put back.
+    /// Computes where the min of the preemptor's side reaches, and its shares. Only victims of its own leaf count
+    /// as gone: a victim in one sibling gives no right to another one's, because it may be reprieved.
     pub(super) fn reckon_rights(&mut self) {
         let mut guaranteed = self.ledger.node_inside_min(self.taker.leaf, &self.request);
         let path = self.tree.path_to_root(self.taker.leaf).filter(|node| *node != NodeId::ROOT);
@@ -54,8 +53,8 @@ impl<'s> Search<'s> {
         levels.drain(..).find_map(|node| self.first_of(self.siblings(node), None, goal, lack, may_take))
     }
 
-    /// Those whose share stays at least the taker's after the victim left; only
-    /// when there is none, those whose share is larger before.
+    /// Jobs whose share stays at least the preemptor's after they leave. If there is none: jobs whose share is
+    /// larger before they leave.
     fn next_by_share(&mut self, goal: &Goal, lack: &Lack) -> Option<AdmittedJob> {
         if self.ledger.node_inside_min(self.taker.leaf, &self.request) {
             return None;
@@ -64,7 +63,7 @@ impl<'s> Search<'s> {
             let levels = self.levels(lack);
             self.shares.iter().filter(|(node, _)| levels.contains(node)).copied().collect()
         };
-        // Starts that can be taken back cost nobody anything: whoever runs is looked at after them.
+        // A start that can be taken back costs nothing, so running jobs come after those.
         for standing in [false, true] {
             for (node, own) in &levels {
                 let stays_larger: MayTake<'_, 's> = &|search, sibling, job| {
@@ -98,13 +97,13 @@ impl<'s> Search<'s> {
         self.tree.node(parent).children.iter().copied().filter(|child| *child != node).collect()
     }
 
-    /// Resources that the taker asks for.
+    /// Resources that the preemptor requests.
     pub(super) fn asked(&self) -> Vec<usize> {
         self.request.amounts.iter().map(|(r, _)| *r).filter(|r| *r != JOBS).collect()
     }
 
-    /// The node uses more than its min of something that is short. Min says nothing of the number of jobs: where
-    /// that is short, of anything that the taker asks for.
+    /// The node uses more than its min of a resource that is short. If the number of jobs is short, for which there
+    /// is no min: of any resource that the preemptor requests.
     fn lends(&self, node: NodeId, lack: &Lack) -> bool {
         self.lent(lack).any(|r| self.is_above_min(node, r))
     }
@@ -119,8 +118,8 @@ impl<'s> Search<'s> {
         self.ledger.used_at(node, r) > self.tree.min_at(node, r)
     }
 
-    /// The first job below these nodes that helps and may be taken: the largest share first; of equal shares the
-    /// one whose job comes first, so that names decide last.
+    /// The first job below these nodes that helps and may be preempted: largest share first, then the first job's
+    /// order, so that names decide last.
     fn first_of(
         &mut self,
         nodes: Vec<NodeId>,
@@ -151,7 +150,7 @@ impl<'s> Search<'s> {
         None
     }
 
-    /// In children above their min only.
+    /// Only in children above their min.
     fn first_below(
         &mut self,
         node: NodeId,
@@ -176,8 +175,8 @@ impl<'s> Search<'s> {
         left.next().cloned()
     }
 
-    /// It holds something that is short and that its leaf only borrows; where only places are short, in the
-    /// cluster.
+    /// It uses something that is short and that its leaf only borrows. If only places are short: it uses some of
+    /// the cluster.
     fn helps(&self, leaf: NodeId, job: &AdmittedJob, goal: &Goal, lack: &Lack) -> bool {
         let names = self.tree.resources();
         let borrowed =

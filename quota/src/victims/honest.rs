@@ -1,5 +1,5 @@
-//! What keeps a set of victims honest: each is taken by right also after others were put back, and none of
-//! them could take its room back at once.
+//! Two checks of a set of victims: each is still preempted by a right after reprieves, and none could preempt the
+//! preemptor in turn at once.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ use crate::share::Share;
 use crate::tree::{NodeId, Request};
 
 impl Search<'_> {
-    /// Whether the taker may still take everyone in `released`, one after the other: a job of its own leaf that
-    /// was put back counts for its side again. All of them have left the ledger, before and after.
+    /// Whether the preemptor may still preempt each job in `released`, one after the other: a reprieved job of its
+    /// own leaf counts for its side again. All of them are out of the ledger, before and after.
     pub(super) fn stay_rightful(&mut self, released: &[Released]) -> bool {
         let others: Vec<(AdmittedJob, TakeRule)> = released
             .iter()
@@ -59,8 +59,8 @@ impl Search<'_> {
         }
     }
 
-    /// The first victim that, waiting again once the taker runs, would have a right to take it. Who reclaims is
-    /// inside min and out of reach; who takes by share may not be.
+    /// The first victim that could preempt the preemptor when it waits again. That is possible by share only: a
+    /// preemptor that reclaims is inside min, out of reach.
     pub(super) fn takes_back(&mut self, goal: &Goal, found: &Found) -> Option<AdmittedJob> {
         if !self.taker.preemptible || found.victims.iter().all(|victim| victim.rule != TakeRule::FairShare) {
             return None;
@@ -74,8 +74,8 @@ impl Search<'_> {
         })
     }
 
-    /// The first victim of a larger share that would go on at the cost of lower priorities in its own leaf: those
-    /// might as well go in its place.
+    /// The first victim with a larger share that would then preempt lower priorities in its own leaf: those might
+    /// as well be the victims.
     pub(super) fn hands_on(&mut self, goal: &Goal, found: &Found) -> Option<AdmittedJob> {
         let by_share = |id: &JobId| {
             found.victims.iter().any(|victim| victim.job == *id && victim.rule == TakeRule::FairShare)
@@ -93,13 +93,13 @@ impl Search<'_> {
         })
     }
 
-    /// Asks about the time when the victims have left and the taker runs.
+    /// Evaluates a question for the time when the victims have left and the preemptor runs.
     fn after<T>(
         &mut self,
         found: &Found,
         ask: impl FnOnce(&mut Self, &[AdmittedJob], &AdmittedJob) -> T,
     ) -> T {
-        // Those on their way out count for nobody: a victim that waits again reckons without them, too.
+        // Ending jobs do not count: a victim that waits again does not count on them either.
         let gone = found.victims.iter().map(|victim| &victim.job).chain(self.known.ending);
         let gone: Vec<AdmittedJob> = gone.filter_map(|id| self.ledger.release(id)).collect();
         let runs = AdmittedJob {
@@ -121,8 +121,8 @@ impl Search<'_> {
         answer
     }
 
-    /// The same after others in `gone` have found room elsewhere, or have taken it: those that count for the
-    /// taker's side where it and `victim` meet make that side's share larger.
+    /// The same after jobs in `gone` have started elsewhere or have preempted the preemptor: those on the
+    /// preemptor's side below the common ancestor with `victim` make that side's share larger.
     fn could_take_after_others(
         &mut self,
         goal: &Goal,
@@ -152,7 +152,7 @@ impl Search<'_> {
         takes
     }
 
-    /// Whether `victim`, if it waited, had a right to take `runs`.
+    /// Whether `victim`, if it waited, could preempt `runs`.
     fn could_take(
         &mut self,
         goal: &Goal,
@@ -167,7 +167,7 @@ impl Search<'_> {
         }
         let (enough, request) =
             (self.own_are_enough(goal, &back, &own, gone), self.tree.request(&back.request));
-        // Nobody else is there to be taken.
+        // No other candidates.
         let mut by_leaf: BTreeMap<NodeId, Vec<AdmittedJob>> =
             self.tree.leaves().map(|leaf| (leaf, Vec::new())).collect();
         by_leaf.insert(runs.leaf, vec![runs.clone()]);
@@ -195,7 +195,7 @@ impl Search<'_> {
         if enough {
             return false;
         }
-        // As in a search, those of its own leaf may go as well.
+        // As in a search, jobs of its own leaf may be victims, too.
         for job in &own {
             search.ledger.release(&job.id);
         }
@@ -207,8 +207,7 @@ impl Search<'_> {
         takes
     }
 
-    /// Whether jobs of its own leaf leave all the room that a victim that waits again needs: then it takes
-    /// nobody else beside them.
+    /// Whether jobs of its own leaf are enough victims for a victim that waits again: then it preempts nobody else.
     fn own_are_enough(
         &mut self,
         goal: &Goal,
