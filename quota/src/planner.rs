@@ -6,6 +6,7 @@
 //! and [`Places`] can hold its gang: that is one decision. A job that cannot start only because of other jobs may
 //! preempt. A job that others have passed for too long gets a claim.
 
+mod backoff;
 mod claims;
 mod contest;
 mod edit;
@@ -13,8 +14,7 @@ mod explain;
 mod holds;
 mod index;
 mod pass;
-mod retake;
-mod taking;
+mod preemption;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,12 +25,12 @@ use crate::places::{ClusterName, Places};
 use crate::plan::{Claim, Plan, PlanLimits};
 use crate::queues::{ClassId, QueuePolicy, Queues, Stop, WaitingJob};
 use crate::tree::{NodeId, QuotaTree};
+use backoff::Backoffs;
 use claims::Watches;
 use contest::Contest;
 use holds::Holds;
 use index::Index;
-use retake::Retakes;
-use taking::evicted_key;
+use preemption::evicted_key;
 
 pub use edit::TreeEdit;
 pub use explain::Position;
@@ -58,10 +58,10 @@ pub struct Planner {
     /// Leaves whose reasons may have changed in kind.
     touched: BTreeSet<NodeId>,
     /// Leaves that may have a job with a right to preempt.
-    takers: BTreeSet<NodeId>,
+    preemptors: BTreeSet<NodeId>,
     /// Classes already searched since the limit on searches was reached.
     searched: BTreeSet<ClassId>,
-    retakes: Retakes,
+    backoffs: Backoffs,
     /// Jobs that were started at the time of the last plan.
     started: BTreeMap<JobId, Started>,
     started_at_ms: i64,
@@ -92,9 +92,9 @@ impl Planner {
             index: Index::default(),
             dirty: BTreeSet::new(),
             touched: BTreeSet::new(),
-            takers: BTreeSet::new(),
+            preemptors: BTreeSet::new(),
             searched: BTreeSet::new(),
-            retakes: Retakes::default(),
+            backoffs: Backoffs::default(),
             started: BTreeMap::new(),
             started_at_ms: i64::MIN,
             fresh: BTreeMap::new(),
@@ -159,7 +159,7 @@ impl Planner {
             self.forget_shape(shape);
         }
         self.look_at(leaf);
-        self.takers.insert(leaf);
+        self.preemptors.insert(leaf);
         if self.holds.of(&id) {
             self.queues.set_aside(&id, None);
         } else if until_ms > 0 {
@@ -177,7 +177,7 @@ impl Planner {
         self.pauses.remove(&(job.not_before_ms, id.clone()));
         self.drop_holds(id);
         self.look_at(job.leaf);
-        self.takers.insert(job.leaf);
+        self.preemptors.insert(job.leaf);
         Some(job)
     }
 
@@ -252,7 +252,7 @@ impl Planner {
         let mut plan = Plan::default();
         self.begin_starts(now_ms);
         self.end_pauses(now_ms);
-        self.end_rests(now_ms);
+        self.end_backoffs(now_ms);
         self.end_protections(now_ms);
         self.end_claims(now_ms, places, &mut plan);
         let mut left = limits;
@@ -262,7 +262,7 @@ impl Planner {
             self.read_kept();
             self.start_holders(now_ms, places, &mut plan);
             self.start_winners(now_ms, &mut left, places, &mut plan);
-            let undone = self.take(now_ms, &mut left, places, &mut plan);
+            let undone = self.preempt(now_ms, &mut left, places, &mut plan);
             rounds += 1;
             if !undone {
                 break;
@@ -279,9 +279,9 @@ impl Planner {
             self.touched.extend(self.contest.leaves_below(self.ledger.tree(), NodeId::ROOT));
         }
         let pause = self.pauses.first().map(|(until_ms, _)| *until_ms);
-        let rest = self.retakes.next_end_ms(|id| self.queues.get(id).is_some());
+        let backoff = self.backoffs.next_end_ms(|id| self.queues.get(id).is_some());
         let protection = self.protections.first().copied();
-        let wakes = [pause, rest, protection, self.watches.next_due_ms(), self.next_reckoning_ms()];
+        let wakes = [pause, backoff, protection, self.watches.next_due_ms(), self.next_recompute_ms()];
         plan.wake_at_ms = wakes.into_iter().flatten().min();
         plan
     }
@@ -302,7 +302,7 @@ impl Planner {
         let leaves: Vec<NodeId> = self.queues.lines().map(|(leaf, _)| leaf).collect();
         for leaf in leaves {
             self.look_at(leaf);
-            self.takers.insert(leaf);
+            self.preemptors.insert(leaf);
         }
         self.version += 1;
     }

@@ -29,7 +29,7 @@ pub const QUOTA_LABELS: [&str; 2] =
 /// Label of a job; `false`: it may not be preempted.
 pub const PREEMPTIBLE_LABEL: &str = "quota.scheduling.alibabacloud.com/preemptible";
 
-/// A max of this or more is unlimited, as in kube-queue.
+/// A max of this or more is unlimited, as in other queue systems.
 const UNLIMITED_FROM: i64 = i32::MAX as i64;
 /// Deepest tree accepted; the root has depth 1.
 const MAX_DEPTH: usize = 64;

@@ -11,7 +11,7 @@
 //! victims that are not needed, and restores the ledger.
 
 mod candidates;
-mod honest;
+mod stability;
 mod worth;
 
 use std::cmp::Reverse;
@@ -61,7 +61,7 @@ pub(crate) struct Searched {
 pub(crate) struct Goal<'g> {
     pub cluster: ClusterName,
     /// Preemptors that already count on places there, and their victims.
-    pub takers: Vec<&'g WaitingJob>,
+    pub preemptors: Vec<&'g WaitingJob>,
     pub gone: Vec<JobId>,
 }
 
@@ -99,8 +99,8 @@ impl Rights {
     }
 
     /// From its own leaf: whether there is a candidate.
-    pub fn within(ledger: &Ledger, taker: &WaitingJob) -> bool {
-        own_candidates(ledger, taker).next().is_some()
+    pub fn within(ledger: &Ledger, preemptor: &WaitingJob) -> bool {
+        own_candidates(ledger, preemptor).next().is_some()
     }
 }
 
@@ -110,17 +110,17 @@ impl Rights {
 pub(crate) fn search(
     ledger: &mut Ledger,
     places: &mut dyn Places,
-    taker: &WaitingJob,
+    preemptor: &WaitingJob,
     known: Known,
     goals: &[Goal],
 ) -> Searched {
-    let request = ledger.tree().request(&taker.request);
+    let request = ledger.tree().request(&preemptor.request);
     let tree = Arc::clone(ledger.tree());
     let mut search = Search {
         tree,
         ledger,
         places,
-        taker,
+        preemptor,
         request,
         known,
         by_leaf: BTreeMap::new(),
@@ -147,7 +147,7 @@ struct Search<'s> {
     tree: Arc<QuotaTree>,
     ledger: &'s mut Ledger,
     places: &'s mut dyn Places,
-    taker: &'s WaitingJob,
+    preemptor: &'s WaitingJob,
     request: Request,
     known: Known<'s>,
     /// Jobs of the leaves visited so far, best victims first.
@@ -180,7 +180,7 @@ impl Lack {
 }
 
 /// Whether a job may be a victim; the node is the sibling of the preemptor's path above the job.
-type MayTake<'f, 's> = &'f dyn Fn(&Search<'s>, NodeId, &AdmittedJob) -> bool;
+type MayPreempt<'f, 's> = &'f dyn Fn(&Search<'s>, NodeId, &AdmittedJob) -> bool;
 
 impl<'s> Search<'s> {
     fn best<'g>(&mut self, goals: &'g [Goal<'g>]) -> Option<(&'g Goal<'g>, Found)> {
@@ -206,8 +206,8 @@ impl<'s> Search<'s> {
     fn helps_for_sure(&mut self, goal: &Goal, found: &Found) -> bool {
         let victims = found.victims.iter().map(|victim| &victim.job);
         let gone: Vec<JobId> = victims.chain(&found.awaited).chain(&goal.gone).cloned().collect();
-        let mut jobs = goal.takers.clone();
-        jobs.push(self.taker);
+        let mut jobs = goal.preemptors.clone();
+        jobs.push(self.preemptor);
         self.places.fits_without(&jobs, &goal.cluster, &gone)
     }
 
@@ -220,7 +220,7 @@ impl<'s> Search<'s> {
         for _ in 0..SETS_TRIED {
             let Some((cost, found)) = self.with_own(goal, own) else { break };
             let worth = !self.costs_too_much(&found);
-            let spared = match self.takes_back(goal, &found) {
+            let spared = match self.preempts_back(goal, &found) {
                 Some(job) => job,
                 None => match self.hands_on(goal, &found) {
                     None if worth => return Some((cost, found)),
@@ -247,7 +247,7 @@ impl<'s> Search<'s> {
         for job in &own {
             self.ledger.release(&job.id);
         }
-        self.reckon_rights();
+        self.compute_rights();
         let mut fits = false;
         while released.len() <= MAX_VICTIMS {
             let lack = self.lack(goal, released.iter().map(|(job, _)| job).chain(&own));
@@ -338,7 +338,7 @@ impl<'s> Search<'s> {
 
     /// Asks the cluster only once the tree has capacity, because that is more expensive.
     fn lack<'j>(&mut self, goal: &Goal, gone: impl Iterator<Item = &'j AdmittedJob>) -> Lack {
-        let (leaf, firm) = (self.taker.leaf, !self.taker.preemptible);
+        let (leaf, firm) = (self.preemptor.leaf, !self.preemptor.preemptible);
         if let Some(short) = self.ledger.first_short(leaf, &self.request, !firm, |_| 0) {
             return Lack {
                 quota_at: Some(short.node),
@@ -354,8 +354,8 @@ impl<'s> Search<'s> {
         if self.fits_in(goal, &gone) {
             return Lack::default();
         }
-        let mut jobs = goal.takers.clone();
-        jobs.push(self.taker);
+        let mut jobs = goal.preemptors.clone();
+        jobs.push(self.preemptor);
         let named = self.places.short_in(&jobs, &goal.cluster, &gone);
         let named = named.iter().filter_map(|name| self.tree.resource_index(name.as_str()));
         let mut short: Vec<usize> = named.filter(|r| self.request.amount(*r) > 0).collect();
@@ -366,16 +366,16 @@ impl<'s> Search<'s> {
     }
 
     fn fits_in(&mut self, goal: &Goal, gone: &[JobId]) -> bool {
-        let mut jobs = goal.takers.clone();
-        jobs.push(self.taker);
+        let mut jobs = goal.preemptors.clone();
+        jobs.push(self.preemptor);
         self.places.will_fit_without(&jobs, &goal.cluster, gone)
     }
 
     fn own_in_order(&mut self) -> Vec<AdmittedJob> {
         let ids: BTreeSet<JobId> =
-            own_candidates(self.ledger, self.taker).map(|job| job.id.clone()).collect();
-        self.visit(self.taker.leaf);
-        let jobs = self.by_leaf.get(&self.taker.leaf).into_iter().flatten();
+            own_candidates(self.ledger, self.preemptor).map(|job| job.id.clone()).collect();
+        self.visit(self.preemptor.leaf);
+        let jobs = self.by_leaf.get(&self.preemptor.leaf).into_iter().flatten();
         jobs.filter(|job| ids.contains(&job.id) && !self.known.ending.contains(&job.id))
             .filter(|job| !self.is_protected(job) && !self.just_started(job))
             .cloned()
@@ -408,11 +408,11 @@ type VictimOrder = (i64, i64, Reverse<i64>, JobId);
 /// Jobs of the preemptor's leaf that it may preempt.
 fn own_candidates<'l>(
     ledger: &'l Ledger,
-    taker: &WaitingJob,
+    preemptor: &WaitingJob,
 ) -> impl Iterator<Item = &'l AdmittedJob> + use<'l> {
-    let within = attribute(ledger.tree(), taker.leaf, WITHIN);
-    let (priority, age) = (taker.priority, taker.enqueued_at_ms);
-    let jobs = ledger.preemptible_in(taker.leaf).take_while(move |job| job.priority <= priority);
+    let within = attribute(ledger.tree(), preemptor.leaf, WITHIN);
+    let (priority, age) = (preemptor.priority, preemptor.enqueued_at_ms);
+    let jobs = ledger.preemptible_in(preemptor.leaf).take_while(move |job| job.priority <= priority);
     jobs.filter(move |job| match within {
         "Never" => false,
         "LowerOrNewerEqualPriority" => job.priority < priority || job.enqueued_at_ms > age,

@@ -44,7 +44,7 @@ enum On {
 
 /// The values of an attribute.
 #[derive(Clone, Copy, Debug)]
-enum Takes {
+enum Values {
     Words(&'static [&'static str]),
     /// 0 or more; a fraction is allowed.
     Number,
@@ -56,22 +56,22 @@ enum Takes {
 }
 
 /// Every attribute with an effect: name, nodes, values, and the default.
-const ATTRIBUTES: &[(&str, On, Takes, &str)] = &[
-    (WEIGHT, On::Any, Takes::Number, "1 is used"),
-    (LEND_LIMIT, On::Any, Takes::Quantities, "it is ignored"),
-    (MAX_BYPASS, On::Leaf, Takes::Duration, "5m is used"),
-    (MAX_CLAIM, On::Leaf, Takes::Duration, "30m is used"),
-    (MIN_RUNTIME, On::Leaf, Takes::Duration, "none is used"),
-    (SUBMITTER_NAMESPACES, On::Any, Takes::List, ""),
-    (SUBMITTERS, On::Any, Takes::List, ""),
-    (MAX_LOSS, On::Root, Takes::Number, "there is no limit"),
-    (RECLAIM, On::Leaf, Takes::Words(&["Any", "LowerPriority", "Never"]), "Any is used"),
-    (GUARANTEE, On::Inner, Takes::Words(&["Subtree"]), "it is ignored"),
-    (SHARE_PREEMPTION, On::Root, Takes::Words(&["FairShare"]), "it is ignored"),
+const ATTRIBUTES: &[(&str, On, Values, &str)] = &[
+    (WEIGHT, On::Any, Values::Number, "1 is used"),
+    (LEND_LIMIT, On::Any, Values::Quantities, "it is ignored"),
+    (MAX_BYPASS, On::Leaf, Values::Duration, "5m is used"),
+    (MAX_CLAIM, On::Leaf, Values::Duration, "30m is used"),
+    (MIN_RUNTIME, On::Leaf, Values::Duration, "none is used"),
+    (SUBMITTER_NAMESPACES, On::Any, Values::List, ""),
+    (SUBMITTERS, On::Any, Values::List, ""),
+    (MAX_LOSS, On::Root, Values::Number, "there is no limit"),
+    (RECLAIM, On::Leaf, Values::Words(&["Any", "LowerPriority", "Never"]), "Any is used"),
+    (GUARANTEE, On::Inner, Values::Words(&["Subtree"]), "it is ignored"),
+    (SHARE_PREEMPTION, On::Root, Values::Words(&["FairShare"]), "it is ignored"),
     (
         WITHIN,
         On::Leaf,
-        Takes::Words(&["LowerPriority", "LowerOrNewerEqualPriority", "Never"]),
+        Values::Words(&["LowerPriority", "LowerOrNewerEqualPriority", "Never"]),
         "LowerPriority is used",
     ),
 ];
@@ -97,7 +97,7 @@ impl On {
     }
 }
 
-impl Takes {
+impl Values {
     fn accepts(self, text: &str) -> bool {
         match self {
             Self::Words(words) => words.contains(&text),

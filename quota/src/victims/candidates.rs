@@ -1,6 +1,6 @@
 //! Candidates for preemption by reclaim and by share, best victim first.
 
-use super::{Goal, Lack, MayTake, Rights, Search, VictimOrder, attribute, lends_min};
+use super::{Goal, Lack, MayPreempt, Rights, Search, VictimOrder, attribute, lends_min};
 use crate::ledger::AdmittedJob;
 use crate::plan::TakeRule;
 use crate::share::Share;
@@ -20,15 +20,15 @@ impl<'s> Search<'s> {
 
     /// The nodes of the path whose siblings' jobs can help: those below the node that is short.
     fn levels(&self, lack: &Lack) -> Vec<NodeId> {
-        let path = self.tree.path_to_root(self.taker.leaf);
+        let path = self.tree.path_to_root(self.preemptor.leaf);
         path.take_while(|node| Some(*node) != lack.quota_at && *node != NodeId::ROOT).collect()
     }
 
     /// Computes where the min of the preemptor's side reaches, and its shares. Only victims of its own leaf count
     /// as gone: a victim in one sibling gives no right to another one's, because it may be reprieved.
-    pub(super) fn reckon_rights(&mut self) {
-        let mut guaranteed = self.ledger.node_inside_min(self.taker.leaf, &self.request);
-        let path = self.tree.path_to_root(self.taker.leaf).filter(|node| *node != NodeId::ROOT);
+    pub(super) fn compute_rights(&mut self) {
+        let mut guaranteed = self.ledger.node_inside_min(self.preemptor.leaf, &self.request);
+        let path = self.tree.path_to_root(self.preemptor.leaf).filter(|node| *node != NodeId::ROOT);
         (self.guaranteed, self.shares) = (Vec::new(), Vec::new());
         for node in path {
             guaranteed |= lends_min(&self.tree, node) && self.ledger.node_inside_min(node, &self.request);
@@ -42,21 +42,22 @@ impl<'s> Search<'s> {
     }
 
     fn next_reclaimed(&mut self, goal: &Goal, lack: &Lack) -> Option<AdmittedJob> {
-        let right = attribute(&self.tree, self.taker.leaf, RECLAIM).to_owned();
+        let right = attribute(&self.tree, self.preemptor.leaf, RECLAIM).to_owned();
         if right == "Never" {
             return None;
         }
-        let priority = self.taker.priority;
-        let may_take: MayTake<'_, 's> = &move |_, _, job| right != "LowerPriority" || job.priority < priority;
+        let priority = self.preemptor.priority;
+        let may_preempt: MayPreempt<'_, 's> =
+            &move |_, _, job| right != "LowerPriority" || job.priority < priority;
         let levels = self.levels(lack);
         let mut levels = levels.into_iter().filter(|node| self.guaranteed.contains(node)).collect::<Vec<_>>();
-        levels.drain(..).find_map(|node| self.first_of(self.siblings(node), None, goal, lack, may_take))
+        levels.drain(..).find_map(|node| self.first_of(self.siblings(node), None, goal, lack, may_preempt))
     }
 
     /// Jobs whose share stays at least the preemptor's after they leave. If there is none: jobs whose share is
     /// larger before they leave.
     fn next_by_share(&mut self, goal: &Goal, lack: &Lack) -> Option<AdmittedJob> {
-        if self.ledger.node_inside_min(self.taker.leaf, &self.request) {
+        if self.ledger.node_inside_min(self.preemptor.leaf, &self.request) {
             return None;
         }
         let levels: Vec<(NodeId, Share)> = {
@@ -66,7 +67,7 @@ impl<'s> Search<'s> {
         // A start that can be taken back costs nothing, so running jobs come after those.
         for standing in [false, true] {
             for (node, own) in &levels {
-                let stays_larger: MayTake<'_, 's> = &|search, sibling, job| {
+                let stays_larger: MayPreempt<'_, 's> = &|search, sibling, job| {
                     let leaving = search.tree.request(&job.request);
                     (standing || search.is_open(job))
                         && Share::after(search.ledger, sibling, &leaving, -1) >= *own
@@ -81,7 +82,7 @@ impl<'s> Search<'s> {
             for (node, own) in &levels {
                 let mut larger = self.siblings(*node);
                 larger.retain(|sibling| Share::after(self.ledger, *sibling, &none, 0) > *own);
-                let anyone: MayTake<'_, 's> =
+                let anyone: MayPreempt<'_, 's> =
                     &|search, _, job| (standing || search.is_open(job)) && !search.is_protected(job);
                 let found = self.first_of(larger, None, goal, lack, anyone);
                 if found.is_some() {
@@ -126,7 +127,7 @@ impl<'s> Search<'s> {
         sibling: Option<NodeId>,
         goal: &Goal,
         lack: &Lack,
-        may_take: MayTake<'_, 's>,
+        may_preempt: MayPreempt<'_, 's>,
     ) -> Option<AdmittedJob> {
         let none = Request::default();
         let lenders = nodes.into_iter().filter(|node| self.lends(*node, lack));
@@ -137,7 +138,7 @@ impl<'s> Search<'s> {
             let mut first: Option<(VictimOrder, AdmittedJob)> = None;
             for (_, node) in equals {
                 let top = sibling.unwrap_or(*node);
-                let Some(job) = self.first_below(*node, top, goal, lack, may_take) else { continue };
+                let Some(job) = self.first_below(*node, top, goal, lack, may_preempt) else { continue };
                 let order = self.order_of(&job);
                 if first.as_ref().is_none_or(|(known, _)| order < *known) {
                     first = Some((order, job));
@@ -157,11 +158,11 @@ impl<'s> Search<'s> {
         sibling: NodeId,
         goal: &Goal,
         lack: &Lack,
-        may_take: MayTake<'_, 's>,
+        may_preempt: MayPreempt<'_, 's>,
     ) -> Option<AdmittedJob> {
         if !self.tree.node(node).is_leaf() {
             let children = self.tree.node(node).children.clone();
-            return self.first_of(children, Some(sibling), goal, lack, may_take);
+            return self.first_of(children, Some(sibling), goal, lack, may_preempt);
         }
         self.visit(node);
         let jobs = self.by_leaf.get(&node).into_iter().flatten();
@@ -169,7 +170,7 @@ impl<'s> Search<'s> {
             self.ledger.job(&job.id).is_some()
                 && self.helps(node, job, goal, lack)
                 && !self.is_spared(job)
-                && may_take(self, sibling, job)
+                && may_preempt(self, sibling, job)
                 && !self.just_started(job)
         });
         left.next().cloned()

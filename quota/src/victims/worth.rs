@@ -10,8 +10,8 @@ use crate::ledger::{AdmittedJob, JobId};
 use crate::plan::TakeRule;
 use crate::planner::{FRESH_MS, StartEnd};
 
-/// From this preemption on, a job is protected after each start. The first two are not delayed: in most fleets
-/// there are no more.
+/// From this preemption on, a job is protected after each start. The first two preemptions are never
+/// delayed.
 const PROTECTED_FROM: u32 = 3;
 /// How long it runs before that preemption; doubles with each further one.
 const FIRST_RUN_MS: i64 = 10_000;
@@ -87,7 +87,7 @@ impl Search<'_> {
     /// How much longer the job is protected from the preemptor, which already waited when the job started.
     fn fresh_for_ms(&self, job: &AdmittedJob) -> i64 {
         let Some(started_ms) = self.known.fresh.get(&job.id) else { return 0 };
-        let waited = self.taker.enqueued_at_ms < *started_ms;
+        let waited = self.preemptor.enqueued_at_ms < *started_ms;
         if waited { started_ms.saturating_add(FRESH_MS).saturating_sub(self.known.now_ms) } else { 0 }
     }
 
@@ -97,14 +97,14 @@ impl Search<'_> {
         if found.victims.iter().any(|victim| victim.rule == TakeRule::Reclaim) {
             return false;
         }
-        let Some(run_ms) = self.taker.run_time_ms else { return false };
+        let Some(run_ms) = self.preemptor.run_time_ms else { return false };
         let gpus = |request: &fleet_resources::Resources| -> i128 {
             request.iter().filter(|(name, _)| name.as_str().ends_with(GPU)).map(|(_, n)| i128::from(n)).sum()
         };
         let lost = found.victims.iter().filter_map(|victim| {
             Some(gpus(&self.ledger.job(&victim.job)?.request) * i128::from(victim.lost_work_ms))
         });
-        let gained = gpus(&self.taker.request) * i128::from(run_ms);
+        let gained = gpus(&self.preemptor.request) * i128::from(run_ms);
         lost.sum::<i128>() * 1000 > gained * i128::from(limit_milli)
     }
 }

@@ -36,12 +36,12 @@ impl Search<'_> {
 
     fn has_right(&self, victim: &AdmittedJob, rule: TakeRule) -> bool {
         let below = |node: &NodeId| !self.tree.is_below(victim.leaf, *node);
-        let side: Vec<NodeId> = self.tree.path_to_root(self.taker.leaf).take_while(below).collect();
+        let side: Vec<NodeId> = self.tree.path_to_root(self.preemptor.leaf).take_while(below).collect();
         let Some(node) = side.last().copied() else { return true };
         match rule {
             TakeRule::InQueuePriority => true,
             TakeRule::Reclaim => {
-                self.ledger.node_inside_min(self.taker.leaf, &self.request)
+                self.ledger.node_inside_min(self.preemptor.leaf, &self.request)
                     || side.iter().any(|node| {
                         lends_min(&self.tree, *node) && self.ledger.node_inside_min(*node, &self.request)
                     })
@@ -61,14 +61,16 @@ impl Search<'_> {
 
     /// The first victim that could preempt the preemptor when it waits again. That is possible by share only: a
     /// preemptor that reclaims is inside min, out of reach.
-    pub(super) fn takes_back(&mut self, goal: &Goal, found: &Found) -> Option<AdmittedJob> {
-        if !self.taker.preemptible || found.victims.iter().all(|victim| victim.rule != TakeRule::FairShare) {
+    pub(super) fn preempts_back(&mut self, goal: &Goal, found: &Found) -> Option<AdmittedJob> {
+        if !self.preemptor.preemptible
+            || found.victims.iter().all(|victim| victim.rule != TakeRule::FairShare)
+        {
             return None;
         }
         self.after(found, |search, gone, runs| {
             let back = gone.iter().find(|victim| {
-                search.could_take(goal, victim, gone, runs)
-                    || search.could_take_after_others(goal, victim, gone, runs)
+                search.could_preempt(goal, victim, gone, runs)
+                    || search.could_preempt_after_others(goal, victim, gone, runs)
             });
             back.cloned()
         })
@@ -103,13 +105,13 @@ impl Search<'_> {
         let gone = found.victims.iter().map(|victim| &victim.job).chain(self.known.ending);
         let gone: Vec<AdmittedJob> = gone.filter_map(|id| self.ledger.release(id)).collect();
         let runs = AdmittedJob {
-            id: self.taker.id.clone(),
-            leaf: self.taker.leaf,
-            request: self.taker.request.clone(),
-            preemptible: self.taker.preemptible,
-            priority: self.taker.priority,
-            enqueued_at_ms: self.taker.enqueued_at_ms,
-            admitted_at_ms: self.taker.enqueued_at_ms,
+            id: self.preemptor.id.clone(),
+            leaf: self.preemptor.leaf,
+            request: self.preemptor.request.clone(),
+            preemptible: self.preemptor.preemptible,
+            priority: self.preemptor.priority,
+            enqueued_at_ms: self.preemptor.enqueued_at_ms,
+            admitted_at_ms: self.preemptor.enqueued_at_ms,
             preemptions: 0,
         };
         self.ledger.admit(runs.clone());
@@ -121,9 +123,9 @@ impl Search<'_> {
         answer
     }
 
-    /// The same after jobs in `gone` have started elsewhere or have preempted the preemptor: those on the
-    /// preemptor's side below the common ancestor with `victim` make that side's share larger.
-    fn could_take_after_others(
+    /// The same after other jobs in `gone` have started again. Those on the preemptor's side, below its common
+    /// ancestor with `victim`, make that side's share larger.
+    fn could_preempt_after_others(
         &mut self,
         goal: &Goal,
         victim: &AdmittedJob,
@@ -145,7 +147,7 @@ impl Search<'_> {
                 back.push(&other.id);
             }
         }
-        let takes = !back.is_empty() && self.could_take(goal, victim, gone, runs);
+        let takes = !back.is_empty() && self.could_preempt(goal, victim, gone, runs);
         for id in back {
             self.ledger.release(id);
         }
@@ -153,7 +155,7 @@ impl Search<'_> {
     }
 
     /// Whether `victim`, if it waited, could preempt `runs`.
-    fn could_take(
+    fn could_preempt(
         &mut self,
         goal: &Goal,
         victim: &AdmittedJob,
@@ -178,7 +180,7 @@ impl Search<'_> {
             request,
             ledger: self.ledger,
             places: &mut places,
-            taker: &back,
+            preemptor: &back,
             known: self.known,
             by_leaf,
             guaranteed: Vec::new(),
@@ -186,8 +188,8 @@ impl Search<'_> {
             spared: Vec::new(),
             protected: Protected::default(),
         };
-        search.reckon_rights();
-        let goal = Goal { cluster, takers: Vec::new(), gone: Vec::new() };
+        search.compute_rights();
+        let goal = Goal { cluster, preemptors: Vec::new(), gone: Vec::new() };
         let lack = Lack { places: true, short: search.asked(), ..Lack::default() };
         if search.next(&goal, &lack).is_some() {
             return true;
@@ -199,7 +201,7 @@ impl Search<'_> {
         for job in &own {
             search.ledger.release(&job.id);
         }
-        search.reckon_rights();
+        search.compute_rights();
         let takes = search.next(&goal, &lack).is_some();
         for job in own {
             search.ledger.admit(job);
@@ -229,8 +231,8 @@ impl Search<'_> {
         }
         let left: Vec<JobId> =
             own.iter().chain(gone).map(|job| job.id.clone()).chain(goal.gone.iter().cloned()).collect();
-        let mut jobs = goal.takers.clone();
-        jobs.extend([self.taker, back]);
+        let mut jobs = goal.preemptors.clone();
+        jobs.extend([self.preemptor, back]);
         self.places.will_fit_without(&jobs, &goal.cluster, &left)
     }
 }
