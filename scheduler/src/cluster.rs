@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::amounts::{Dimensions, Request};
 use crate::config::Policy;
-use crate::extender::Words;
+use crate::extender::ExtenderAnswers;
 use crate::fair::FairTree;
 use crate::group::{Group, GroupId};
 use crate::index::ClassIndex;
@@ -75,7 +75,7 @@ pub struct Cluster {
     /// Nodes reserved for a group, by group.
     pub(crate) claims: BTreeMap<GroupId, Vec<NodeId>>,
     /// Answers of the extender.
-    pub(crate) words: Words,
+    pub(crate) extender: ExtenderAnswers,
     /// The age of the oldest load measurement, in seconds.
     pub(crate) oldest_load: Option<i64>,
     /// Minute of the day, for nodes that are revoked by time.
@@ -118,7 +118,7 @@ impl Cluster {
             bound_pods: 0,
             placed: 0,
             claims: BTreeMap::new(),
-            words: Words::default(),
+            extender: ExtenderAnswers::default(),
             oldest_load: None,
             minute: 0,
         };

@@ -64,7 +64,7 @@ impl Cluster {
         }
         self.minute = minute;
         self.forget_old_loads(now);
-        self.forget_old_words(now);
+        self.forget_old_answers(now);
         self.refresh();
         self.refresh_shares();
         self.settle_promises(&mut outcome);

@@ -116,7 +116,7 @@ enum Word {
 
 /// Answers by subject, each with the second in which it expires.
 #[derive(Debug, Default)]
-pub(crate) struct Words {
+pub(crate) struct ExtenderAnswers {
     answers: BTreeMap<(GroupId, Question), (Word, i64)>,
     vetoes: BTreeMap<(GroupId, ClassId, NodeId), (Arc<str>, i64)>,
     /// Pods that must not be victims.
@@ -133,7 +133,7 @@ pub(crate) struct Words {
     next_end: Option<i64>,
 }
 
-impl Words {
+impl ExtenderAnswers {
     pub fn forget(&mut self, group: GroupId) {
         let questions = (group, Question::MayEnter)..=(group, Question::Scores(ClassId::MAX));
         let answered: Vec<_> = self.answers.range(questions.clone()).map(|(key, _)| *key).collect();
@@ -170,16 +170,16 @@ const WAITING: &str = "waiting for the extender to answer";
 impl Cluster {
     /// Questions not yet sent.
     pub fn take_questions(&mut self) -> Vec<Asked> {
-        std::mem::take(&mut self.words.new)
+        std::mem::take(&mut self.extender.new)
     }
 
     /// Takes an answer. An answer to an obsolete question changes nothing.
     pub fn hear(&mut self, asked: Asked, answer: Answer) {
         let Asked { number, group, question } = asked;
-        if self.words.asked.get(&(group, question)) != Some(&number) {
+        if self.extender.asked.get(&(group, question)) != Some(&number) {
             return;
         }
-        self.words.asked.remove(&(group, question));
+        self.extender.asked.remove(&(group, question));
         let (word, holds) = match answer {
             Answer::Yes => (Word::Yes, YES_HOLDS_S),
             Answer::Scores(points) => {
@@ -192,8 +192,8 @@ impl Cluster {
             }
             Answer::No(why) => (Word::No(why.into()), NO_HOLDS_S),
         };
-        let until = self.words.holds(holds);
-        self.words.answers.insert((group, question), (word, until));
+        let until = self.extender.holds(holds);
+        self.extender.answers.insert((group, question), (word, until));
         self.reconsider(group);
     }
 
@@ -202,42 +202,42 @@ impl Cluster {
         let Some(known) = self.find_pod(pod) else { return };
         let Some(id) = self.nodes.find(node) else { return };
         let key = (known.group, known.class, id);
-        let until = self.words.holds(VETO_HOLDS_S);
-        self.words.vetoes.insert(key, (why.into(), until));
+        let until = self.extender.holds(VETO_HOLDS_S);
+        self.extender.vetoes.insert(key, (why.into(), until));
         self.reconsider(key.0);
     }
 
     /// The pod must not be a victim.
     pub fn keep(&mut self, pod: PodId) {
-        let until = self.words.holds(VETO_HOLDS_S);
-        self.words.kept.insert(pod, until);
+        let until = self.extender.holds(VETO_HOLDS_S);
+        self.extender.kept.insert(pod, until);
         self.freed();
     }
 
     pub(crate) fn is_kept(&self, pod: PodId) -> bool {
-        self.words.kept.contains_key(&pod)
+        self.extender.kept.contains_key(&pod)
     }
 
     pub(crate) fn forget_kept(&mut self, pod: PodId) {
-        self.words.kept.remove(&pod);
+        self.extender.kept.remove(&pod);
     }
 
     /// No answer came on whether the pods of the group may go to their nodes.
     pub fn no_answer(&mut self, group: GroupId, why: &str) {
-        let until = self.words.holds(NO_HOLDS_S);
-        self.words.silent.insert(group, (why.into(), until));
+        let until = self.extender.holds(NO_HOLDS_S);
+        self.extender.silent.insert(group, (why.into(), until));
         self.reconsider(group);
     }
 
     /// When the next answer may expire, in seconds since the epoch.
     pub fn next_word_ends(&self) -> Option<i64> {
-        self.words.next_end
+        self.extender.next_end
     }
 
     /// Drops expired answers; they are asked for again if still needed.
-    pub(crate) fn forget_old_words(&mut self, now: i64) {
-        self.words.now = now;
-        if self.words.next_end.is_none_or(|end| end > now) {
+    pub(crate) fn forget_old_answers(&mut self, now: i64) {
+        self.extender.now = now;
+        if self.extender.next_end.is_none_or(|end| end > now) {
             return;
         }
         let mut groups: BTreeSet<GroupId> = BTreeSet::new();
@@ -250,16 +250,16 @@ impl Cluster {
             }
             until > now
         };
-        self.words.answers.retain(|(group, _), (_, until)| holds(*group, *until));
-        self.words.vetoes.retain(|(group, ..), (_, until)| holds(*group, *until));
-        self.words.silent.retain(|group, (_, until)| holds(*group, *until));
-        self.words.kept.retain(|_, until| {
+        self.extender.answers.retain(|(group, _), (_, until)| holds(*group, *until));
+        self.extender.vetoes.retain(|(group, ..), (_, until)| holds(*group, *until));
+        self.extender.silent.retain(|group, (_, until)| holds(*group, *until));
+        self.extender.kept.retain(|_, until| {
             if *until > now {
                 next_end = Some(next_end.map_or(*until, |next: i64| next.min(*until)));
             }
             *until > now
         });
-        self.words.next_end = next_end;
+        self.extender.next_end = next_end;
         self.freed();
         groups.into_iter().for_each(|group| self.reconsider(group));
     }
@@ -274,18 +274,18 @@ impl Cluster {
     /// Why the group may not be admitted to its queue now; asks if there is no answer.
     pub(crate) fn not_to_enter(&mut self, group: GroupId) -> Option<Arc<str>> {
         self.policy.extender.as_ref()?.enqueueable.as_ref()?;
-        self.word(group, Question::MayEnter)
+        self.answer_to(group, Question::MayEnter)
     }
 
     /// Why the group may not be placed now; asks if there is no answer.
     pub(crate) fn not_to_place(&mut self, group: GroupId) -> Option<Arc<str>> {
         let policy = self.policy.extender.as_ref()?;
-        if let Some((why, _)) = self.words.silent.get(&group) {
+        if let Some((why, _)) = self.extender.silent.get(&group) {
             return Some(why.clone());
         }
         let scores = policy.prioritize.is_some();
         if policy.queue_overused.is_some()
-            && let Some(why) = self.word(group, Question::MayHold)
+            && let Some(why) = self.answer_to(group, Question::MayHold)
         {
             return Some(why);
         }
@@ -293,21 +293,21 @@ impl Cluster {
             return None;
         }
         let classes: Vec<ClassId> = self.group(group).pending_by_class.keys().copied().collect();
-        let words: Vec<Option<Arc<str>>> =
-            classes.into_iter().map(|class| self.word(group, Question::Scores(class))).collect();
-        words.into_iter().flatten().next()
+        let refusals: Vec<Option<Arc<str>>> =
+            classes.into_iter().map(|class| self.answer_to(group, Question::Scores(class))).collect();
+        refusals.into_iter().flatten().next()
     }
 
-    fn word(&mut self, group: GroupId, question: Question) -> Option<Arc<str>> {
-        match self.words.answers.get(&(group, question)) {
+    fn answer_to(&mut self, group: GroupId, question: Question) -> Option<Arc<str>> {
+        match self.extender.answers.get(&(group, question)) {
             Some((Word::No(why), _)) => Some(why.clone()),
             Some(_) => None,
             None => {
-                let words = &mut self.words;
-                if let Entry::Vacant(vacant) = words.asked.entry((group, question)) {
-                    words.last += 1;
-                    vacant.insert(words.last);
-                    words.new.push(Asked { number: words.last, group, question });
+                let answers = &mut self.extender;
+                if let Entry::Vacant(vacant) = answers.asked.entry((group, question)) {
+                    answers.last += 1;
+                    vacant.insert(answers.last);
+                    answers.new.push(Asked { number: answers.last, group, question });
                 }
                 Some(WAITING.into())
             }
@@ -315,24 +315,24 @@ impl Cluster {
     }
 
     pub(crate) fn vetoed(&self, pod: PodId, node: NodeId) -> Option<&Arc<str>> {
-        if self.words.vetoes.is_empty() {
+        if self.extender.vetoes.is_empty() {
             return None;
         }
         let pod = self.pod(pod);
-        self.words.vetoes.get(&(pod.group, pod.class, node)).map(|(why, _)| why)
+        self.extender.vetoes.get(&(pod.group, pod.class, node)).map(|(why, _)| why)
     }
 
     /// The group has answers of its own, so its equals do not decide about it.
     pub(crate) fn is_spoken_of(&self, group: GroupId) -> bool {
         let asks = |policy: &ExtenderPolicy| policy.prioritize.is_some() || policy.queue_overused.is_some();
         self.policy.extender.as_ref().is_some_and(asks)
-            || self.words.silent.contains_key(&group)
-            || self.words.vetoes.range(nodes_of(group)).next().is_some()
+            || self.extender.silent.contains_key(&group)
+            || self.extender.vetoes.range(nodes_of(group)).next().is_some()
     }
 
     /// Scores by node, if there are any for pods of the class.
     pub(crate) fn given_scores(&self, group: GroupId, class: ClassId) -> Option<&BTreeMap<NodeId, i64>> {
-        match self.words.answers.get(&(group, Question::Scores(class))) {
+        match self.extender.answers.get(&(group, Question::Scores(class))) {
             Some((Word::Scores(scores), _)) => Some(scores),
             _ => None,
         }

@@ -169,7 +169,7 @@ impl Cluster {
         pods.into_iter().for_each(|pod| self.remove_pod(pod));
         self.unlist(id);
         self.drop_claims(id);
-        self.words.forget(id);
+        self.extender.forget(id);
         let Some(group) = self.groups[id as usize].take() else { return };
         let key = (group.input.namespace, group.input.name);
         self.group_ids.remove(&key);
