@@ -1,8 +1,7 @@
 //! The one vocabulary of reasons.
 //!
-//! A reason's text is at once the condition reason, the event reason, the
-//! metric label and what the command line prints. Amounts, names and sentences
-//! travel beside it, never inside it.
+//! A reason's text is the condition reason, the event reason, the metric label and the text of the command line.
+//! Amounts and names are in the message beside it, never in the reason.
 
 use std::fmt;
 
