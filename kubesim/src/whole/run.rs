@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
-use fleet_controller::check::{self, Bounds, Judge, Quota, Snapshot, Violation};
+use fleet_check::{self as check, Bounds, Judge, Quota, Snapshot, Violation};
 use fleet_resources::{Resources, quantity};
 use kube::{
     Api, Client,
