@@ -17,6 +17,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 mod format;
+#[cfg(test)]
+mod power;
 mod reserve;
 #[cfg(test)]
 mod tests;
