@@ -1,7 +1,7 @@
-//! Role-based access control: the rules that apply to a user, and whether they cover a question.
+//! Role-based access control: the rules of a user, and whether they allow a request.
 //!
-//! Inputs: an identity and the RBAC objects in the store. A role with an aggregation rule is filled by
-//! [`aggregate`]. Absent on purpose: who the caller is (see `auth`).
+//! Inputs: an identity and the RBAC objects in the store. [`aggregate`] fills roles with an aggregation rule.
+//! Absent on purpose: who the caller is (see `auth`).
 
 use crate::access::auth::{AUTHENTICATED, Access, Auth, User};
 use crate::ground::store::{Refused, Write};

@@ -1,8 +1,9 @@
-//! What proves who somebody is, as it is kept: one key in a file of its own, and digests of tokens in the store.
+//! Stored credentials: one key in a file of its own, and digests of tokens in the store.
 //!
-//! Inputs: a data directory and the store's notes. From the key come the signatures of service account tokens and the
-//! administrator's token; neither is written down. A store, or a copy of one, holds no token of an administrator and
-//! nothing that one can be made from. Absent on purpose: Secrets with service account tokens, which are API content.
+//! Inputs: a data directory and the store's notes. Signatures of service account tokens and the administrator's
+//! token are derived from the key; neither is stored. So a store, or a copy of one, contains no administrator's
+//! token, and none can be made from it. Absent on purpose: Secrets with service account tokens, which are API
+//! content.
 
 use crate::access::auth::Auth;
 use crate::ground::digest;

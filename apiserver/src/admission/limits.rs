@@ -1,4 +1,4 @@
-//! The LimitRanger plugin: what a LimitRange fills into new pods, and what it refuses.
+//! The LimitRanger plugin: defaults that a LimitRange sets in new pods, and pods and claims that it refuses.
 //!
 //! Inputs: a new pod or claim, and the LimitRanges of its namespace. Source: the plugin of Kubernetes 1.36.
 

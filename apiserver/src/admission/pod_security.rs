@@ -1,8 +1,8 @@
-//! The PodSecurity plugin: what the labels of a namespace let its pods do.
+//! The PodSecurity plugin: what the labels of a namespace allow its pods.
 //!
-//! Inputs: a new or changed pod, or a controller with a template of pods, and the namespace's labels
-//! `pod-security.kubernetes.io/{enforce,warn}`. Source: the Pod Security Standards of Kubernetes, newest version. Absent on
-//! purpose: older versions of the standards, `audit` (there is no audit log), exemptions.
+//! Inputs: a new or changed pod, or a controller with a pod template, and the namespace's labels
+//! `pod-security.kubernetes.io/{enforce,warn}`. Source: the Pod Security Standards of Kubernetes, newest version.
+//! Absent on purpose: older versions of the standards, `audit` (there is no audit log), exemptions.
 
 use crate::admission::core::Call;
 use crate::ground::tree::{at, list, meta_text, text};

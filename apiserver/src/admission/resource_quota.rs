@@ -1,8 +1,8 @@
-//! ResourceQuotas: what a namespace may hold, charged when an object is created, and their status.
+//! ResourceQuotas: limits of a namespace, charged when an object is created, and their status.
 //!
-//! Inputs: new objects, and the commit log. A create and the use it adds to each quota are one commit, so that no two
-//! creates share the last place; what deletes and ended pods give back is counted a moment later, as the quota controller
-//! of Kubernetes does. Absent on purpose: charges for updates (a resized claim, a service of another type).
+//! Inputs: new objects, and the commit log. A create and its charge to each quota are one commit, so two creates
+//! cannot both use the last free amount. Deletes and ended pods are released a moment later, as by the quota
+//! controller of Kubernetes. Absent on purpose: charges for updates (a resized claim, a service of another type).
 
 use crate::admission::core::Core;
 use crate::ground::store::{Event, Obj, Range, Refused, Store, Table, Write};

@@ -1,8 +1,8 @@
-//! Texts and subtrees that many objects share, each kept once.
+//! Texts and subtrees that many objects share, each stored once.
 //!
-//! Inputs: texts and encoded subtrees on their way into packed objects. A thing is taken in when a second object
-//! brings it, so names, uids and other one-off values stay out. Entries are never removed; a full dictionary is followed
-//! by a new one and goes away with the last object that refers to it. Absent on purpose: the encoding (`packed`).
+//! Inputs: texts and encoded subtrees of objects that are being packed. An entry is added when a second object has
+//! it, so names, uids and other unique values stay out. Entries are never removed. A full dictionary is followed by
+//! a new one, and is dropped with the last object that refers to it. Absent on purpose: the encoding (`packed`).
 
 use arc_swap::ArcSwap;
 use std::collections::HashMap;

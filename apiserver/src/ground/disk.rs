@@ -1,8 +1,8 @@
 //! The durable side of the store: one redb file, written by one committer thread.
 //!
-//! Inputs: batches of events in commit order. Each transaction takes all that is queued and ends with a real fsync, so that
-//! many writers share one. A batch the disk refuses is handed back to be undone; the file is opened anew for the next one.
-//! Absent on purpose: reads; memory is the readers' copy.
+//! Inputs: batches of events in commit order. Each transaction takes everything that is queued and ends with a real
+//! fsync, so many writers share one. A batch that the disk refuses is returned to be undone, and the file is opened
+//! again for the next one. Absent on purpose: reads, which use the copy in memory.
 
 use crate::ground::obj::Obj;
 use crate::ground::store::{Event, EventKind, Published, Table};

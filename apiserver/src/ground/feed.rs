@@ -1,8 +1,8 @@
-//! Who is woken by which event.
+//! Which watchers an event wakes.
 //!
-//! Inputs: published events in commit order. Those who watch a whole table are woken by every event and read the log.
-//! Those who can only be concerned by one key, one namespace or the pods of one node share a lane with their like: an event
-//! wakes its lanes alone, and a lane hands out its own few events without a walk over the log.
+//! Inputs: published events in commit order. A watcher of a whole table is woken by every event and reads the log.
+//! Watchers of one key, of one namespace, or of the pods of one node share a *lane*. An event wakes only its lanes,
+//! and a lane has its own few events, so no watcher has to walk the log.
 
 use crate::ground::table::{Event, EventKind};
 use fleet_api::ordered;

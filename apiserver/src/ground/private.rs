@@ -1,7 +1,7 @@
-//! Files and directories of a data directory: only their owner may read them.
+//! Modes of files and directories in a data directory: only their owner may read them.
 //!
-//! Inputs: paths. Files are created 0600 and directories 0700; what an older program or a copy left readable for
-//! others is mended when the directory is opened. Absent on purpose: anything about what the files hold.
+//! Inputs: paths. Files are created 0600 and directories 0700. Other modes, from older versions or copies, are
+//! corrected when the directory is opened. Absent on purpose: what the files contain.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};

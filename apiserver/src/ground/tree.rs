@@ -1,7 +1,7 @@
-//! Reading JSON bodies and small helpers on untyped values.
+//! Parsing of JSON bodies, and small helpers on untyped values.
 //!
-//! Inputs: request bytes. Duplicate keys are reported, since strict field validation names them.
-//! Absent on purpose: schemas.
+//! Inputs: request bytes. Duplicate keys are reported, because strict field validation names them. Absent on
+//! purpose: schemas.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;

@@ -1,7 +1,7 @@
-//! Addresses of services: cluster IPs and node ports, given out from fixed ranges.
+//! Addresses of services: cluster IPs and node ports, allocated from fixed ranges.
 //!
-//! Inputs: a new or changed Service, and the ones there are. An address is free when no stored service has it and no write
-//! under way was given it a moment ago. Absent on purpose: a network behind the addresses, and IPv6.
+//! Inputs: a new or changed Service, and the existing ones. An address is free if no stored service has it and no
+//! write in flight was given it a moment ago. Absent on purpose: a network behind the addresses, and IPv6.
 
 use crate::ground::tree;
 use crate::schema::base::Base;

@@ -1,7 +1,7 @@
-//! What the schema of a custom resource is compiled to, shared by all servers of a process.
+//! The compiled schema of a custom resource, shared by all servers of a process.
 //!
-//! Input: an OpenAPI v3 schema of one version of a definition. Parsing its rules is most of what opening a server
-//! costs, and the servers of one fleet mostly serve the same definitions. Absent on purpose: anything of one server.
+//! Input: an OpenAPI v3 schema of one version of a CRD. Parsing its rules is most of the cost of opening a server,
+//! and the servers of one fleet mostly serve the same CRDs. Absent on purpose: state of a single server.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

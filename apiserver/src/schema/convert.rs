@@ -1,7 +1,8 @@
-//! Between stored and served versions.
+//! Conversion between stored and served versions.
 //!
-//! Inputs: an object and the resource it is served as. Custom resources only change their apiVersion, and get the
-//! defaults that came after them; events are stored in the core form, autoscalers as v2. Absent on purpose: webhook conversion.
+//! Inputs: an object and the resource as which it is served. Custom resources only change their apiVersion, and get
+//! defaults that were added later. Events are stored in the core form, autoscalers as v2. Absent on purpose:
+//! webhook conversion.
 
 use crate::ground::tree;
 use crate::schema::decode;

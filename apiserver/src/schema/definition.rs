@@ -1,7 +1,8 @@
-//! Checks of CustomResourceDefinitions beside their schemas: names, versions, columns, subresources, what may change.
+//! Validation of CustomResourceDefinitions except their schemas: names, versions, columns, subresources, what may
+//! change.
 //!
-//! Inputs: a new or changed definition. Source: the validation of Kubernetes 1.36. Absent on purpose: whether the schema is
-//! structural (see `structural`), and rules (see `rules`).
+//! Inputs: a new or changed CRD. Source: the validation of Kubernetes 1.36. Absent on purpose: whether the schema
+//! is structural (see `structural`), and rules (see `rules`).
 
 use crate::schema::Schema;
 use crate::schema::error::Cause;

@@ -1,7 +1,7 @@
-//! A field under check: its value, its path, and where what is wrong with it is noted.
+//! A field under validation: its value, its path, and the list of errors.
 //!
-//! Inputs: a tree and a list of causes. A path is put together only when something is wrong, so that a check of a sound object
-//! makes no strings. Absent on purpose: what the fields of a kind mean.
+//! Inputs: a tree and a list of causes. A path is built only for an error, so validating a correct object makes no
+//! strings. Absent on purpose: what the fields of a kind mean.
 
 use crate::schema::error::Cause;
 use crate::schema::validate::{self, NameRule};

@@ -1,8 +1,7 @@
-//! Sets of field paths in the `FieldsV1` form, and the sets an object or a change gives.
+//! Sets of field paths in the `FieldsV1` form, and the sets of an object or of a change.
 //!
-//! Inputs: JSON tries (`f:name`, `k:{keys}`, `v:value`, `.` for the node itself) and schemas.
-//! The tries are used as they are stored, so tracking a write costs no conversion.
-//! Absent on purpose: managers and times (see `managed`).
+//! Inputs: JSON tries (`f:name`, `k:{keys}`, `v:value`, `.` for the node itself) and schemas. The tries are used as
+//! they are stored, so tracking a write needs no conversion. Absent on purpose: managers and times (see `managed`).
 
 use crate::schema::{ListKind, Schema};
 use serde_json::{Map, Value};

@@ -1,4 +1,4 @@
-//! Reading requests and writing answers: query parameters, media types, bodies.
+//! Parses requests and writes answers: query parameters, media types, bodies.
 //!
 //! Inputs: HTTP parts. Absent on purpose: what the request means.
 

@@ -1,7 +1,6 @@
-//! Value rules: custom resources against their schema, and metadata of every object.
+//! Validation of values: custom resources against their schema, and metadata of every object.
 //!
-//! Inputs: an object that is already pruned and defaulted. Returns all causes at once.
-//! Absent on purpose: CEL rules (`x-kubernetes-validations` are stored, not run).
+//! Inputs: a pruned object with defaults. Returns all causes at once. Absent on purpose: CEL rules (see `rules`).
 
 use crate::ground::tree;
 use crate::schema::error::Cause;

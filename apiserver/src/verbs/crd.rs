@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions: admission, acceptance, and turning them into served resources.
+//! CustomResourceDefinitions: admission, acceptance, and serving their resources.
 //!
 //! Inputs: CRD objects. Everything is done inside the request, so a new kind is served when the POST returns.
 //! Absent on purpose: webhook conversion (versions differ in apiVersion only).

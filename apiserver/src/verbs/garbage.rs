@@ -1,7 +1,8 @@
-//! The background worker: dependents of deleted owners, terminating namespaces and CRDs, aggregated roles, old events.
+//! The background worker: dependents of deleted owners, terminating namespaces and CRDs, aggregated roles, old
+//! events.
 //!
-//! Inputs: the commit log, through a hook that passes on only what matters here. No polling: the one timer is for
-//! events, which live an hour. Absent on purpose: workload controllers.
+//! Inputs: the commit log, through a hook that passes on only relevant events. No polling: the only timer is for
+//! events, which live one hour. Absent on purpose: workload controllers.
 
 use crate::access::rbac;
 use crate::admission::core::Core;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Facts waiting for the worker; beyond this it looks at everything instead.
+/// Most facts that wait for the worker; beyond this it checks everything instead. A restart checks everything, too.
 const QUEUE: usize = 65_536;
 /// How often old events are looked for.
 const EVENT_SWEEP: Duration = Duration::from_secs(300);

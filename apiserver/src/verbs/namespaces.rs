@@ -1,6 +1,6 @@
-//! Namespaces: what comes with a new one, and how one is emptied.
+//! Namespaces: what a new one gets, and how one is emptied.
 //!
-//! Inputs: namespace objects. Absent on purpose: finalizers of others, which are only waited for.
+//! Inputs: namespace objects. Absent on purpose: others' finalizers, for which it only waits.
 
 use crate::admission::core::Core;
 use crate::ground::store::{Range, Refused, Write};

@@ -1,4 +1,4 @@
-//! GET of objects, lists, scales and logs, and the forms objects are answered in.
+//! GET of objects, lists, scales and logs, and the formats of answers.
 //!
 //! Inputs: a resolved call. Absent on purpose: watches.
 

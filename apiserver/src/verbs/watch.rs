@@ -1,6 +1,6 @@
 //! Watches: a cursor in the table's commit log, turned into a stream of events.
 //!
-//! Inputs: a resolved call. A watcher holds no queue; one that falls out of the log gets an ERROR event with 410.
+//! Inputs: a resolved call. A watcher has no queue; one that falls behind the log gets an ERROR event with 410.
 //! Absent on purpose: anything that could slow a writer down.
 
 use crate::admission::core::{Call, Core};

@@ -1,4 +1,4 @@
-//! Nobody grants what they do not hold: the check of every write of a role or binding.
+//! The escalation check on every write of a role or binding: a user can grant only what he holds.
 //!
 //! Inputs: the writer's rules and the rules granted. The verbs `escalate` (on roles) and `bind` (on the role a
 //! binding refers to) lift it. Source: the escalation check of Kubernetes' RBAC storage.

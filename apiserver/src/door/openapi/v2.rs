@@ -1,6 +1,6 @@
-//! OpenAPI v2: the documents of v3 in the words of the older version, as one.
+//! OpenAPI v2: the v3 documents, converted and merged into one.
 //!
-//! Inputs: the registry. Absent on purpose: what v2 cannot say (alternatives, null).
+//! Inputs: the registry. Absent on purpose: what v2 cannot express (alternatives, null).
 
 use super::{build, protobuf};
 use crate::admission::core::Core;

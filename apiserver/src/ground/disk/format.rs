@@ -1,7 +1,8 @@
-//! What is in the file: records with checksums, the shared values they refer to, notes; and older formats.
+//! The format of the file: records with checksums, the shared values they refer to, notes; and conversion of older
+//! formats.
 //!
-//! Inputs: an open file. Every record carries a checksum over its key and content, and the number of records is noted, so
-//! that what a damaged disk took away is named at start.
+//! Inputs: an open file. Every record has a checksum over its key and content, and the number of records is stored,
+//! so a start can name what a damaged disk has lost.
 
 use crate::ground::dict::{Dict, Dicts, Shared};
 use crate::ground::obj::Obj;

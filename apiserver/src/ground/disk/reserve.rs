@@ -1,8 +1,8 @@
-//! Room kept back on the disk, so that what frees room can be written when nothing else can.
+//! Reserved disk space, so that writes that free space succeed on a full disk.
 //!
-//! Inputs: the store's directory. The reserve is a file of a fixed size; it is removed for a write that frees room and
-//! that the disk refuses, and made again afterwards. While the disk is full, writes that take room are refused before
-//! they are queued, so that those that free room do not fail with them.
+//! Inputs: the store's directory. The reserve is a file of a fixed size. It is removed when the disk refuses a
+//! write that frees space, and made again afterwards. While the disk is full, writes that take space are refused
+//! before they are queued, so that those that free space do not fail with them.
 
 use crate::ground::private;
 use std::fs::{self, File, OpenOptions};

@@ -1,8 +1,9 @@
-//! The compact form of a stored object: a binary JSON tree that refers to a dictionary for whatever it shares with others.
+//! The compact form of a stored object: a binary JSON tree that refers to a dictionary for everything it shares
+//! with other objects.
 //!
-//! Inputs: JSON trees. Pods of one template come down to a list of references and the few values that differ. Fields are
-//! found (`node`), and JSON is written (`json`), without making a tree. The resourceVersion is not part of it: a version
-//! carries its own. Absent on purpose: which version is current (`store`).
+//! Inputs: JSON trees. Pods of one template become a list of references and the few values that differ. Fields are
+//! found (`node`), and JSON is written (`json`), without making a tree. The resourceVersion is not part of it: each
+//! version has its own. Absent on purpose: which version is current (`store`).
 
 mod encode;
 mod json;

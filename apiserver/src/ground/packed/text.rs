@@ -1,4 +1,5 @@
-//! Texts that have a shorter form: ids, times, whole numbers and addresses. Only what comes back the same is taken.
+//! Short forms of texts: ids, times, whole numbers and addresses. A short form is used only if it decodes to the
+//! same text.
 
 use std::io::Write;
 

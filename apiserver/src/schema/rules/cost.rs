@@ -1,7 +1,8 @@
-//! What judging an expression can cost at most, in the units of Kubernetes.
+//! The highest cost of evaluating an expression, in the units of Kubernetes.
 //!
-//! Inputs: an expression with its types, and the declared sizes of what it reads. Source: the cost model of the Common
-//! Expression Language and the costs that the libraries of Kubernetes state. Costs and sizes are upper bounds; they saturate.
+//! Inputs: an expression with its types, and the declared sizes of what it reads. Source: the cost model of the
+//! Common Expression Language, and the costs that the libraries of Kubernetes declare. Costs and sizes are upper
+//! bounds; they saturate.
 
 use super::decl::{Decl, Kind};
 use super::types::{Checker, Type};

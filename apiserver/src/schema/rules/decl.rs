@@ -1,7 +1,7 @@
-//! What a schema declares to expressions: fields, elements, and how large a value can be at most.
+//! The declarations that a schema gives to expressions: fields, elements, and the largest size of each value.
 //!
-//! Inputs: an `openAPIV3Schema`. Sizes are bounded by what the schema says (`maxItems`, `maxProperties`, `maxLength`), else by
-//! what fits into the largest request. Source: the documentation of "Validation rules" in Kubernetes, "Resource use by
+//! Inputs: an `openAPIV3Schema`. Sizes are bounded by the schema (`maxItems`, `maxProperties`, `maxLength`), or
+//! else by the largest request. Source: the documentation of "Validation rules" in Kubernetes, "Resource use by
 //! validation functions". Absent on purpose: values.
 
 use crate::ground::tree;
