@@ -54,9 +54,9 @@ pub struct Question {
 pub struct Granted {
     /// The only namespace it applies in; None for all.
     pub namespace: Option<String>,
-    /// The rule as it stands in a role.
+    /// The rule as the role has it.
     pub rule: Value,
-    /// Who granted it, in the words of a review.
+    /// The role and binding that granted it, as a review names them.
     pub by: Arc<str>,
 }
 
@@ -213,7 +213,7 @@ fn covers(rule: &Value, q: &Question) -> bool {
     })
 }
 
-/// 403 in the words of the real server.
+/// 403 with the message of the real server.
 pub fn denied(user: &User, q: &Question) -> ApiError {
     if q.resource.is_empty() {
         let text = format!("forbidden: User \"{}\" cannot {} path \"{}\"", user.name, q.verb, q.path);

@@ -110,8 +110,8 @@ pub fn in_clear(notes: &[(String, String)]) -> bool {
     notes.iter().any(|(key, value)| CLEAR[..2].contains(&key.as_str()) || legacy_tokens(key, value).is_some())
 }
 
-/// What stands in place of the notes that hold secrets as they are: tokens by their digests. The administrator's token
-/// of then is forgotten, since others may have read it; service account tokens stay good.
+/// Replaces notes that have secrets in plain text: tokens become digests. The former administrator's token is
+/// invalid, because others may have read it; service account tokens stay valid.
 ///
 /// # Errors
 /// The key's file, and why it cannot be written.

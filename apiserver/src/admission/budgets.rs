@@ -202,7 +202,7 @@ fn judge(core: &Core, namespace: &str, budget: &Obj, pods: &[Arc<Obj>]) -> Value
     })
 }
 
-/// Takes one disruption from the budget that covers a pod, or refuses with 429.
+/// Uses one disruption of the budget that covers a pod, or refuses with 429.
 pub async fn take(core: &Core, namespace: &str, pod: &Obj, dry_run: bool) -> ApiResult<()> {
     let phase = pod.text(&["status", "phase"]);
     let leaving = pod.has(&["metadata", "deletionTimestamp"]);

@@ -60,7 +60,7 @@ pub struct Call {
     pub params: Params,
     /// Form of the answer.
     pub form: Form,
-    /// Who asks.
+    /// The caller.
     pub user: User,
     /// Headers.
     pub headers: HeaderMap,

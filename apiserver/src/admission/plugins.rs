@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Life of that token: an hour and a little, by which others tell it from one that was asked for.
 const TOKEN_LIFE_S: i64 = 3607;
-/// The taint of a node that nobody has seen ready yet.
+/// The taint of a node that was never seen ready.
 pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// What the plugins add to a new object.
@@ -114,7 +114,7 @@ fn default_class(core: &Core, table: &str, word: &str) -> Option<String> {
     marked.max_by_key(|c| (c.meta_text("creationTimestamp"), c.rv)).map(|c| c.key.to_string())
 }
 
-/// A node starts as one that is not ready; who looks after nodes takes the taint away.
+/// A new node is tainted as not ready; the node lifecycle controller removes the taint.
 fn taint(node: &mut Value) {
     let taints = tree::child(node, "spec").entry("taints").or_insert_with(|| json!([]));
     if let Value::Array(list) = taints
@@ -124,7 +124,7 @@ fn taint(node: &mut Value) {
     }
 }
 
-/// Who asks for a certificate is the caller, whatever the request says.
+/// The requester of a certificate is the caller, whatever the request says.
 fn requester(user: &User, request: &mut Value) {
     let spec = tree::child(request, "spec");
     for key in ["username", "uid", "groups", "extra"] {

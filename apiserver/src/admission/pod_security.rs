@@ -35,7 +35,7 @@ impl Level {
     }
 }
 
-/// Where the spec of pods stands in an object that has one.
+/// The path of the pod spec in an object that has one.
 fn pod_spec<'a>(r: &Resource, value: &'a Value) -> Option<&'a Value> {
     let path: &[&str] = match (r.group.as_str(), r.plural.as_str()) {
         ("", "pods") => &["spec"],

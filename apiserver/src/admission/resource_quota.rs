@@ -252,7 +252,7 @@ fn in_scope(quota: &Obj, pod: &Value) -> bool {
 /// The writes that charge a new object to the quotas of its namespace, to be committed with it.
 ///
 /// # Errors
-/// 403 when a quota has no room, or when the object does not say how much it takes.
+/// 403 if a quota is exceeded, or if the object does not say how much it uses.
 pub fn charge(core: &Core, r: &Resource, namespace: &str, value: &Value) -> ApiResult<Vec<Write>> {
     let mut writes = Vec::new();
     if namespace.is_empty() || core.quotas.table.is_empty() {

@@ -37,7 +37,7 @@ const CACHE_BYTES: usize = 16 << 20;
 const MAX_GROUP: usize = 4096;
 /// A file is compacted at start when it is larger than this and has less than a third in use.
 const COMPACT_FROM: u64 = 64 << 20;
-/// How long a process that was killed may take to let go of the file.
+/// How long a killed process may hold the file.
 const HOLDER_GOES_WITHIN: Duration = Duration::from_secs(2);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// Lost objects that are named one by one.
@@ -125,7 +125,7 @@ pub struct Batch {
     pub events: Vec<(Arc<Table>, Arc<Event>)>,
     /// The last revision of the commit.
     pub rv: u64,
-    /// It gives room back, so it may use the reserve.
+    /// It frees space, so it may use the reserve.
     pub frees: bool,
 }
 
@@ -215,7 +215,7 @@ impl Disk {
         std::fs::rename(&partial, &path).map_err(io)
     }
 
-    /// Whether a write that takes room may be queued: not while the disk is full.
+    /// Whether a write that takes space may be queued: not while the disk is full.
     pub fn admits(&self) -> bool {
         self.reserve.admits()
     }
@@ -268,8 +268,8 @@ impl Drop for Disk {
     }
 }
 
-/// Opens the file; one that another process holds is asked for again for a while. A process that was killed lets go only
-/// when its last write to the disk has ended.
+/// Opens the file; retries for a while if another process holds it. A killed process releases it only when its last
+/// write to the disk has ended.
 fn patiently(open: &Opener) -> Result<Database, DatabaseError> {
     let asked = std::time::Instant::now();
     loop {
@@ -282,8 +282,8 @@ fn patiently(open: &Opener) -> Result<Database, DatabaseError> {
     }
 }
 
-/// Gives room back after most of a large store was deleted. While the store runs, each transaction uses again the room
-/// that earlier ones freed, so nothing else has to be compacted.
+/// Frees disk space after most of a large store was deleted. While the store runs, each transaction reuses the
+/// space that earlier ones freed, so nothing else has to be compacted.
 fn compact(db: &mut Database, path: &Path, found: &Found) {
     let size = std::fs::metadata(path).map_or(0, |m| m.len());
     let used: u64 = found.objects.iter().map(|(_, o)| o.size() as u64).sum();
@@ -355,7 +355,7 @@ impl Committer {
         }
     }
 
-    /// Takes back what the disk did not take. Reads go on; the next write tries the disk again.
+    /// Undoes what the disk refused. Reads go on; the next write tries the disk again.
     fn refused(&mut self, published: &Published, batches: Vec<Batch>, e: &redb::Error) {
         tracing::error!(path = %self.path.display(), error = %e, "the store could not be written");
         // After a failure the library wants the file opened anew.
@@ -393,7 +393,7 @@ impl Committer {
         }
     }
 
-    /// As [`Committer::write`]; what frees room may use the reserve for it.
+    /// As [`Committer::write`]; writes that free space may use the reserve.
     fn write_or_make_room(&mut self, batches: &[Batch]) -> Result<(), redb::Error> {
         let refused = match self.write(batches) {
             Err(e) if out_of_room(&e) => e,

@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// Events a lane keeps; whoever is further behind reads the log instead.
+/// Most events of a lane; a watcher that is further behind reads the log instead.
 const LANE_EVENTS: usize = 64;
 
 /// What all events of a lane have in common.
@@ -44,7 +44,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// A feed nobody listens to.
+    /// A feed without listeners.
     pub fn new(floor: u64) -> Feed {
         Feed { all: ordered::Sender::new(floor), lanes: RwLock::default(), nodes: AtomicUsize::new(0) }
     }
@@ -107,7 +107,7 @@ impl Feed {
         Listener { wake: lane.wake.subscribe(), lane: Some((concern, lane.clone())) }
     }
 
-    /// Ends listening. The lane goes with its last listener.
+    /// Ends listening. A lane is dropped with its last listener.
     pub fn leave(&self, listener: &mut Listener) {
         let Some((concern, lane)) = listener.lane.take() else { return };
         let mut lanes = self.lanes.write().unwrap_or_else(PoisonError::into_inner);
@@ -127,19 +127,19 @@ impl Feed {
     }
 }
 
-/// One who is woken.
+/// A watcher that is woken.
 pub struct Listener {
     wake: ordered::Receiver<u64>,
     lane: Option<(Concern, Arc<Lane>)>,
 }
 
 impl Listener {
-    /// Takes note of what was published so far, so that only later events wake.
+    /// Records what was published so far: only later events wake it.
     pub fn settle(&mut self) {
         self.wake.settle();
     }
 
-    /// Waits for another event; false when the table is gone.
+    /// Waits for another event; false if the table is gone.
     pub async fn woken(&mut self) -> bool {
         self.wake.changed().await.is_ok()
     }

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// What nobody but the owner may have.
+/// Permissions of group and others.
 const OTHERS: u32 = 0o077;
 /// A directory that many share, such as `/tmp`: its own mode is not ours to change.
 const STICKY: u32 = 0o1000;
@@ -33,8 +33,8 @@ pub fn touch(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a file for its owner alone; a reader never sees half of it. A file that holds the text already is left
-/// as it is, so that nothing is written on a disk without room.
+/// Writes a file for its owner only; a reader never sees half of it. A file that has the text already is not
+/// written, so this works on a full disk.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -66,11 +66,11 @@ fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Takes from group and others what they may do with everything at and below a path. Links are not followed, and
-/// what belongs to another user is left alone.
+/// Removes the permissions of group and others at and below a path. Links are not followed, and files of another
+/// user are left alone.
 ///
 /// # Errors
-/// Something cannot be listed or changed; what is not there is no error.
+/// Something cannot be listed or changed; a missing path is no error.
 pub fn mend(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

@@ -171,7 +171,7 @@ fn scale_paths(scale: &At) {
 /// Nesting looked at; deeper schemas are refused elsewhere.
 const DEEPEST: usize = 64;
 
-/// A default fits the schema it stands in, and an embedded object has the shape of one.
+/// A default must fit its schema, and an embedded object must have the form of one.
 fn node(at: &At, depth: usize) {
     if depth > DEEPEST {
         return;

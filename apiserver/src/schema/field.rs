@@ -73,7 +73,7 @@ impl<'v, 'p> At<'v, 'p> {
         At { value, parent: Some(self), step: Step::Key(key), causes: self.causes }
     }
 
-    /// What is there, or null.
+    /// The value, or null.
     pub fn value(&self) -> &'v Value {
         self.value
     }
@@ -189,14 +189,14 @@ impl<'v, 'p> At<'v, 'p> {
         there
     }
 
-    /// One of a few words, if one is there.
+    /// One of a few words, if present.
     pub fn one_of(&self, allowed: &[&str]) {
         if self.is_set() && !self.text().is_empty() && !allowed.contains(&self.text()) {
             self.unsupported(allowed);
         }
     }
 
-    /// One of a few words, which has to be there.
+    /// One of a few words; required.
     pub fn need_one_of(&self, allowed: &[&str]) {
         if self.text().is_empty() {
             self.required("");
@@ -282,7 +282,7 @@ impl<'v, 'p> At<'v, 'p> {
         self.qualified_as(self.text());
     }
 
-    /// This text, which stands here, is a key as labels have it.
+    /// This text, at this path, must be a qualified name, as label keys are.
     pub fn qualified_as(&self, text: &str) {
         if !validate::is_qualified(text) {
             self.note(Cause::invalid(self.path(), &Value::String(text.into()), validate::QUALIFIED));

@@ -205,7 +205,7 @@ pub fn of(schema: Option<&Schema>, value: &Value, parents: bool) -> Set {
 pub struct Change {
     /// Added or with another value.
     pub set: Set,
-    /// Gone.
+    /// Removed.
     pub removed: Set,
 }
 
@@ -313,7 +313,7 @@ fn compare(
     }
 }
 
-/// Drops the paths that belong to nobody: identity and what the server fills in.
+/// Drops the paths without an owner: identity, and what the server fills in.
 pub fn strip(set: &mut Set, subresource: &str) {
     for key in ["f:apiVersion", "f:kind", "."] {
         set.remove(key);

@@ -11,7 +11,7 @@ use crate::schema::registry::Resource;
 use crate::schema::{convert, decode, protobuf};
 use serde_json::Value;
 
-/// Checks the options every write takes.
+/// Checks the options that every write has.
 pub fn check_options(call: &Call, kind: &str, apply: bool) -> ApiResult<()> {
     let p = &call.params;
     let mut causes = Vec::new();

@@ -166,7 +166,7 @@ impl Worker {
         self.content_gone(core, table, &event.obj).await;
     }
 
-    /// Finishes a namespace or CRD whose last object may just have gone.
+    /// Finishes a namespace or CRD whose last object may just have been deleted.
     async fn content_gone(&mut self, core: &Arc<Core>, table: &Table, obj: &Obj) {
         if let Some((ns, _)) = obj.key.split_once('/')
             && self.draining.contains(ns)
@@ -222,7 +222,7 @@ impl Worker {
         self.collect(core, table, obj).await;
     }
 
-    /// Deletes an object whose owners are all gone, or drops references to the owners that are.
+    /// Deletes an object whose owners are all gone, or drops references to owners that are.
     async fn collect(&mut self, core: &Arc<Core>, table: &Arc<Table>, obj: &Arc<Obj>) {
         let references = owners(obj);
         if references.is_empty() {

@@ -43,7 +43,7 @@ pub fn swagger(core: &Core, headers: &HeaderMap) -> ApiResult<Response<Body>> {
     Ok(response)
 }
 
-/// A schema in the words of v2: references have another place, and only one can stand alone.
+/// Converts a schema to v2: references are elsewhere, and must be alone.
 fn older(node: Value) -> Value {
     match node {
         Value::Object(map) => {

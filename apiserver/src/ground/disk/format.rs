@@ -226,7 +226,7 @@ fn load_dicts(
     Ok(dicts)
 }
 
-/// Stands for a damaged shared value: no record that refers to it is sound.
+/// Marks a damaged shared value: records that refer to it are damaged, too.
 fn hole(number: usize) -> Shared {
     Shared::Tree(Box::from([packed::HOLE, number as u8, (number >> 8) as u8, (number >> 16) as u8]))
 }

@@ -39,7 +39,7 @@ const IPV4: u8 = 13;
 const NAME: u8 = 14;
 /// The namespace in the object's key.
 const NAMESPACE: u8 = 15;
-/// Stands for something a disk lost; nothing whole has it.
+/// Marks a value that the disk lost; no undamaged object has it.
 pub const HOLE: u8 = 32;
 /// Whole numbers below 16 in one byte.
 const SMALL: u8 = 16;

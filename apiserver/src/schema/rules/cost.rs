@@ -323,7 +323,7 @@ impl Coster<'_> {
         }
     }
 
-    /// A function with a library's name before it. `cel.bind` gives a value a name.
+    /// A function with the prefix of a library. `cel.bind` names a value.
     fn namespaced(&mut self, e: &IdedExpr, name: &str, args: &[IdedExpr]) -> u64 {
         if name == "bind"
             && let [variable, value, result] = args

@@ -143,7 +143,7 @@ pub fn most_occurrences(decl: &Decl) -> u64 {
     REQUEST / (decl.least_bytes + 1)
 }
 
-/// Words of the language; as names of fields they stand between underscores.
+/// Reserved words of the language; as field names they are escaped with underscores.
 const RESERVED: [&str; 20] = [
     "true",
     "false",

@@ -117,7 +117,7 @@ const TYPE_NAMES: [&str; 12] = [
     "type",
     "uint",
 ];
-/// What stands before the names of library functions.
+/// Prefixes of library functions.
 const NAMESPACES: [&str; 8] = ["ip", "format", "math", "sets", "optional", "cel", "base64", "strings"];
 
 type Found = Result<Type, String>;
