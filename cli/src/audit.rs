@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use anyhow::Context;
-use fleet_controller::check::{Snapshot, Violation, check_at_rest, check_run_log};
+use fleet_check::{Snapshot, Violation, check_at_rest, check_run_log};
 use kube::Client;
 use serde_json::json;
 

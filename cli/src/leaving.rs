@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use fleet_api::{ResourceBinding, names::cluster_namespace};
-use fleet_controller::{binding::BindingEntry, drain};
+use fleet_hub_core::{binding::BindingEntry, drain};
 use jiff::Timestamp;
 use serde_json::Value;
 

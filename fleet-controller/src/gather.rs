@@ -16,78 +16,10 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::kinds::KindRef;
-
-pub use fleet_mirror::Change;
-
-/// One change seen on the hub.
-#[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it lives in one bounded channel; a box would be an allocation an event"
-)]
-pub enum Observation {
-    Object(KindRef, Change<DynamicObject>),
-    Policy(Change<PropagationPolicy>),
-    ClusterPolicy(Change<ClusterPropagationPolicy>),
-    Override(Change<OverridePolicy>),
-    ClusterOverride(Change<ClusterOverridePolicy>),
-    Binding(Change<ResourceBinding>),
-    Unit(Change<QueueUnit>),
-    Queue(Change<Queue>),
-    Tree(Change<ElasticQuotaTree>),
-    Cluster(Change<Cluster>),
-    Reservation(Change<Reservation>),
-    Work(Change<Work>),
-    Lease(Change<Lease>),
-    Namespace(Change<Namespace>),
-    PriorityClass(Change<PriorityClass>),
-}
-
-/// Kinds whose first listing the controller waits for before it plans anything, as
-/// [`Observation::listed`] names them.
-pub const BASE_KINDS: [&str; 14] = [
-    "Policy",
-    "ClusterPolicy",
-    "Override",
-    "ClusterOverride",
-    "Binding",
-    "Unit",
-    "Queue",
-    "Tree",
-    "Cluster",
-    "Reservation",
-    "Work",
-    "Lease",
-    "Namespace",
-    "PriorityClass",
-];
-
-impl Observation {
-    /// The kind that this observation lists, if it is a listing.
-    pub fn listed(&self) -> Option<String> {
-        use Change::Reset;
-        let name = match self {
-            Self::Object(kind, Reset(_)) => return Some(format!("{} {}", kind.api_version, kind.kind)),
-            Self::Policy(Reset(_)) => "Policy",
-            Self::ClusterPolicy(Reset(_)) => "ClusterPolicy",
-            Self::Override(Reset(_)) => "Override",
-            Self::ClusterOverride(Reset(_)) => "ClusterOverride",
-            Self::Binding(Reset(_)) => "Binding",
-            Self::Unit(Reset(_)) => "Unit",
-            Self::Queue(Reset(_)) => "Queue",
-            Self::Tree(Reset(_)) => "Tree",
-            Self::Cluster(Reset(_)) => "Cluster",
-            Self::Reservation(Reset(_)) => "Reservation",
-            Self::Work(Reset(_)) => "Work",
-            Self::Lease(Reset(_)) => "Lease",
-            Self::Namespace(Reset(_)) => "Namespace",
-            Self::PriorityClass(Reset(_)) => "PriorityClass",
-            _ => return None,
-        };
-        Some(name.to_string())
-    }
-}
+use fleet_hub_core::{
+    kinds::KindRef,
+    observation::{Change, Observation},
+};
 
 /// The hub as it is followed, and where what is seen goes.
 #[derive(Clone)]

@@ -1,40 +1,21 @@
-//! How a controller runs. Every bound and period is here, so that tests can shrink it.
+//! How a controller runs. Every bound and period is here or in [`fleet_hub_core::options`], so that tests can shrink it.
 
 use std::time::Duration;
 
-use crate::election::Election;
-
 use fleet_api::clock::Clock;
+use fleet_hub_core::options::Options as Rules;
 
-use crate::metrics::Metrics;
+use crate::{election::Election, metrics::Metrics};
 
 /// Settings of one controller.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How one of several controllers is made the leader. `None`: this one is alone.
     pub election: Option<Election>,
-    /// How long a cluster counts as alive after a renewal of its lease was seen.
-    pub lease_duration: Duration,
-    /// Added to the duration before a cluster gets no new work: drift of clocks.
-    pub lease_margin: Duration,
-    /// Added to both before a cluster counts as lost, unless its lease says another time: until then the
-    /// agent has stopped the jobs that may move.
-    pub fence_grace: Duration,
-    /// Longest time a gang may take from its binding to its start, unless the job says another.
-    pub start_timeout: Duration,
-    /// Shortest time between two gangs of one cluster that is drained.
-    pub drain_interval: Duration,
-    /// How long a cluster is chosen last for a job after it failed that job once; doubles with each failure.
-    pub avoid_base: Duration,
-    /// Time a reservation lives in the member without its Work.
-    pub reservation_ttl: Duration,
+    /// Bounds and periods of the rules.
+    pub rules: Rules,
     /// Shortest time between two writes of the status of a queue or of the tree.
     pub summary_interval: Duration,
-    /// First pause after every candidate refused a job; doubles up to `backoff_max`.
-    pub backoff_base: Duration,
-    pub backoff_max: Duration,
-    /// Runs of one job before a failure of it is final, under a policy with application failover.
-    pub attempts_limit: usize,
     /// Writes under way at once.
     pub writes_in_flight: usize,
     /// Wall-clock time.
@@ -43,35 +24,12 @@ pub struct Options {
     pub metrics: Metrics,
 }
 
-impl Options {
-    /// The part that the rules of a run ask for.
-    pub fn run_limits(&self) -> fleet_runs::Limits {
-        let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-        fleet_runs::Limits {
-            start_timeout_ms: ms(self.start_timeout),
-            avoid_base_ms: ms(self.avoid_base),
-            attempts: self.attempts_limit,
-        }
-    }
-}
-
 impl Default for Options {
     fn default() -> Self {
-        let runs = fleet_runs::Limits::default();
-        let duration = |ms: i64| Duration::from_millis(ms.unsigned_abs());
         Self {
             election: None,
-            lease_duration: Duration::from_secs(40),
-            lease_margin: Duration::from_secs(10),
-            fence_grace: Duration::from_secs(20),
-            start_timeout: duration(runs.start_timeout_ms),
-            drain_interval: Duration::from_secs(2),
-            avoid_base: duration(runs.avoid_base_ms),
-            reservation_ttl: Duration::from_secs(60),
+            rules: Rules::default(),
             summary_interval: Duration::from_millis(500),
-            backoff_base: Duration::from_millis(500),
-            backoff_max: Duration::from_secs(30),
-            attempts_limit: runs.attempts,
             writes_in_flight: 256,
             clock: Clock::start(),
             metrics: Metrics::default(),

@@ -23,22 +23,28 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
+use fleet_hub_core::{
     binding::BindingEntry,
     claim,
     cluster::{self, LeaseClock},
-    dispatch, drain, election,
-    gather::{self, Gather, Observation},
+    dispatch, drain,
     kinds::{self, KindRef},
     manifests,
-    options::Options,
+    observation::{self, Observation},
     policy,
-    schedule::Scheduler,
+    schedule::{Pass, Scheduler},
     tree,
     trees::Trees,
     unclaimed::Unclaimed,
     world::{Dirty, Key, World},
-    writes::{self, Refused, Sent, Target, Verb, Write},
+    writes::{Target, Verb, Write},
+};
+
+use crate::{
+    discovery, election,
+    gather::Gather,
+    options::Options,
+    writes::{self, Refused, Sent},
 };
 use backlog::Backlog;
 use looks::{Looks, Turn};
@@ -115,10 +121,11 @@ async fn begin(hub: Client, options: Options, term: Option<i64>, shutdown: Cance
     let gather = Gather { client: watching, source, into, shutdown: shutdown.clone() };
     gather.start();
     let mut process = Process {
-        clock: LeaseClock::new(Instant::now()),
+        began: Instant::now(),
+        clock: LeaseClock::new(Duration::ZERO),
         hub,
         gather,
-        scheduler: Scheduler::new(&options),
+        scheduler: Scheduler::new(&options.rules),
         options,
         shutdown: shutdown.clone(),
         world: World::default(),
@@ -177,6 +184,8 @@ struct Flight {
 struct Process {
     hub: Client,
     gather: Gather,
+    /// From which the lease clock counts.
+    began: Instant,
     clock: LeaseClock,
     options: Options,
     shutdown: CancellationToken,
@@ -223,7 +232,7 @@ impl Process {
     async fn drive(&mut self, mut observations: mpsc::Receiver<Observation>) -> Over {
         let mut batch = Vec::with_capacity(BATCH);
         let mut missing: BTreeSet<String> =
-            gather::BASE_KINDS.iter().map(|kind| (*kind).to_string()).collect();
+            observation::BASE_KINDS.iter().map(|kind| (*kind).to_string()).collect();
         missing.extend(kinds::jobs().iter().map(|kind| format!("{} {}", kind.api_version, kind.kind)));
         loop {
             let wake = self.next_wake();
@@ -267,7 +276,7 @@ impl Process {
                 if !self.listed {
                     self.listed = true;
                     // The hub may have been out of reach until now, and the agents not.
-                    self.clock = LeaseClock::new(Instant::now());
+                    self.clock = LeaseClock::new(self.began.elapsed());
                 }
                 self.look().await;
             }
@@ -279,7 +288,7 @@ impl Process {
         let at = Instant::now();
         let now = self.options.clock.now();
         for cluster in std::mem::take(&mut self.world.renewed) {
-            self.clock.hear(&cluster, at);
+            self.clock.hear(&cluster, at - self.began);
         }
         self.ring(at);
         for key in std::mem::take(&mut self.world.orphans) {
@@ -358,7 +367,8 @@ impl Process {
             }
             Dirty::Binding(key) => {
                 self.need_dependencies(key).await;
-                let step = dispatch::plan(&self.world, key, self.scheduler.waiting(key), &self.options, now);
+                let step =
+                    dispatch::plan(&self.world, key, self.scheduler.waiting(key), &self.options.rules, now);
                 if let Some(wake) = step.wake {
                     self.set_timer(dirty.clone(), at, now, wake);
                 }
@@ -371,7 +381,7 @@ impl Process {
             }
             Dirty::Cluster(name) => {
                 self.judge_cluster(name, at, now);
-                cluster::plan(&self.world, name, &self.clock, &self.options, at, now)
+                cluster::plan(&self.world, name, &self.clock, &self.options.rules, at - self.began, now)
             }
             Dirty::Tree => self.look_at_tree(now),
             Dirty::Policy(scope, key) => {
@@ -386,8 +396,8 @@ impl Process {
     /// Whether a cluster is lost by now, when to look again, and whose turn it is to be moved off it.
     fn judge_cluster(&mut self, name: &str, at: Instant, now: Timestamp) {
         let lease = self.world.leases.get(name);
-        let unready = self.clock.unready_at(name, lease, &self.options);
-        let lost = self.clock.lost_at(name, lease, &self.options);
+        let unready = self.began + self.clock.unready_at(name, lease, &self.options.rules);
+        let lost = self.began + self.clock.lost_at(name, lease, &self.options.rules);
         let known = self.world.clusters.contains_key(name);
         // A deadline that has passed is not waited for again.
         let mut due = [unready, lost].into_iter().filter(|due| known && *due > at).min();
@@ -395,7 +405,7 @@ impl Process {
         if !self.world.lost.contains(name) {
             self.world.to_declare.remove(name);
         }
-        let turn = drain::turn(&self.world, name, &self.options, now);
+        let turn = drain::turn(&self.world, name, &self.options.rules, now);
         if let Some((key, eviction)) = turn.next {
             self.world.evictions.insert(key.clone(), eviction);
             self.world.mark(Dirty::Binding(key));
@@ -443,8 +453,9 @@ impl Process {
     fn pass(&mut self, now: Timestamp, at: Instant) {
         self.world.schedule = false;
         let began = Instant::now();
-        let pass = self.scheduler.pass(&mut self.world, &self.options, now);
+        let pass = self.scheduler.pass(&mut self.world, &self.options.rules, now);
         let ended = Instant::now();
+        self.count(&pass, ended - began);
         self.rested = ended + (ended - began);
         for (key, write) in pass.writes {
             self.send(Lane::Place(key), vec![write]);
@@ -464,13 +475,27 @@ impl Process {
         }
     }
 
+    fn count(&self, pass: &Pass, took: Duration) {
+        let metrics = &self.options.metrics;
+        metrics.planned(took, pass.started);
+        pass.evicted.iter().for_each(|rule| metrics.evicted(*rule));
+        for violation in &pass.violations {
+            tracing::error!(invariant = violation.invariant, "a plan is not sent: {}", violation.what);
+            metrics.violated(violation.invariant);
+        }
+    }
+
     fn summarise(&mut self, at: Instant) {
         let due = self.summary_due.is_some_and(|due| due.max(self.summary_rested) <= at);
         if due && !self.busy.contains_key(&Lane::Summaries) {
             self.summary_due = None;
             self.summary_began = at;
-            let writes = tree::plan_summaries(&self.world, &self.trees, &self.scheduler);
-            self.send(Lane::Summaries, writes);
+            let summaries = tree::plan_summaries(&self.world, &self.trees, &self.scheduler);
+            let metrics = &self.options.metrics;
+            let counts = summaries.counts.iter();
+            metrics.set_queues(counts.map(|count| (count.path.as_str(), count.waiting, count.admitted)));
+            metrics.set_waits(self.scheduler.planner().waiting_by_reason());
+            self.send(Lane::Summaries, summaries.writes);
         }
     }
 
@@ -703,7 +728,7 @@ impl Process {
         let found = match kinds::known(api_version, kind) {
             Some(kind) => Some(kind),
             None => {
-                let asked = kinds::discover(&self.hub, api_version, kind);
+                let asked = discovery::discover(&self.hub, api_version, kind);
                 tokio::time::timeout(DISCOVERY_TIMEOUT, asked).await.ok().flatten()
             }
         };

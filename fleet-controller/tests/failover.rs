@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fleet_api::{Cluster, Work, binding::ResourceBindingStatus};
 use fleet_controller::Options;
+use fleet_hub_core::Options as Rules;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Event};
 use kube::{
     Api, ResourceExt,
@@ -18,10 +19,13 @@ use hub::{Hub, condition, hub, hub_with, until};
 /// A cluster is lost 300 ms after its last renewal.
 fn quick() -> Options {
     Options {
-        lease_duration: Duration::from_millis(200),
-        lease_margin: Duration::from_millis(50),
-        fence_grace: Duration::from_millis(50),
-        drain_interval: Duration::from_millis(20),
+        rules: Rules {
+            lease_duration: Duration::from_millis(200),
+            lease_margin: Duration::from_millis(50),
+            fence_grace: Duration::from_millis(50),
+            drain_interval: Duration::from_millis(20),
+            ..Rules::default()
+        },
         ..Options::default()
     }
 }
@@ -269,7 +273,11 @@ async fn what_an_earlier_binding_of_the_name_left_is_deleted_while_the_new_one_w
 
 #[tokio::test]
 async fn a_drained_cluster_is_left_by_one_gang_after_the_other() {
-    let hub = hub_with(Options { drain_interval: Duration::from_millis(20), ..Options::default() }).await;
+    let hub = hub_with(Options {
+        rules: Rules { drain_interval: Duration::from_millis(20), ..Rules::default() },
+        ..Options::default()
+    })
+    .await;
     hub.member("east").await;
     hub.policy(json!({})).await;
     let mut works = Vec::new();

@@ -5,6 +5,7 @@ mod hub;
 use std::time::Duration;
 
 use fleet_api::{Queue, QueueUnit, Reservation, ResourceBinding, Work};
+use fleet_hub_core::Options as Rules;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Event;
 use kube::{
@@ -250,8 +251,11 @@ async fn a_job_taken_back_goes_through_its_queue_again() {
 #[tokio::test]
 async fn a_cluster_that_dies_before_it_answers_lets_the_job_go() {
     let hub = hub_with(fleet_controller::Options {
-        lease_duration: Duration::from_millis(200),
-        lease_margin: Duration::from_millis(50),
+        rules: Rules {
+            lease_duration: Duration::from_millis(200),
+            lease_margin: Duration::from_millis(50),
+            ..Rules::default()
+        },
         ..Default::default()
     })
     .await;

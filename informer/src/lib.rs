@@ -9,30 +9,11 @@ mod source;
 
 use std::time::Duration;
 
-use fleet_mirror::{Key, Metadata, Version};
 use kube::Resource;
 
 pub use feed::{Feed, News, Selection};
-pub use source::{INCARNATION_ANNOTATION, Source};
-
-/// Reads the metadata of Kubernetes objects.
-#[derive(Clone, Copy, Debug)]
-pub struct Kube;
-
-impl<K: Resource> Metadata<K> for Kube {
-    fn key(object: &K) -> Key {
-        let meta = object.meta();
-        (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
-    }
-
-    fn uid(object: &K) -> &str {
-        object.meta().uid.as_deref().unwrap_or_default()
-    }
-
-    fn version(object: &K) -> Version {
-        Version::of(object.meta().resource_version.as_ref())
-    }
-}
+pub use fleet_mirror::{INCARNATION_ANNOTATION, Kube};
+pub use source::Source;
 
 /// Nobody here asks who manages which field, and it is half of what an object takes in memory.
 pub fn without_managers<K: Resource>(mut object: K) -> K {

@@ -8,15 +8,13 @@ use std::{
     time::Duration,
 };
 
-use fleet_mirror::Version;
+use fleet_mirror::{INCARNATION_ANNOTATION, Version};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, api::ListParams};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Backoff, LIST_TIMEOUT};
 
-/// Of the namespace kube-system: which incarnation of its state a server is.
-pub const INCARNATION_ANNOTATION: &str = "fleet.dev/incarnation";
 const NAMESPACE: &str = "kube-system";
 /// How often a server is asked, beside listings and broken watches: a watch from a time that a restored store has not
 /// reached yet is silent on some.

@@ -10,11 +10,15 @@
 mod backoff;
 mod change;
 mod ended;
+#[cfg(feature = "kube")]
+mod kube;
 mod store;
 mod version;
 
 pub use backoff::Backoff;
 pub use change::{Change, Listing, Metadata};
+#[cfg(feature = "kube")]
+pub use kube::{INCARNATION_ANNOTATION, Kube};
 pub use store::{Changed, Epoch, Mirror, Outcome};
 pub use version::Version;
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path, time::Duration};
 
 use anyhow::{Context, bail};
 use fleet_api::{ClusterSpec, crds::Side};
-use fleet_controller::check::{self, History, Snapshot};
+use fleet_check::{self as check, History, Snapshot};
 use fleet_kubesim::{
     RunTime, hollow,
     local_fleet::{MemberAccess, admit_member},
@@ -109,8 +109,8 @@ impl FleetSpec {
     /// A member that does not answer is lost after 3.5 s.
     pub fn quick_leases(mut self) -> Self {
         self.quick_leases = true;
-        self.controller.lease_duration = Duration::from_secs(2);
-        self.controller.lease_margin = Duration::from_millis(500);
+        self.controller.rules.lease_duration = Duration::from_secs(2);
+        self.controller.rules.lease_margin = Duration::from_millis(500);
         self
     }
 

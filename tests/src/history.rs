@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use fleet_controller::check::{Change, History};
+use fleet_check::{Change, History};
 use futures::StreamExt;
 use kube::{Client, ResourceExt, api::DynamicObject, runtime::watcher};
 

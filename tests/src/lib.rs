@@ -4,7 +4,7 @@
 //! `KUBEBUILDER_ASSETS`), the `fleet` binary and a kubectl where they are wanted. A suite waits on
 //! conditions with a bound ([`wait_for`]) and never sleeps; what it waits for is a sentence, which the
 //! failure repeats together with what was last seen. Deliberately absent: any expectation about the
-//! product; those stand in `tests/*.rs`, but for the invariants of the design ([`fleet_controller::check`]).
+//! product; those stand in `tests/*.rs`, but for the invariants of the design ([`fleet_check`]).
 
 pub mod console;
 pub mod fleet;
@@ -23,7 +23,7 @@ pub mod volcano;
 pub mod wait;
 
 pub use fleet::{FleetSpec, TestFleet};
-pub use fleet_controller::check::{History, Snapshot, check_invariants};
+pub use fleet_check::{History, Snapshot, check_invariants};
 pub use kubectl::Kubectl;
 pub use process::FleetProcess;
 pub use random::Random;

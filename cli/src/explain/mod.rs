@@ -7,8 +7,9 @@
 mod unbound;
 
 use fleet_api::{Cluster, ElasticQuotaTree, QueueUnit, ResourceBinding, convert};
-use fleet_controller::{binding::BindingEntry, cluster, planner::unfit_text};
+use fleet_hub_core::{binding::BindingEntry, cluster};
 use fleet_placement::{NodeShape, fits_shapes_empty, fits_sum, free_sum, place_on_shapes};
+use fleet_planner::unfit_text;
 use fleet_policies::affinity;
 use jiff::Timestamp;
 use kube::ResourceExt;

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use fleet_hub_core::writes::Write;
+
 use super::Lane;
-use crate::writes::Write;
 
 /// What jobs start by goes first: quota and room are taken from the moment of the decision, and nobody uses them
 /// while its writes wait.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use fleet_hub_core::{events, world::Dirty};
 use fleet_policies::reason::Reason;
 
 use super::{Lane, Process};
-use crate::{events, world::Dirty};
 
 /// First pause before what was forbidden is looked at again; doubles up to the longest one.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -20,7 +20,7 @@ impl Process {
         *failures += 1;
         let pause = (PAUSE * (1 << (*failures - 1).min(6))).min(PAUSE_MAX);
         let is_first = *failures == 1;
-        self.scheduler.metrics().forbidden();
+        self.options.metrics.forbidden();
         tracing::error!(?lane, failures, %message, "the hub forbids a write; is a rule of the controller's role missing?");
         if let (true, Lane::Place(key) | Lane::Look(Dirty::Binding(key))) = (is_first, lane)
             && let Some(entry) = self.world.bindings.get(key)

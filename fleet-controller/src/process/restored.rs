@@ -2,11 +2,11 @@
 //!
 //! Nothing is remembered here that a restart would lose: the agents' leases say who has sorted out its runs.
 
+use fleet_hub_core::world::Dirty;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::Process;
-use crate::world::Dirty;
 
 impl Process {
     /// Whether jobs may be looked at. A hub that was restored has forgotten what it sent meanwhile: until each agent has

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use fleet_controller::planner::{Answer, Decision, Planner, Settings};
+use fleet_planner::{Answer, Decision, Planner, Settings};
 use fleet_policies::{reason::Reason, spec::PurgeMode};
 use fleet_quota::JobId;
 

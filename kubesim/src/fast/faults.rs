@@ -1,6 +1,6 @@
 //! Cuts between hub and members, and processes that are away: leases, fencing and what the hub makes of silence.
 
-use fleet_controller::Options as HubOptions;
+use fleet_hub_core::Options as HubOptions;
 use fleet_policies::spec::Fencing;
 use member_agent::Options as AgentOptions;
 

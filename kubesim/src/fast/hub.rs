@@ -7,17 +7,17 @@ use std::{
 };
 
 use fleet_api::{Cluster, ElasticQuotaTree, Queue, ResourceBinding, names};
-use fleet_controller::{
+use fleet_hub_core::{
     binding::BindingEntry,
     claim, cluster,
-    gather::{Change, Observation},
     kinds::{Kind, KindRef},
-    planner::JobShape,
+    observation::{Change, Observation},
     tree,
     trees::{TreeChange, Trees},
     world::World,
     writes::{Target, Verb},
 };
+use fleet_planner::JobShape;
 use fleet_policies::{
     affinity::ClusterFacts,
     reason::Reason,

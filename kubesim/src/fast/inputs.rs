@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fleet_controller::planner::{self, Stand};
+use fleet_planner::{self as planner, Stand};
 use fleet_policies::reason::Reason;
 use fleet_quota::{JobId, QuotaTree};
 

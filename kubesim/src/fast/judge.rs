@@ -2,7 +2,7 @@
 //!
 //! Of a member that cannot be reached the hub knows nothing new: only its loss is judged.
 
-use fleet_controller::planner::{Counted, Held, Job, Stand};
+use fleet_planner::{Counted, Held, Job, Stand};
 use fleet_policies::{Outcome, reason::Reason, spec::PurgeMode};
 use fleet_quota::JobId;
 use fleet_runs::{Cluster, Eviction, Report, Verdict, purge::Stay as Purge};

@@ -60,7 +60,7 @@ pub(super) struct Stay {
     pub run: Run,
     /// Tells ends of this start from those of an earlier one.
     pub start: u64,
-    pub gang: Arc<fleet_controller::planner::JobShape>,
+    pub gang: Arc<fleet_planner::JobShape>,
     pub nodes: Arc<NodesOf>,
     places: Option<(u64, Places)>,
 }
@@ -204,7 +204,7 @@ impl Member {
         &mut self,
         job: usize,
         epoch: i64,
-        gang: Arc<fleet_controller::planner::JobShape>,
+        gang: Arc<fleet_planner::JobShape>,
         placed: Option<(NodesOf, (u64, Places))>,
     ) -> Vec<String> {
         let (nodes, places) = match placed {

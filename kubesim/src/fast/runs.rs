@@ -5,8 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use fleet_controller::planner::{self, Counted, Held, Job, Stand};
 use fleet_placement::Places;
+use fleet_planner::{self as planner, Counted, Held, Job, Stand};
 use fleet_policies::reason::Reason;
 use fleet_runs::{Avoid, Eviction};
 

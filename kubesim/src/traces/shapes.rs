@@ -5,8 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use fleet_controller::planner::JobShape;
 use fleet_placement::{Gang, GangComponent, PodShape};
+use fleet_planner::JobShape;
 use fleet_policies::spec::{ClusterAffinity, CustomSchedulingType, Placement, ReplicaScheduling};
 use fleet_resources::Resources;
 

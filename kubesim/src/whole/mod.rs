@@ -4,7 +4,7 @@
 //! Inputs: a scenario file or a seed ([`Plan`]). Output: what happened, and every invariant that broke
 //! ([`Outcome`]). The processes are the production ones and know of nothing; each talks to the servers through
 //! the fault layer of `fleet-apiserver`. The same plan runs the same way again. Deliberately absent: any rule of
-//! the product; what is right is stated by `fleet_controller::check`.
+//! the product; what is right is stated by `fleet_check`.
 
 mod draw;
 mod lies;

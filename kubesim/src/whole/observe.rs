@@ -9,7 +9,7 @@ use std::{
 };
 
 use fleet_api::names;
-use fleet_controller::check::{Change, Judge, Violation};
+use fleet_check::{Change, Judge, Violation};
 use futures::StreamExt;
 use kube::{
     Api, Client, ResourceExt,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
-use fleet_controller::check::{self, Bounds, Judge, Quota, Snapshot, Violation};
+use fleet_check::{self as check, Bounds, Judge, Quota, Snapshot, Violation};
 use fleet_resources::{Resources, quantity};
 use kube::{
     Api, Client,
@@ -366,6 +366,8 @@ impl<'p> Run<'p> {
                 wrong.extend(what.map(|what| Violation { invariant: 4, what }));
             }
         }
+        // What stands in a cluster, of one that lies too: its own users' jobs are nobody else's.
+        let standing = Snapshot::take(self.sim.hub(), &self.sim.members()).await?;
         let mut broken = |what: String| wrong.push(Violation { invariant: 4, what });
         for (cluster, stranger) in &self.strangers {
             let is = |(at, run): &&(String, Value)| {
@@ -374,7 +376,7 @@ impl<'p> Run<'p> {
                     && run["metadata"]["name"] == stranger["metadata"]["name"]
                     && run["metadata"]["namespace"] == stranger["metadata"]["namespace"]
             };
-            let untouched = snapshot.runs.iter().find(is).is_some_and(|(_, run)| {
+            let untouched = standing.runs.iter().find(is).is_some_and(|(_, run)| {
                 run["metadata"]["labels"][fleet_api::names::MANAGED_LABEL].is_null()
                     && run["metadata"]["deletionTimestamp"].is_null()
             });

@@ -352,8 +352,9 @@ fn drifted(time: Duration, drift_ppm: i32) -> Duration {
 
 fn controller_options(clock: Clock, drift_ppm: i32) -> fleet_controller::Options {
     let mut options = fleet_controller::Options { clock, ..fleet_controller::Options::default() };
-    options.lease_duration = drifted(options.lease_duration, drift_ppm);
-    options.lease_margin = drifted(options.lease_margin, drift_ppm);
+    let rules = &mut options.rules;
+    rules.lease_duration = drifted(rules.lease_duration, drift_ppm);
+    rules.lease_margin = drifted(rules.lease_margin, drift_ppm);
     options
 }
 

@@ -19,7 +19,7 @@ async fn wait_succeeded_once(fleet: &TestFleet, kind: objects::Kind, job: &str) 
     let binding = fleet.binding(kind, job).await?;
     assert_eq!(binding["spec"]["epoch"], 1, "{binding:#}");
     let history = fleet.history();
-    let pods = |change: &&fleet_controller::check::Change| {
+    let pods = |change: &&fleet_check::Change| {
         change.cluster.is_some() && change.object["metadata"]["ownerReferences"][0]["name"] == job
     };
     let names: std::collections::BTreeMap<String, std::collections::BTreeSet<String>> =

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration}
 
 use anyhow::Context;
 use fleet_api::crds::Side;
-use fleet_controller::check::{self, Snapshot};
+use fleet_check::{self as check, Snapshot};
 use fleet_kubesim::hollow;
 use fleet_tests::{
     ApiServers, Look, Random,

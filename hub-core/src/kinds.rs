@@ -1,5 +1,4 @@
-//! The kinds of objects that Fleet propagates and that jobs depend on: which are known, and how an
-//! unknown one is found by discovery.
+//! The kinds of objects that Fleet propagates and that jobs depend on.
 
 use std::{
     cmp::Ordering,
@@ -8,7 +7,7 @@ use std::{
 };
 
 use fleet_policies::workload::WorkloadKind;
-use kube::core::{ApiResource, GroupVersionKind};
+use kube_core::{ApiResource, GroupVersionKind};
 
 /// One kind of the hub's API. Two are the same when their API version and kind are; how a kind is served
 /// may be learnt later.
@@ -109,16 +108,4 @@ pub fn known(api_version: &str, kind: &str) -> Option<KindRef> {
             Kind::new("v1", "Service", "services", true),
         ])
         .find(|known| known.api_version == api_version && known.kind == kind)
-}
-
-/// Asks the hub how a kind is served. `None`: it is not served, or not namespaced.
-pub async fn discover(client: &kube::Client, api_version: &str, kind: &str) -> Option<KindRef> {
-    let list = match api_version.split_once('/') {
-        Some(_) => client.list_api_group_resources(api_version).await,
-        None => client.list_core_api_resources(api_version).await,
-    };
-    let list = list.ok()?;
-    let found = list.resources.iter().find(|r| r.kind == kind && r.namespaced && !r.name.contains('/'))?;
-    let status = list.resources.iter().any(|r| r.name == format!("{}/status", found.name));
-    Some(Kind::new(api_version, kind, &found.name, status))
 }

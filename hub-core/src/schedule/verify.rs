@@ -8,7 +8,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_quota::{JobId, Ledger, MAX_JOBS, NodeId};
 use fleet_resources::Resources;
 
-use crate::{check::Violation, planner::Decision};
+use crate::planner::Decision;
+
+/// An invariant that a plan would break; numbers are those of `docs/ARCHITECTURE.md`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Violation {
+    pub invariant: u8,
+    pub what: String,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "invariant {}: {}", self.invariant, self.what)
+    }
+}
 
 /// What is known of a job that a plan decides about.
 #[derive(Clone, Debug, Default, PartialEq)]

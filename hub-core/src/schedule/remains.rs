@@ -10,7 +10,7 @@ use fleet_api::{Work, convert};
 use fleet_policies::{spec::Placement, workload};
 use fleet_quota::{JobId, QUOTA_LABELS};
 use jiff::Timestamp;
-use kube::ResourceExt;
+use kube_core::ResourceExt;
 
 use super::{Scheduler, cluster_of, job_id};
 use crate::{

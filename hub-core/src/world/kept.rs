@@ -1,6 +1,7 @@
 //! What the world keeps of objects, where it is not the object itself.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use core::time::Duration;
+use std::{collections::BTreeMap, sync::Arc};
 
 use fleet_api::{
     Cluster, names,
@@ -10,10 +11,7 @@ use fleet_policies::choice::{PolicyRule, PolicyScope};
 use fleet_policies::overrides::{self, OverridePolicy};
 use fleet_policies::reason::Reason;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{
-    ResourceExt,
-    core::{DynamicObject, TypeMeta},
-};
+use kube_core::{DynamicObject, ResourceExt, TypeMeta};
 use serde_json::Value;
 
 use super::Key;

@@ -2,7 +2,7 @@
 //!
 //! Inputs: jobs, members, the quota tree and queue policies as plain data, the members' answers, and the
 //! time in milliseconds. Output: typed decisions, and for each waiting job why it waits. The controller's
-//! [`schedule`](crate::schedule) turns its world into inputs and decisions into writes; simulations drive the
+//! `schedule` turns its world into inputs and decisions into writes; simulations drive the
 //! same planner without either. Deliberately absent: API objects, clocks, IO, and anything that depends on
 //! hash order. A change costs by what changed.
 

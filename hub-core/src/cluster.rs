@@ -1,6 +1,7 @@
 //! Member clusters: their hub namespace, whether they are ready, and what the rules of choice know of them.
 
-use std::{collections::BTreeMap, time::Duration};
+use core::time::Duration;
+use std::collections::BTreeMap;
 
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::{
@@ -10,9 +11,8 @@ use fleet_api::{
 };
 use fleet_policies::{affinity::ClusterFacts, reason::Reason};
 use jiff::Timestamp;
-use kube::ResourceExt;
+use kube_core::ResourceExt;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use crate::{
     dispatch, drain,
@@ -22,33 +22,33 @@ use crate::{
     writes::{Target, Verb, Write},
 };
 
-/// When each cluster's agent was last heard, on this process's own monotonic clock. A restarted controller
-/// starts every count anew, never shorter.
+/// When each cluster's agent was last heard, on this process's own monotonic clock: times are what has passed since
+/// the process began. A restarted controller starts every count anew, never shorter.
 #[derive(Debug)]
 pub struct LeaseClock {
     /// When the leases were first listed: until then each may have been renewed.
-    started: Instant,
-    heard: BTreeMap<String, Instant>,
+    started: Duration,
+    heard: BTreeMap<String, Duration>,
 }
 
 impl LeaseClock {
     /// `started`: not before the leases have been listed.
-    pub fn new(started: Instant) -> Self {
+    pub fn new(started: Duration) -> Self {
         Self { started, heard: BTreeMap::new() }
     }
 
-    pub fn hear(&mut self, cluster: &str, now: Instant) {
+    pub fn hear(&mut self, cluster: &str, now: Duration) {
         self.heard.insert(cluster.to_string(), now);
     }
 
     /// When the cluster gets no new work any more unless it is heard again.
-    pub fn unready_at(&self, cluster: &str, lease: Option<&AgentLease>, options: &Options) -> Instant {
+    pub fn unready_at(&self, cluster: &str, lease: Option<&AgentLease>, options: &Options) -> Duration {
         self.since(cluster) + duration(lease, options) + options.lease_margin
     }
 
     /// When the cluster counts as lost unless it is heard again: from then on nothing of a fenced job
     /// runs there.
-    pub fn lost_at(&self, cluster: &str, lease: Option<&AgentLease>, options: &Options) -> Instant {
+    pub fn lost_at(&self, cluster: &str, lease: Option<&AgentLease>, options: &Options) -> Duration {
         if mutation::is_on(Mutation::GraceForgotten) {
             return self.since(cluster) + duration(lease, options) / 2;
         }
@@ -56,7 +56,7 @@ impl LeaseClock {
         self.unready_at(cluster, lease, options) + grace
     }
 
-    fn since(&self, cluster: &str) -> Instant {
+    fn since(&self, cluster: &str) -> Duration {
         self.heard.get(cluster).copied().unwrap_or(self.started)
     }
 
@@ -78,7 +78,7 @@ pub fn plan(
     name: &str,
     clock: &LeaseClock,
     options: &Options,
-    at: Instant,
+    at: Duration,
     now: Timestamp,
 ) -> Vec<Write> {
     let Some(cluster) = world.clusters.get(name) else { return Vec::new() };

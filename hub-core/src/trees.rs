@@ -13,7 +13,7 @@ use fleet_api::{ElasticQuotaTree, names, patch::merge_diff};
 use fleet_policies::reason::Reason;
 use fleet_quota::{NodeSpec, QuotaTree};
 use jiff::Timestamp;
-use kube::ResourceExt;
+use kube_core::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::{

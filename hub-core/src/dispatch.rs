@@ -26,7 +26,7 @@ use fleet_policies::{
     workload::{self, Outcome},
 };
 use jiff::Timestamp;
-use kube::ResourceExt;
+use kube_core::ResourceExt;
 use serde_json::json;
 
 use crate::{

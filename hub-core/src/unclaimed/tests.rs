@@ -1,11 +1,12 @@
 use fleet_policies::reason::Reason;
-use kube::core::DynamicObject;
+use kube_core::DynamicObject;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    gather::{Change, Observation},
-    kinds, policy,
+    kinds,
+    observation::{Change, Observation},
+    policy,
 };
 
 fn torch() -> KindRef {

@@ -5,7 +5,7 @@ use fleet_api::reservation::ReservationPhase;
 use fleet_api::{Work, names};
 use fleet_policies::{reason::Reason, workload};
 use jiff::Timestamp;
-use kube::ResourceExt;
+use kube_core::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{

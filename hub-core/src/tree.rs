@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_api::{Queue, names};
 use fleet_quota::{MAX_JOBS, NodeId, Planner, QuotaTree, queue_prefix};
 use fleet_resources::{Resources, quantity};
-use kube::ResourceExt;
+use kube_core::ResourceExt;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -137,9 +137,24 @@ pub fn queue_policies(world: &World) -> BTreeMap<String, (String, Option<i64>)> 
         .collect()
 }
 
-/// What queues and tree say of their use, where it changed.
-pub fn plan_summaries(world: &World, trees: &Trees, scheduler: &Scheduler) -> Vec<Write> {
-    let Some(planner) = scheduler.planner().quota() else { return Vec::new() };
+/// What queues and tree say of their use.
+#[derive(Debug, Default)]
+pub struct Summaries {
+    /// Where it changed.
+    pub writes: Vec<Write>,
+    pub counts: Vec<QueueCount>,
+}
+
+/// Jobs of a node of the quota tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueCount {
+    pub path: String,
+    pub waiting: i64,
+    pub admitted: i64,
+}
+
+pub fn plan_summaries(world: &World, trees: &Trees, scheduler: &Scheduler) -> Summaries {
+    let Some(planner) = scheduler.planner().quota() else { return Summaries::default() };
     let ledger = planner.ledger();
     let tree = ledger.tree();
     let mut waiting: BTreeMap<NodeId, i64> = BTreeMap::new();
@@ -153,10 +168,9 @@ pub fn plan_summaries(world: &World, trees: &Trees, scheduler: &Scheduler) -> Ve
     }
     let counted = tree.ids().map(|id| {
         let waiting = waiting.get(&id).copied().unwrap_or(0);
-        (tree.node(id).path.as_str(), waiting, ledger.job_count(id))
+        QueueCount { path: tree.node(id).path.clone(), waiting, admitted: ledger.job_count(id) }
     });
-    scheduler.metrics().set_queues(counted);
-    scheduler.metrics().set_waits(scheduler.planner().waiting_by_reason());
+    let counts = counted.collect();
     let mut writes = Vec::new();
     let unqueued = unqueued::by_node(world, ledger);
     let queues = queues_by_path(world);
@@ -198,7 +212,7 @@ pub fn plan_summaries(world: &World, trees: &Trees, scheduler: &Scheduler) -> Ve
             ));
         }
     }
-    writes
+    Summaries { writes, counts }
 }
 
 fn items(planner: &Planner, leaf: NodeId) -> Vec<Value> {

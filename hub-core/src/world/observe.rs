@@ -7,13 +7,13 @@ use fleet_api::{
     mutation::{self, Mutation},
     names,
 };
-use fleet_informer::{INCARNATION_ANNOTATION, Kube};
 use fleet_mirror::{Changed, Mirror};
+use fleet_mirror::{INCARNATION_ANNOTATION, Kube};
 use fleet_policies::choice::PolicyScope;
 use fleet_policies::overrides::OverridePolicy;
 use fleet_policies::pod_security::{ENFORCE_LABEL, Level};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace, scheduling::v1::PriorityClass};
-use kube::{Resource, ResourceExt, core::DynamicObject};
+use kube_core::{DynamicObject, Resource, ResourceExt};
 
 use super::{
     Dirty, Eviction, Key, PolicyEntry, World,
@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{
     binding::BindingEntry,
-    gather::{Change, Observation},
     kinds::KindRef,
+    observation::{Change, Observation},
     policy,
     sent::SentWork,
 };

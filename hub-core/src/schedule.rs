@@ -1,6 +1,6 @@
 //! The planner in its place: the world's objects become its inputs, its decisions become writes.
 //!
-//! Each binding of a gang is one job of the [`planner`](crate::planner). What stands on the hub is told to it
+//! Each binding of a gang is one job of the [`planner`](fleet_planner). What stands on the hub is told to it
 //! again whenever it changes, so that a restart needs no more than a listing.
 
 mod inputs;
@@ -21,7 +21,6 @@ use crate::{
     asked,
     binding::BindingEntry,
     claim,
-    metrics::Metrics,
     options::Options,
     planner::{Answer, Decision, JobShape, Planner, Settings, Waiting, earliest},
     spread,
@@ -30,6 +29,7 @@ use crate::{
 };
 pub use inputs::{preemptible, reserves};
 use requests::{ask, bind, whole};
+pub use verify::Violation;
 
 /// How long jobs wait that a plan would have placed which was not sent.
 const REFUSED_PAUSE: SignedDuration = SignedDuration::from_secs(10);
@@ -64,11 +64,17 @@ pub struct Pass {
     /// Pass again then.
     pub wake: Option<Timestamp>,
     pub more: bool,
+    /// Jobs that the plan places, also when it is not sent.
+    pub started: usize,
+    /// By which rule runs are ended to make room.
+    pub evicted: Vec<TakeRule>,
+    /// What the plan would have broken; then nothing of it is sent.
+    pub violations: Vec<Violation>,
 }
 
 impl Scheduler {
     pub fn new(options: &Options) -> Self {
-        let ms = |time: std::time::Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        let ms = |time: core::time::Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         let settings = Settings {
             backoff_base_ms: ms(options.backoff_base),
             backoff_max_ms: ms(options.backoff_max),
@@ -84,10 +90,6 @@ impl Scheduler {
 
     pub fn ledger(&self) -> Option<&Ledger> {
         self.planner.ledger()
-    }
-
-    pub fn metrics(&self) -> &Metrics {
-        &self.options.metrics
     }
 
     pub fn planner(&self) -> &Planner {
@@ -283,15 +285,14 @@ impl Scheduler {
             self.rereads.pop_first();
             self.look(world, &key, now);
         }
-        let began = std::time::Instant::now();
         let tree = self.planner.quota().map(|quota| quota.tree().clone());
         let mut plan = self.planner.plan(now.as_millisecond());
         if self.planner.quota().map(fleet_quota::Planner::tree) != tree.as_ref() {
             world.mark(Dirty::Tree);
         }
         let started = plan.decisions.iter().filter(|d| !matches!(d, Decision::Evict { .. })).count();
-        self.options.metrics.planned(began.elapsed(), started);
-        if self.refuse(world, &plan.decisions, now) {
+        let violations = self.refuse(world, &plan.decisions, now);
+        if !violations.is_empty() {
             plan.decisions.clear();
             plan.wake_ms = earliest(plan.wake_ms, Some((now + REFUSED_PAUSE).as_millisecond()));
         }
@@ -300,7 +301,9 @@ impl Scheduler {
             told: std::mem::take(&mut self.plain_told),
             wake: earliest(plan.wake_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok()), reread),
             more: plan.more,
-            writes: Vec::new(),
+            started,
+            violations,
+            ..Pass::default()
         };
         pass.told.extend(plan.told.iter().map(key_of));
         for decision in plan.decisions {
@@ -309,7 +312,7 @@ impl Scheduler {
                 // binding: a controller that comes next counts the job from it, and binds it itself.
                 Decision::Ask { job, cluster } | Decision::Bind { job, cluster } => (job, cluster),
                 Decision::Evict { job, taker, cluster, rule, lost_work_ms } => {
-                    self.options.metrics.evicted(rule);
+                    pass.evicted.push(rule);
                     pass.told.extend(evict(world, &key_of(&job), &taker, &cluster, rule, lost_work_ms));
                     continue;
                 }
@@ -329,9 +332,9 @@ impl Scheduler {
         pass
     }
 
-    /// Whether a plan would break an invariant: then it is told, nothing of it is sent, and what it would have
-    /// placed waits for a moment.
-    fn refuse(&mut self, world: &World, decisions: &[Decision], now: Timestamp) -> bool {
+    /// The invariants that a plan would break: then nothing of it is sent, and what it would have placed waits for a
+    /// moment.
+    fn refuse(&mut self, world: &World, decisions: &[Decision], now: Timestamp) -> Vec<Violation> {
         let known = |job: &JobId| {
             let key = key_of(job);
             let entry = world.bindings.get(&key)?;
@@ -345,20 +348,13 @@ impl Scheduler {
             })
         };
         let broken = verify::broken(known, self.planner.ledger(), decisions);
-        for violation in &broken {
-            tracing::error!(invariant = violation.invariant, "a plan is not sent: {}", violation.what);
-            self.options.metrics.violated(violation.invariant);
-        }
-        if broken.is_empty() {
-            return false;
-        }
-        for decision in decisions {
+        for decision in decisions.iter().filter(|_| !broken.is_empty()) {
             if let Decision::Ask { job, .. } | Decision::Bind { job, .. } = decision {
                 let until = (now + REFUSED_PAUSE).as_millisecond();
                 self.planner.hold_back(job, until, now.as_millisecond());
             }
         }
-        true
+        broken
     }
 }
 

@@ -2,7 +2,7 @@ use fleet_api::ElasticQuotaTree;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::gather::{Change, Observation};
+use crate::observation::{Change, Observation};
 
 /// A tree object with one leaf `team` of `max` cpu.
 fn tree(name: &str, generation: i64, max: &str, status: Value) -> ElasticQuotaTree {

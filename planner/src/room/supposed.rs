@@ -4,10 +4,7 @@
 //! same question again and again, about hundreds of gangs. What is supposed is kept from one question to the
 //! next, so that each costs by what has changed since.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use fleet_placement::{GroupedNodes, Places};
 use fleet_quota::{JobId, WaitingJob};
@@ -35,7 +32,7 @@ struct Gone {
 #[derive(Clone, Debug)]
 pub(super) struct Supposed {
     nodes: GroupedNodes,
-    gone: HashMap<JobId, Gone>,
+    gone: BTreeMap<JobId, Gone>,
     /// Counts the questions.
     question: u64,
     standing: BTreeMap<JobId, Standing>,
@@ -47,7 +44,7 @@ pub(super) struct Supposed {
 
 impl Supposed {
     pub fn new(nodes: &GroupedNodes) -> Self {
-        let (gone, standing) = (HashMap::new(), BTreeMap::new());
+        let (gone, standing) = (BTreeMap::new(), BTreeMap::new());
         Self { nodes: nodes.clone(), gone, question: 0, standing, fit: None, strained: false }
     }
 

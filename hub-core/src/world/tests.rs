@@ -1,10 +1,10 @@
 use fleet_api::{QueueUnit, names};
-use fleet_informer::INCARNATION_ANNOTATION;
+use fleet_mirror::INCARNATION_ANNOTATION;
 use fleet_mirror::{Listing, Version};
 use serde_json::json;
 
 use super::*;
-use crate::gather::{Change, Observation};
+use crate::observation::{Change, Observation};
 
 fn unit(version: &str) -> QueueUnit {
     let value = json!({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "QueueUnit",

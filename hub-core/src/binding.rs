@@ -7,7 +7,7 @@ use fleet_policies::{
     workload::WorkloadKind,
 };
 use fleet_resources::Resources;
-use kube::ResourceExt;
+use kube_core::ResourceExt;
 use serde::de::DeserializeOwned;
 
 use crate::{
