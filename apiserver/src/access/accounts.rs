@@ -111,7 +111,7 @@ fn legacy(base: &Base, token: &str, claims: &Value, wanted: &[String]) -> Option
     Some((user, vec![AUDIENCE.into()]))
 }
 
-/// Puts token, namespace and certificate into a new Secret of the account type, when its account exists.
+/// Puts token, namespace and certificate into a new Secret of the account type, if its account exists.
 pub fn fill_secret(base: &Base, key: &[u8; 32], secret: &mut Value) {
     if tree::text(secret, &["type"]) != SECRET_TYPE {
         return;

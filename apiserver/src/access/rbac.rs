@@ -241,7 +241,7 @@ pub fn denied(user: &User, q: &Question) -> ApiError {
 /// Fills the rules of every cluster role that has an aggregation rule, from the roles it selects.
 pub fn aggregate(base: &Base) {
     let table = base.store.table(CLUSTER_ROLES);
-    // Roles may select roles that are filled themselves: as many rounds as there are roles settle any chain.
+    // Roles may select other aggregated roles: as many rounds as there are roles resolve any chain.
     for _ in 0..=table.len() {
         let roles = table.objects();
         let mut changed = false;

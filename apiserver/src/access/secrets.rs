@@ -26,7 +26,7 @@ pub const CLEAR: [&str; 3] = ["admin-token", "account-key", TOKENS];
 pub struct Secrets(String);
 
 impl Secrets {
-    /// Reads the key kept in a directory, or makes one; `known` is what an older program kept in its store.
+    /// Reads the key of a directory, or makes one; `known` is the key that an older version had in its store.
     ///
     /// # Errors
     /// The file, and why it cannot be read or written.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// Where the token of a pod's account lies in its containers.
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Life of that token: an hour and a little, by which others tell it from one that was asked for.
+/// Lifetime of that token: a little over an hour, which distinguishes it from a requested one.
 const TOKEN_LIFE_S: i64 = 3607;
 /// The taint of a node that was never seen ready.
 pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -69,10 +69,10 @@ pub fn check_new(call: &Call, value: &Value) -> ApiResult<()> {
     limits::check(&call.core, call.resource(), &call.namespace, value)
 }
 
-/// What the plugins refuse of a change.
+/// The plugins' checks of an update.
 ///
 /// # Errors
-/// 403 when the caller may not approve or sign.
+/// 403 if the caller may not approve or sign.
 pub fn check_change(call: &Call, old: &Value, new: &Value) -> ApiResult<()> {
     if !call.resource().is("certificates.k8s.io", "certificatesigningrequests") {
         return Ok(());
@@ -202,7 +202,7 @@ fn runtime_class(core: &Core, r: &Resource, pod: &mut Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// What the account of a pod brings: the secrets that pull its images, and a token in its containers.
+/// Adds the image pull secrets of a pod's account, and a token in its containers.
 fn account(call: &Call, pod: &mut Value) {
     if tree::at(pod, &["metadata", "annotations", "kubernetes.io/config.mirror"]).is_some() {
         return;

@@ -47,10 +47,10 @@ fn pod_spec<'a>(r: &Resource, value: &'a Value) -> Option<&'a Value> {
     at(value, path)
 }
 
-/// Refuses a pod that its namespace does not allow, and warns of what would be refused.
+/// Refuses a pod that violates the level of its namespace, and warns about the warn level.
 ///
 /// # Errors
-/// 403 that names each thing that is not allowed.
+/// 403 with each violation.
 pub fn check(call: &mut Call, value: &Value) -> ApiResult<()> {
     if call.resource().custom || !matches!(call.subresource.as_str(), "" | "ephemeralcontainers") {
         return Ok(());

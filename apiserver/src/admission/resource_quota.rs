@@ -100,7 +100,8 @@ pub async fn run(core: Arc<Core>) {
 }
 
 fn refresh(core: &Core, namespace: &str) {
-    // Each quota is read before what it counts: a create in between changes it too, and this write is refused.
+    // Each quota is read before the objects it counts: a create in between changes the quota, too, and this write
+    // is refused.
     let quotas = core.quotas.of(namespace);
     if quotas.is_empty() {
         core.quotas.state.lock().unwrap_or_else(PoisonError::into_inner).with.remove(namespace);
@@ -201,13 +202,14 @@ fn cost(name: &str, group: &str, plural: &str, quota: &Obj, value: &Value) -> i6
     }
 }
 
-/// Where a container states what a name counts: `limits.memory`, `requests.memory`, or `memory`, which are requests.
+/// Where a container has the amount of a quota's name: `limits.memory`, `requests.memory`, or `memory`, which means
+/// requests.
 fn stated<'a>(container: &'a Value, name: &str) -> Option<&'a Value> {
     let part = if name.starts_with("limits.") { "limits" } else { "requests" };
     tree::at(container, &["resources", part, unit(name)])
 }
 
-/// What the containers of a pod ask for: all that run together, or the largest of those that run before them.
+/// The request of a pod's containers: all that run together, or the largest of those that run before them.
 fn pod_amount(pod: &Value, name: &str) -> i64 {
     let of = |container: &Value| stated(container, name).map_or(0, |v| amount(name, v));
     let together = tree::list(pod, &["spec", "containers"]).iter().map(of).fold(0, i64::saturating_add);

@@ -93,7 +93,7 @@ impl Server {
         )
     }
 
-    /// Writes the kubeconfig to a file only its owner may read; a reader never sees half of it.
+    /// Writes the kubeconfig to a file that only its owner may read; a reader never sees half of it.
     ///
     /// # Errors
     /// The file cannot be written.

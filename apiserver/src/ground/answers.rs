@@ -1,13 +1,14 @@
-//! Counts of answers.
+//! Counts of answers, for metrics.
 //!
-//! Inputs: each answer. Absent on purpose: how long they took.
+//! Inputs: each request's method and path, and its answer. Absent on purpose: how long they took. A restart begins
+//! at zero.
 
 use http::{Method, StatusCode, Uri};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
-/// Names of resources that are told apart; a client that asks for more than there are does not fill the memory.
+/// Most resources counted apart, so that made-up names do not fill the memory.
 const RESOURCES: usize = 1024;
 
 /// What a request asks of which resource, as far as its address says.

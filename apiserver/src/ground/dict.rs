@@ -15,7 +15,7 @@ const MOST: usize = if cfg!(test) { 2 * CHUNK } else { 256 * CHUNK };
 const CHUNK: usize = 1024;
 /// Things seen once that are remembered; a power of two.
 const SEEN: usize = 1 << 15;
-/// Dictionaries alive at once; beyond this a full one stays and new things are written out in each object.
+/// Most dictionaries in use; after that, a full one stays and new values are written out in each object.
 const GENERATIONS: usize = 4;
 
 /// The value of an entry.

@@ -29,7 +29,7 @@ use reserve::{Reserve, out_of_room};
 pub const SECRETS: &str = "pki";
 /// Name of the file in its directory.
 pub const FILE: &str = "store.redb";
-/// What a server keeps in its directory, at the top of it. Others' files in a directory that is shared stay as they are.
+/// The server's own files at the top of its directory. Other files in a shared directory are left alone.
 const OWN: [&str; 6] = [FILE, SECRETS, "kubeconfig", "kubeconfig.last", "incarnation", reserve::FILE];
 /// Page cache of the file: reads happen only at start, so a small one is enough.
 const CACHE_BYTES: usize = 16 << 20;
@@ -193,8 +193,8 @@ impl Disk {
         Ok((Disk { sender, reserve, waiting, thread }, found))
     }
 
-    /// Writes the store of a directory anew, without some notes and with others in their place. Nothing of what is left
-    /// out remains in the file.
+    /// Rewrites the store of a directory without some notes, and with others instead. Nothing of what is left out
+    /// remains in the file.
     pub fn rewrite(dir: &Path, without: &[&str], with: &[(&str, String)]) -> Result<(), DiskError> {
         let (path, partial) = (dir.join(FILE), dir.join(format!("{FILE}.partial")));
         let io = |e| DiskError::Io(dir.into(), e);
@@ -231,19 +231,20 @@ impl Disk {
         }
     }
 
-    /// Queues a commit. The queue is bounded by the writers, each of which waits for its own commit.
+    /// Queues a commit. The queue is bounded by the number of writers, each of which waits for its own commit.
     pub fn send(&self, batch: Batch) {
         let _ = self.sender.send(Message::Commit(batch));
     }
 
-    /// Writes a small document and waits until it is on disk, or refused (false) and kept for the next transaction.
+    /// Writes a small document and waits until it is on disk; false: it was refused, and is kept for the next
+    /// transaction.
     pub fn note(&self, key: &str, value: &str) -> bool {
         let (done, wait) = channel();
         self.sender.send(Message::Note(key.into(), value.into(), done)).is_ok()
             && wait.recv().unwrap_or(false)
     }
 
-    /// Copies this moment of the store into another directory, which can be opened as it is. Writes go on meanwhile.
+    /// Copies one revision of the store into another directory, which can then be opened. Writes go on meanwhile.
     pub fn snapshot(&self, dir: &Path) -> Result<(), String> {
         let (done, wait) = channel();
         self.sender
@@ -308,7 +309,7 @@ struct Committer {
     written: HashMap<u32, usize>,
     /// Notes that are not on disk yet.
     notes: BTreeMap<String, String>,
-    /// States to write back after a refusal, oldest last: the disk may have kept what memory took back.
+    /// States to write after a refusal, oldest last: the disk may have kept what was undone in memory.
     amends: Vec<Amend>,
 }
 
@@ -480,7 +481,7 @@ impl Committer {
     }
 }
 
-/// Copies the keys and certificates beside a store, by which its certificates and tokens stay good.
+/// Copies the keys and certificates beside a store, so that its certificates and tokens stay valid.
 fn copy_keys(from: &Path, to: &Path) -> std::io::Result<()> {
     let (from, to) = (from.join(SECRETS), to.join(SECRETS));
     if !from.is_dir() {

@@ -90,7 +90,8 @@ impl Feed {
         }
     }
 
-    /// Starts to listen; `seen` yields the newest published revision, and is called when no event can slip by.
+    /// Starts to listen; `seen` returns the newest published revision, and is called at a time when no event can be
+    /// missed.
     pub fn listen(self: &Feed, concern: Option<Concern>, seen: impl FnOnce() -> u64) -> Listener {
         let Some(concern) = concern else {
             return Listener { wake: self.all.subscribe(), lane: None };

@@ -13,10 +13,10 @@ const OTHERS: u32 = 0o077;
 /// A directory that many share, such as `/tmp`: its own mode is not ours to change.
 const STICKY: u32 = 0o1000;
 
-/// Makes a directory, and those above it, for its owner alone. One that is there already is mended.
+/// Creates a directory, and its parents, for its owner only. The mode of an existing one is corrected.
 ///
 /// # Errors
-/// It cannot be made, or something else has its name.
+/// It cannot be created, or something else has its name.
 pub fn directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     close_to_others(path)

@@ -14,7 +14,7 @@ use crate::schema::error::Cause;
 use crate::schema::rules::{self, Rules};
 use crate::schema::structural;
 
-/// Schemas kept for the next server; more are compiled for one server only, all are forgotten when it is full.
+/// Schemas kept for the next server. When the cache is full, all are dropped.
 const MOST_KEPT: usize = 256;
 
 /// A schema that may be served.
@@ -39,7 +39,7 @@ pub fn compiled(openapi: &Value) -> Arc<Compiled> {
     known.unwrap_or_else(|| Arc::new(compile(openapi)))
 }
 
-/// Why a schema cannot be served, each cause with its path below `field`; nothing for a sound one.
+/// Why a schema cannot be served, each cause with its path below `field`; empty for a valid one.
 pub fn check(openapi: &Value, field: &str) -> Vec<Cause> {
     let digest = digest(openapi);
     if KEPT.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&digest) {

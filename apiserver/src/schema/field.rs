@@ -41,7 +41,7 @@ impl<'v, 'p> At<'v, 'p> {
         At { value, parent: None, step: Step::Field(""), causes }
     }
 
-    /// A field below this one; several names with dots between go further down. What is not there is null.
+    /// A field below this one; a dotted path goes further down. A missing field is null.
     pub fn at<'b>(&'b self, field: &'b str) -> At<'v, 'b> {
         let value = field.split('.').try_fold(self.value, |v, key| v.as_object()?.get(key));
         At {

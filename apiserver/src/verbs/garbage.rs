@@ -377,7 +377,7 @@ fn unlink(value: &mut Value, uids: &[String]) {
     tree::put(tree::meta(value), "ownerReferences", left);
 }
 
-/// Changes the current version of an object; it is removed when it was only waiting for a finalizer.
+/// Changes the current version of an object; it is removed if it was only waiting for a finalizer.
 fn rewrite(core: &Core, table: &Arc<Table>, key: &str, change: impl Fn(&mut Value)) {
     loop {
         let Some(old) = table.get(key) else { return };

@@ -127,8 +127,8 @@ pub async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
     } else if asked == 0 {
         watcher.cursor = call.core.store.durable();
     } else {
-        // A revision this store has not reached was seen of a state that was taken back since. The real server waits for
-        // it without a word; here the watcher hears at once that it has to list again.
+        // A revision from the future was seen in a state that was undone since. The real server waits silently;
+        // here the watcher gets 410 at once and lists again.
         match call.core.store.place(asked) {
             Place::Reached(rv) => watcher.cursor = rv,
             Place::Ahead(newest) => {

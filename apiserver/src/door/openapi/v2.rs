@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 /// Media type of the protobuf form.
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// OpenAPI v2 of everything served, as JSON or in the protobuf form that clients of Kubernetes ask for.
+/// OpenAPI v2 of everything served, as JSON, or as protobuf, which Kubernetes clients request.
 pub fn swagger(core: &Core, headers: &HeaderMap) -> ApiResult<Response<Body>> {
     let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let packed = accept.contains("com.github.proto-openapi.spec.v2");
@@ -71,7 +71,7 @@ fn older(node: Value) -> Value {
     }
 }
 
-/// The operations of a path: parameters carry their type themselves, and the body is one of them.
+/// The operations of a path: parameters have their type inline, and the body is one of them.
 fn older_item(item: Value) -> Value {
     let Value::Object(operations) = item else { return item };
     let rewrite =

@@ -120,8 +120,8 @@ fn format(db: &Database, path: &Path) -> Result<Option<u64>, DiskError> {
     }
 }
 
-/// Reads a file, after bringing it to this program's format. What is damaged is left out when `accept_loss`, and is an
-/// error that names it otherwise.
+/// Reads a file, after converting it to the present format. Damaged records are left out with `accept_loss`;
+/// otherwise an error names them.
 pub fn load(db: &Database, path: &Path, accept_loss: bool) -> Result<Found, DiskError> {
     match format(db, path)? {
         Some(FORMAT) => {}
@@ -241,7 +241,7 @@ pub fn start(db: &Database) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// Format 1 had objects as JSON under the same keys. All of it changes in one transaction, or nothing.
+/// Format 1 had objects as JSON under the same keys. One transaction converts all of it, or nothing.
 fn upgrade_1(db: &Database, path: &Path) -> Result<(), DiskError> {
     let fail = |e: redb::Error| DiskError::of(path, e);
     let write = db.begin_write().map_err(|e| fail(e.into()))?;

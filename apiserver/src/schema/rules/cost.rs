@@ -166,7 +166,7 @@ impl Coster<'_> {
         }
     }
 
-    /// Of the items of a list that the schema declares. The libraries know nothing of those of a list that was made.
+    /// The items of a list that the schema declares. The libraries do not know the size of computed lists.
     fn declared_item(&self, list: &IdedExpr) -> Size {
         let known = !self.path(list).is_empty();
         known.then(|| self.declared(&self.below(list, ITEMS))).flatten().unwrap_or(UNKNOWN)

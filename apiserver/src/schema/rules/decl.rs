@@ -59,7 +59,7 @@ fn count(schema: &Value, key: &str) -> Option<u64> {
     schema.get(key).and_then(Value::as_i64).map(|n| u64::try_from(n).unwrap_or(0))
 }
 
-/// Declares a schema; `None` for what expressions cannot see. `root`: the whole object, or an embedded one.
+/// Declares a schema; `None` if expressions cannot see it. `root`: the whole object, or an embedded one.
 pub fn declare(schema: &Value, root: bool) -> Option<Rc<Decl>> {
     at_depth(schema, root, 0)
 }
