@@ -1,8 +1,8 @@
 //! An embedded Kubernetes API server.
 //!
-//! Purpose: the control plane of a fleet on a laptop, in tests and in simulations; clients see a Kubernetes API
-//! server. Inputs: HTTP requests, in process through [`ApiServer::router`] or over TLS through
-//! [`ApiServer::serve`]. Deliberately absent: workload controllers, API aggregation, protobuf answers.
+//! Purpose: the control plane of a fleet on a laptop, in tests and in simulation, behaving to clients as Kubernetes
+//! does. Inputs: HTTP requests, in process through [`ApiServer::router`] or over TLS through [`ApiServer::serve`].
+//! Deliberately absent: workload controllers, API aggregation, protobuf answers.
 
 use axum::Router;
 use axum::body::Body;
@@ -79,8 +79,8 @@ impl Clock {
 pub struct Ids(Option<Arc<AtomicU64>>);
 
 impl Ids {
-    /// The same ids in the same order for the same seed, so that a simulation can be repeated. Only within one seed
-    /// are they as unlikely to clash as random ones. For a process that needs few ids.
+    /// The same ids in the same order for the same seed, so that a simulation can be repeated. For one process
+    /// that hands out few ids: they are as unlikely to meet as random ones only within one seed.
     pub fn seeded(seed: u64) -> Self {
         Ids(Some(Arc::new(AtomicU64::new(seed))))
     }
@@ -126,12 +126,12 @@ pub struct Config {
     pub crds: Vec<Value>,
     /// Appended to `v1.36.0+` in `/version`.
     pub version_suffix: String,
-    /// Sets the taints of nodes by their conditions, as a controller manager does. A new node is tainted as not
-    /// ready until then.
+    /// Keep the taints of nodes by their conditions, as a controller manager does. A new node has the taint not-ready until then.
     pub node_lifecycle: bool,
-    /// Field managers whose new objects have no managedFields until somebody applies them server-side. From then
-    /// on, and for objects of other managers, managedFields are kept as usual. Empty, as on a real server: all
-    /// objects have them. If it is not empty, an object without managedFields stays without after an update.
+    /// Field managers whose new objects have no managedFields until somebody applies them server-side. From then on,
+    /// and for objects that anybody else makes, who owns which field is kept as ever. Empty, as a real server has it:
+    /// all objects of all managers have them. With managers in it, an object without managedFields has none after an
+    /// update either.
     pub untracked: BTreeSet<String>,
 }
 
@@ -191,7 +191,7 @@ impl ApiServer {
     async fn open_in_place(config: Config) -> Result<ApiServer, OpenError> {
         // Revisions start from the wall clock, so that they never go backwards over restarts in memory.
         let floor = u64::try_from(config.clock.now().as_second()).unwrap_or(0) << 20;
-        // On disk with microseconds: a restart within the same second also starts above all former revisions.
+        // On disk to the microsecond: a restart in the same second is above what the last run handed out too.
         let micros = u64::try_from(config.clock.now().subsec_microsecond()).unwrap_or(0);
         let precise = floor + (micros << 20) / 1_000_000;
         let unusable = |(path, why)| OpenError::Authority { path, why };
@@ -324,18 +324,18 @@ impl ApiServer {
         self.0.core.store.put_note(secrets::TOKENS, &tokens.note());
     }
 
-    /// The incarnation of the server's state; a new one after a restore. Clients read it from the namespace
-    /// kube-system, see [`incarnation::ANNOTATION`].
+    /// Which incarnation of its state this server is: another one after the store went back in time. Clients read it
+    /// at the namespace kube-system, see [`incarnation::ANNOTATION`].
     pub fn incarnation(&self) -> String {
         let found = self.0.core.namespaces.get("kube-system");
         found.map(|ns| ns.text(&["metadata", "annotations", incarnation::ANNOTATION])).unwrap_or_default()
     }
 
-    /// A client certificate and its key in PEM form, valid until a day. The user is its common name, the groups
-    /// (two at most) are its organizations.
+    /// A client certificate and its key in PEM form, good until a day: the user is its common name, the groups (two
+    /// at most) are its organizations.
     ///
     /// # Errors
-    /// More than two groups, or a name that is not allowed in a certificate.
+    /// More than two groups, or a name that cannot stand in a certificate.
     pub fn client_certificate(
         &self,
         user: &str,
@@ -345,11 +345,10 @@ impl ApiServer {
         self.0.authority.client(user, groups, last_day)
     }
 
-    /// Copies one revision of a store on disk into another directory, which can be opened in its place. Writes go
-    /// on.
+    /// Copies this moment of a store on disk into another directory, which can then be opened in its place. Writes go on.
     ///
     /// # Errors
-    /// The directory has a store already or cannot be written; the text names it.
+    /// A text that names the directory, when it has a store already or cannot be written.
     pub async fn snapshot(&self, dir: impl Into<PathBuf>) -> Result<(), String> {
         let (core, dir) = (self.0.core.clone(), dir.into());
         let done = tokio::task::spawn_blocking(move || core.store.snapshot(&dir)).await;
@@ -389,7 +388,7 @@ impl ApiServer {
     }
 }
 
-/// Opens the store of a directory. Secrets in plain text, from an older version, are removed from the file first.
+/// Opens the store of a directory. Secrets that an older program left in it are taken out of the file first.
 fn open_disk(dir: &Path, accept_loss: bool) -> Result<(Disk, disk::Found), OpenError> {
     let (disk, found) = Disk::open(dir, accept_loss)?;
     if !secrets::in_clear(&found.notes) {
@@ -435,7 +434,7 @@ fn seed(core: &Arc<Core>, floor: u64) -> Result<(), OpenError> {
         let key = if namespace.is_empty() { name } else { format!("{namespace}/{name}") };
         let at = core.store.table(table);
         if at.get(&key).is_none() {
-            // By name, so that the ids drawn from a simulation's seed do not depend on the number of these objects.
+            // By name, so that the ids a simulation draws from its seed do not depend on how many of these there are.
             let uid =
                 uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, format!("{floor} {table} {key}").as_bytes());
             let meta = tree::meta(&mut value);

@@ -1,14 +1,13 @@
-//! Counts of answers, for metrics.
+//! Counts of answers.
 //!
-//! Inputs: each request's method and path, and its answer. Absent on purpose: how long they took. A restart begins
-//! at zero.
+//! Inputs: each answer. Absent on purpose: how long they took.
 
 use http::{Method, StatusCode, Uri};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
-/// Most resources counted apart, so that made-up names do not fill the memory.
+/// Names of resources that are told apart; a client that asks for more than there are does not fill the memory.
 const RESOURCES: usize = 1024;
 
 /// What a request asks of which resource, as far as its address says.

@@ -74,7 +74,7 @@ pub fn without<T>(object: &mut Value, f: impl FnOnce(&Value) -> T) -> T {
     out
 }
 
-/// True for objects that differ at most in the times of their managedFields: then nothing is written.
+/// True for objects that differ at most in the times of their managedFields: nothing was written then.
 pub fn same_but_times(a: &Value, b: &Value) -> bool {
     let (Some(x), Some(y)) = (a.as_object(), b.as_object()) else { return a == b };
     let rest = |m: &Map<String, Value>, key: &str| m.iter().filter(|(k, _)| *k != key).count();
@@ -97,7 +97,7 @@ pub fn same_but_times(a: &Value, b: &Value) -> bool {
         })
 }
 
-/// Chooses the managedFields from which a written object starts: the client's if it sent some, else the live ones.
+/// Decides which managedFields a written object starts from: the client's when it sent some, else the live ones.
 /// A single empty entry resets them.
 pub fn inherit(old: &Value, new: &mut Value) {
     let sent = tree::list(new, &["metadata", "managedFields"]);
@@ -111,8 +111,8 @@ pub fn inherit(old: &Value, new: &mut Value) {
     }
 }
 
-/// Whether an object that is about to be changed has managedFields. If objects of some managers start without, an
-/// object without entries stays so until it is applied.
+/// Whether it is kept who owns which field of an object that is about to be changed. Where objects of some managers
+/// begin without, one that has no entries goes on without until it is applied.
 pub fn is_tracked(untracked: &BTreeSet<String>, object: &Value) -> bool {
     untracked.is_empty() || tree::at(object, &["metadata", "managedFields"]).is_some()
 }
@@ -280,7 +280,7 @@ pub fn apply(
     Ok(new)
 }
 
-/// Splits a change into fields that may conflict and fields that kubectl may take over: those whose live value it
+/// Splits a change into what may conflict and what kubectl may take over: fields whose live value is the one it
 /// wrote itself by client-side apply, as its last-applied annotation shows.
 fn excuse(schema: &Schema, live: &Value, change: &Set, w: &Writer<'_>) -> (Set, Set) {
     const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -358,7 +358,7 @@ fn atomic(schema: Option<&Schema>) -> bool {
     schema.is_some_and(|s| s.get().atomic_map)
 }
 
-/// Removes from `value` the fields that were applied before, are not applied now, and have no other owner.
+/// Removes from `value` what was applied before, is not applied now, and belongs to nobody else.
 fn prune(schema: Option<&Schema>, value: &mut Value, last: &Set, now: &Set, others: &Set) {
     let empty = Set::new();
     for (element, inner) in last {
