@@ -1,7 +1,7 @@
 //! Simulated members: hollow nodes whose pods run by the clock alone, a whole fleet in one process, and scenarios.
 //!
-//! Inputs: Kubernetes clients (any conformant server) and small plain specs. Deliberately absent:
-//! scheduling, job controllers and quota; those are the production rooms, which this one only starts.
+//! Inputs: Kubernetes clients (any conformant server) and small plain specs. Deliberately absent: scheduling, job
+//! controllers and quota. Those are the production crates, which this one only starts.
 
 pub mod cells;
 pub mod fast;

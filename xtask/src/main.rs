@@ -1,6 +1,6 @@
-//! `cargo xtask test`: everything that must hold, in one command; `cargo xtask tidy`: the quick part.
+//! `cargo xtask test`: all checks and tests in one command; `cargo xtask tidy`: the quick checks.
 //!
-//! Inputs: the checkout it is run in. Deliberately absent: installing anything (that is `.ci/run`'s).
+//! Inputs: the checkout in which it runs. Deliberately absent: installing anything (`.ci/run` does that).
 
 mod glossary;
 mod house;

@@ -1,5 +1,4 @@
-//! The rules of the house that a compiler does not know: which room may use which, and that the pure rooms
-//! stay pure.
+//! Rules that the compiler does not check: which crate may use which, and that pure crates stay pure.
 
 use std::{collections::BTreeMap, path::Path};
 

@@ -1,8 +1,8 @@
-//! The kubelet loop of all hollow nodes of one member: one watch, one timer map, a bounded number of
-//! writes in flight, no task per pod.
+//! The kubelet loop of all hollow nodes of one member: one watch, one timer map, a bounded number of writes in
+//! flight, no task per pod.
 //!
-//! A pod goes Pending -> Running -> Succeeded | Failed; a pod with a deletion time is deleted with
-//! grace 0. What the loop remembers only saves work: the store alone says where a pod stands, and a
+//! A pod goes Pending -> Running -> Succeeded | Failed; a pod with a deletion time is deleted with grace 0. The
+//! loop's memory only saves work, and a restart loses nothing: the API server has the state of each pod, and a
 //! Running pod found at the start ends when its start time plus its run time has passed.
 
 use std::{

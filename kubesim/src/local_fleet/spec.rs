@@ -1,4 +1,4 @@
-//! What a local fleet is made of, and what its data directory remembers of that.
+//! The spec of a local fleet, and the part of it that is stored in its data directory.
 
 use std::{net::IpAddr, path::PathBuf};
 
