@@ -8,6 +8,7 @@ pub mod access;
 pub mod advice;
 pub mod binding;
 pub mod bounds;
+pub mod cell_places;
 pub mod clock;
 pub mod cluster;
 pub mod convert;

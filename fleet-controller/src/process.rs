@@ -381,7 +381,12 @@ impl Process {
             }
             Dirty::Cluster(name) => {
                 self.judge_cluster(name, at, now);
-                cluster::plan(&self.world, name, &self.clock, &self.options.rules, at - self.began, now)
+                let rules = &self.options.rules;
+                let mut writes = cluster::plan(&self.world, name, &self.clock, rules, at - self.began, now);
+                if self.world.namespaces.contains_key(&fleet_api::names::cluster_namespace(name)) {
+                    writes.extend(self.scheduler.keep_cell_nodes(&self.world, name));
+                }
+                writes
             }
             Dirty::Tree => self.look_at_tree(now),
             Dirty::Policy(scope, key) => {

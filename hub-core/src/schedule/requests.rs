@@ -1,6 +1,9 @@
 //! The writes of the scheduler: asking a member for places, and binding.
 
-use fleet_api::binding::{Component, TargetCluster, TargetComponent};
+use fleet_api::{
+    binding::{Component, TargetCluster, TargetComponent},
+    cell_places::CellGroup,
+};
 use fleet_policies::reason::Reason;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -16,6 +19,7 @@ use crate::{
 pub(super) fn ask(
     entry: &BindingEntry,
     components: &[Component],
+    cells: &[CellGroup],
     cluster: &str,
     options: &Options,
     term: Option<i64>,
@@ -33,6 +37,9 @@ pub(super) fn ask(
             "ttlSeconds": options.reservation_ttl.as_secs(),
         },
     });
+    if !cells.is_empty() {
+        body["spec"]["cells"] = json!(cells);
+    }
     if let Some(topology) = &entry.object.spec.network_topology {
         body["spec"]["networkTopology"] = json!(topology);
     }

@@ -159,6 +159,9 @@ impl World {
                     &mut bindings,
                     |r| (r.spec.binding.namespace.clone(), r.spec.binding.name.clone()),
                 );
+                if bindings.remove(&(String::new(), String::new())) {
+                    self.mark_cell_nodes();
+                }
                 self.mark_bindings(bindings);
             }
             Observation::Work(change) => self.observe_work(change),

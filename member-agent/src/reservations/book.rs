@@ -89,7 +89,7 @@ impl Book {
         let written = copy.status.clone().filter(|status| status.phase == Some(ReservationPhase::Reserved));
         let verdict = match written.clone().or_else(|| super::write::places_annotation(copy)) {
             Some(status) => {
-                state.add_hold(Hold::new(&name, &copy.spec, &status.nodes));
+                keep(&name, &copy.spec, &status, state);
                 Verdict::Held(status)
             }
             None => Verdict::Released,
@@ -135,6 +135,10 @@ impl Book {
             return self.insert(&name, entry);
         };
         if entry.hub_uid.as_ref() == Some(&uid) {
+            if entry.spec.cells != reservation.spec.cells && matches!(entry.verdict, Verdict::Held(_)) {
+                cells::change(entry, &name, &reservation.spec, state);
+                self.due.insert(name);
+            }
             return;
         }
         // Seen for the first time since the start, or made anew under the same name.
@@ -183,7 +187,7 @@ impl Book {
         entry.hub_uid = None;
         entry.answered = None;
         entry.verdict = Verdict::Released;
-        state.remove_hold(name);
+        drop_hold(name, &entry.spec, state);
         self.due.insert(name.to_owned());
     }
 
@@ -211,12 +215,18 @@ impl Book {
                 self.due.insert(name);
                 continue;
             }
+            if !entry.spec.cell_nodes.is_empty() {
+                entry.verdict = Verdict::Held(cells::standing(&entry.spec, state));
+                state.set_cell_nodes(&name, &entry.spec.cell_nodes);
+                self.due.insert(name);
+                continue;
+            }
             if let Err(message) = self.permits.namespace(&entry.spec.binding.namespace) {
                 entry.verdict = Verdict::Closed(refused(message, Vec::new()));
                 self.due.insert(name);
                 continue;
             }
-            entry.verdict = match plan(&entry.spec, state, now, next_report) {
+            entry.verdict = match plan(&name, &entry.spec, state, now, next_report) {
                 Ok(status) => {
                     state.add_hold(Hold::new(&name, &entry.spec, &status.nodes));
                     held = true;
@@ -256,9 +266,20 @@ impl Book {
             let Some(entry) = self.entries.get_mut(&name).filter(|entry| entry.spec.epoch <= epoch) else {
                 continue;
             };
-            if matches!(entry.verdict, Verdict::Held(_)) {
+            if matches!(entry.verdict, Verdict::Held(_)) && entry.spec.cell_nodes.is_empty() {
                 entry.verdict = Verdict::Released;
                 state.remove_hold(&name);
+                self.due.insert(name);
+            }
+        }
+    }
+
+    /// What the hub is told of cells anew: nodes that have turned good or bad, and pods that have ended.
+    pub fn look_at_cells(&mut self, state: &mut MemberState) {
+        for name in state.take_cells_changed() {
+            if let Some(entry) = self.entries.get_mut(&name)
+                && cells::refresh(entry, &name, state)
+            {
                 self.due.insert(name);
             }
         }
@@ -399,6 +420,7 @@ fn expired(message: &str) -> ReservationStatus {
 
 /// The status that answers: places for all components at once, or why not.
 fn plan(
+    name: &str,
     spec: &ReservationSpec,
     state: &mut MemberState,
     now: Timestamp,
@@ -406,6 +428,10 @@ fn plan(
 ) -> Result<ReservationStatus, ReservationStatus> {
     let gang =
         fleet_api::convert::gang(&spec.components).map_err(|error| refused(error.to_string(), Vec::new()))?;
+    if !spec.cells.is_empty() {
+        let places = crate::state::cells::places(spec, &gang, name, state).map_err(cells::refusal)?;
+        return Ok(held(&gang, spec, places, now, next_report));
+    }
     let components: Vec<(String, Arc<PodSpec>, i64)> = gang
         .components
         .iter()
@@ -419,16 +445,45 @@ fn plan(
         .cluster
         .find_places(&components, topology)
         .map_err(|none| refused(none.sentence(), components_of(&none.refusal)))?;
+    Ok(held(&gang, spec, places, now, next_report))
+}
+
+fn held(
+    gang: &fleet_placement::Gang,
+    spec: &ReservationSpec,
+    places: BTreeMap<String, Vec<String>>,
+    now: Timestamp,
+    next_report: i64,
+) -> ReservationStatus {
     let expires_at =
         now.checked_add(SignedDuration::from_secs(spec.ttl_seconds.max(1))).unwrap_or(Timestamp::MAX);
-    Ok(ReservationStatus {
+    let message = match spec.cells.is_empty() {
+        true => format!("{} places held", gang.pods()),
+        false => cells::held_message(gang, &places),
+    };
+    ReservationStatus {
         phase: Some(ReservationPhase::Reserved),
         nodes: places,
-        refusals: Vec::new(),
-        message: Some(format!("{} places held", gang.pods())),
+        message: Some(message),
         report_sequence: Some(next_report),
         expires_at: Some(expires_at.to_string()),
-    })
+        ..ReservationStatus::default()
+    }
+}
+
+/// Holds what a copy in the member says.
+fn keep(name: &str, spec: &ReservationSpec, status: &ReservationStatus, state: &mut MemberState) {
+    match spec.cell_nodes.is_empty() {
+        true => state.add_hold(Hold::new(name, spec, &status.nodes)),
+        false => state.set_cell_nodes(name, &spec.cell_nodes),
+    }
+}
+
+fn drop_hold(name: &str, spec: &ReservationSpec, state: &mut MemberState) {
+    match spec.cell_nodes.is_empty() {
+        true => drop(state.remove_hold(name)),
+        false => state.set_cell_nodes(name, &[]),
+    }
 }
 
 fn refused(message: String, refusals: Vec<ComponentRefusal>) -> ReservationStatus {
@@ -451,5 +506,6 @@ fn components_of(refusal: &Refusal) -> Vec<ComponentRefusal> {
     refusal.components.iter().map(component).collect()
 }
 
+mod cells;
 #[cfg(test)]
 mod tests;
