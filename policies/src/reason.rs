@@ -109,6 +109,8 @@ reasons! {
     SyncWorkFailed: "The cluster refused the object.",
     QuotaTreeWarning: "The quota tree breaks a documented rule and is used all the same.",
     QuotaTreeInvalid: "The quota tree cannot be used; the last usable one stays in force.",
+    CellConfigurationInForce: "The configuration of cells is in force.",
+    CellConfigurationInvalid: "The configuration of cells cannot be used; the last valid one stays in force.",
     Running: "The job is running.",
     Succeeded: "The job succeeded.",
     Failed: "The job failed.",
