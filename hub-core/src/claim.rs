@@ -36,7 +36,8 @@ pub fn plan(world: &World, kind: &KindRef, key: &Key) -> Vec<Write> {
     };
     let read = workload::check(kind.workload(), &object.value)
         .and_then(|()| asked::counted(world, kind, key, object, &placement_of(spec)));
-    let Ok(components) = read else {
+    let read = read.ok().filter(|_| crate::wishes::check(kind.workload(), &object.value).is_ok());
+    let Some(components) = read else {
         // What runs goes on as it was sent; what waits would never run.
         return known.and_then(unclaimed::take_down).into_iter().collect();
     };

@@ -200,7 +200,8 @@ impl Scheduler {
                 Some(ReservationPhase::Reserved) if current && over_quota => writes.push(delete()),
                 Some(ReservationPhase::Reserved) if current => {
                     if let Some(Decision::Bind { cluster, .. }) = answered(Answer::Reserved) {
-                        return vec![bind(entry, whole(&reservation.spec.components, &cluster), now)];
+                        let cells = self.cell_binding(key);
+                        return vec![bind(entry, whole(&reservation.spec.components, &cluster), cells, now)];
                     }
                 }
                 None if current && !lost => {}
@@ -255,7 +256,7 @@ impl Scheduler {
         match spread::targets(self.planner.rooms(), entry, &leaving) {
             Ok(targets) => {
                 self.plain.remove(key);
-                (targets != entry.object.spec.clusters).then(|| bind(entry, targets, now))
+                (targets != entry.object.spec.clusters).then(|| bind(entry, targets, None, now))
             }
             Err(waiting) => {
                 // With no other place open, a drain takes it off all the same.
@@ -326,7 +327,8 @@ impl Scheduler {
                 Decision::Ask { job, cluster } | Decision::Bind { job, cluster } => (job, cluster),
                 Decision::Regroup { job, cluster } => {
                     let key = key_of(&job);
-                    pass.writes.extend(self.regroup(world, &key, &cluster).map(|write| (key, write)));
+                    let writes = self.regroup(world, &key, &cluster);
+                    pass.writes.extend(writes.into_iter().map(|write| (key.clone(), write)));
                     continue;
                 }
                 Decision::Evict { job, taker, cluster, rule, lost_work_ms } => {

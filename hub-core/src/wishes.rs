@@ -101,6 +101,17 @@ pub fn speaks_of_cells(kind: WorkloadKind, job: &Value) -> bool {
         || roles(kind, job).iter().any(|role| hived::annotation(role.template).is_some())
 }
 
+/// Whether what a job says of cells can be read.
+///
+/// # Errors
+/// The first field that is nonsense.
+pub fn check(kind: WorkloadKind, job: &Value) -> Result<(), WishError> {
+    if !kind.is_job() || !speaks_of_cells(kind, job) {
+        return Ok(());
+    }
+    read(kind, job).map(drop)
+}
+
 impl Wish {
     /// The groups to place in a virtual cluster, with names that no other job has.
     ///

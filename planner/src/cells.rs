@@ -176,6 +176,11 @@ impl Planner {
         self.cells.groups_of(id)
     }
 
+    /// The same, with the pods' names in their job: what its binding says.
+    pub fn bound_groups(&self, id: &JobId) -> Vec<BoundGroup> {
+        self.cells.bound_of(id)
+    }
+
     /// Takes in what a job holds, gives back what it holds no more.
     pub(super) fn settle_cells(&mut self, id: &JobId) {
         let Some(entry) = self.jobs.get(id) else { return };

@@ -26,8 +26,9 @@ impl Process {
     }
 
     pub(super) fn look_at_cells(&mut self, now: Timestamp) -> Vec<Write> {
-        if let Some(_config) = self.cells.read(&self.world) {
-            self.world.schedule = true;
+        if let Some(change) = self.cells.read(&self.world) {
+            let config = change.map(|valid| valid.config.clone());
+            self.scheduler.set_cells(config, &mut self.world, now);
         }
         self.summary_due.get_or_insert(Instant::now() + self.options.summary_interval);
         let mut writes = self.cells.plan_conditions(&self.world, now);

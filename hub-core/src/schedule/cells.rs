@@ -11,6 +11,7 @@ use std::sync::Arc;
 use fleet_api::{
     Reservation,
     cell_places::{CELL_NODES_PREFIX, CellGroup},
+    cells::CellBinding,
     names,
     reservation::ReservationPhase,
 };
@@ -120,6 +121,15 @@ impl Scheduler {
             }
             writes.push(Write::new(Target::Reservation, &namespace, &name, Verb::Create(body)));
         }
+        // Asked in a term that the member had seen the end of, it is asked again.
+        let is_closed = |reservation: &Reservation| {
+            let phase = reservation.status.as_ref().and_then(|status| status.phase);
+            phase.is_some_and(|phase| phase != ReservationPhase::Reserved)
+        };
+        if let Some(closed) = own.filter(|own| is_closed(own) && own.metadata.deletion_timestamp.is_none()) {
+            let uid = closed.metadata.uid.clone().unwrap_or_default();
+            writes.push(Write::new(Target::Reservation, &namespace, &name, Verb::Delete { uid }));
+        }
         let answered = wanted.is_empty() || own.is_some_and(is_reserved);
         for (key, reservation) in standing.iter().filter(|((_, known), _)| *known != name && answered) {
             if reservation.metadata.deletion_timestamp.is_none() {
@@ -156,26 +166,43 @@ impl Scheduler {
         self.planner.set_cell_nodes(cluster, (!answered.is_empty()).then_some(CellNodes { good }));
     }
 
-    /// Writes the cells of a job that runs into its reservation.
-    pub(super) fn regroup(&self, world: &World, key: &Key, cluster: &str) -> Option<Write> {
-        let entry = world.bindings.get(key)?;
+    /// Writes the cells of a job that runs into its reservation, which its member reads, and its binding.
+    pub(super) fn regroup(&self, world: &World, key: &Key, cluster: &str) -> Vec<Write> {
+        let Some(entry) = world.bindings.get(key) else { return Vec::new() };
         let epoch = entry.object.spec.epoch + i64::from(!entry.is_bound());
-        let (place, reservation) = world.reservations_of(key).find(|(place, reservation)| {
+        let own = world.reservations_of(key).find(|(place, reservation)| {
             cluster_of(&place.0) == cluster
                 && reservation.spec.epoch == epoch
                 && reservation.spec.binding.uid == entry.uid()
                 && reservation.metadata.deletion_timestamp.is_none()
-        })?;
-        let groups = self.planner.cell_groups(&job_id(key));
-        // A job without cells is another reservation's.
-        if groups == reservation.spec.cells || groups.is_empty() {
-            return None;
-        }
-        let patch = json!({
-            "metadata": {"resourceVersion": reservation.metadata.resource_version},
-            "spec": {"cells": groups},
         });
-        Some(Write::new(Target::Reservation, &place.0, &place.1, Verb::Merge(patch)))
+        let mut writes = Vec::new();
+        let groups = self.planner.cell_groups(&job_id(key));
+        if let Some((place, reservation)) = own
+            && groups != reservation.spec.cells
+            // Without any it would be a reservation of any places.
+            && !groups.is_empty()
+        {
+            let patch = json!({
+                "metadata": {"resourceVersion": reservation.metadata.resource_version},
+                "spec": {"cells": groups},
+            });
+            writes.push(Write::new(Target::Reservation, &place.0, &place.1, Verb::Merge(patch)));
+        }
+        let cells = self.cell_binding(key).filter(|cells| entry.object.spec.cells.as_ref() != Some(cells));
+        if let Some(cells) = cells.filter(|_| entry.is_bound()) {
+            let version = entry.object.metadata.resource_version.as_deref();
+            let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"cells": cells}});
+            writes.push(Write::new(Target::Binding, &key.0, &key.1, Verb::Merge(patch)));
+        }
+        writes
+    }
+
+    /// The job's cells as its binding says them.
+    pub(super) fn cell_binding(&self, key: &Key) -> Option<CellBinding> {
+        let bound = self.planner.bound_groups(&job_id(key));
+        let groups: Vec<_> = bound.iter().map(fleet_api::cells::CellGroup::of).collect();
+        (!groups.is_empty()).then_some(CellBinding { groups })
     }
 }
 

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_api::cells::status::JobCounts;
 use fleet_cells::{NodeName, VcStatus};
 
+use fleet_planner::VcJobs;
+
 use crate::schedule::Scheduler;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +30,19 @@ impl Scheduler {
     /// What each virtual cluster of the configuration in force has; none while the planner gives no cells. Then the
     /// statuses say what is promised and that nobody uses it.
     pub fn virtual_cluster_uses(&self) -> Option<Uses> {
-        None
+        let cells = self.planner().cells()?;
+        let jobs = |jobs: &VcJobs| {
+            let mut counts: BTreeMap<i32, JobCounts> = BTreeMap::new();
+            jobs.waiting.iter().for_each(|(class, count)| counts.entry(*class).or_default().waiting = *count);
+            jobs.running.iter().for_each(|(class, count)| counts.entry(*class).or_default().running = *count);
+            counts
+        };
+        let uses = self.planner().vc_use().into_iter();
+        Some(Uses {
+            virtual_clusters: uses
+                .map(|(name, used)| (name, VcUse { jobs: jobs(&used.jobs), cells: used.cells }))
+                .collect(),
+            bad_nodes: cells.nodes().filter(|node| !cells.is_good(node)).cloned().collect(),
+        })
     }
 }

@@ -172,6 +172,21 @@ impl CellRoom {
         groups.filter_map(|(name, ask)| Some(write(&cells.bound_group(name)?, ask))).collect()
     }
 
+    /// The cells that a job has now, each pod named by its component and index.
+    pub fn bound_of(&self, id: &JobId) -> Vec<BoundGroup> {
+        let Some(cells) = &self.cells else { return Vec::new() };
+        let named = |(name, ask): (&String, &CellGroupAsk)| {
+            let mut bound = cells.bound_group(name)?;
+            for (pod, (component, index)) in bound.pods.iter_mut().zip(&ask.pods) {
+                if pod.is_some() {
+                    *pod = Some(format!("{component}-{index}"));
+                }
+            }
+            Some(bound)
+        };
+        self.of_job.get(id).into_iter().flatten().filter_map(named).collect()
+    }
+
     /// Groups that others still have on cells that the job has reserved, by job.
     pub(super) fn jobs_of(&self, groups: impl Iterator<Item = String>) -> BTreeSet<JobId> {
         groups.filter_map(|name| self.job_of.get(&name).cloned()).collect()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fleet_api::{ReservationSpec, ReservationStatus, convert, reservation::ReservationPhase};
 use fleet_placement::Gang;
 
-use super::{Entry, Verdict, refused};
+use super::{CopyState, Entry, Verdict, refused};
 use crate::state::{Hold, MemberState, cells};
 
 /// The answer to a standing reservation: which of its nodes are of no use now.
@@ -43,7 +43,7 @@ pub(super) fn change(entry: &mut Entry, name: &str, spec: &ReservationSpec, stat
             entry.spec = std::sync::Arc::new(spec.clone());
             state.add_hold(Hold::new(name, spec, &status.nodes));
             // The copy carries the spec: it is written anew.
-            entry.copy = None;
+            entry.copy = CopyState::Maybe;
         }
         Err(why) => {
             status.message = Some(format!("the change was refused: {}", why.message));
