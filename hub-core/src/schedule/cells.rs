@@ -21,7 +21,6 @@ use fleet_cells::{
 };
 use fleet_policies::reason::Reason;
 use jiff::Timestamp;
-use kube::ResourceExt;
 use serde_json::json;
 
 use super::{Scheduler, cluster_of, job_id};
@@ -47,8 +46,8 @@ impl Scheduler {
         if self.planner.cells().map(Cells::config) == resolved.as_ref() {
             return;
         }
-        if let Err(why) = self.planner.set_cells(resolved, now.as_millisecond()) {
-            tracing::warn!(%why, "the configuration of cells is not used");
+        // Only a configuration that holds together is in force.
+        if self.planner.set_cells(resolved, now.as_millisecond()).is_err() {
             return;
         }
         for name in world.clusters.keys().cloned().collect::<Vec<_>>() {
@@ -287,5 +286,5 @@ fn has_all(world: &World, member: &str, nodes: &BTreeSet<String>) -> bool {
         let unknown = reservation.status.as_ref().map_or(&[][..], |status| &status.unknown_nodes);
         known.extend(reservation.spec.cell_nodes.iter().filter(|node| !unknown.contains(node)));
     }
-    nodes.iter().all(|node| known.contains(&node)) && world.clusters.values().any(|c| c.name_any() == member)
+    nodes.iter().all(|node| known.contains(&node))
 }
