@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::cells::CellBinding;
 use crate::policy::{ConflictResolution, Failover, Placement, PurgeMode, Suspension};
 use crate::volcano::NetworkTopology;
 
@@ -66,6 +67,9 @@ pub struct ResourceBindingSpec {
     /// Raised by compare-and-swap with every change of the target. 0: never bound.
     #[serde(default)]
     pub epoch: i64,
+    /// Cells of its virtual cluster that the job was given with the target; absent for a job of no virtual cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cells: Option<CellBinding>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]

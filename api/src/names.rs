@@ -76,6 +76,21 @@ pub fn is_stopped(annotations: &serde_json::Value) -> bool {
     annotations[STOP_ANNOTATION] == "true"
 }
 
+/// Label on a job: the virtual cluster whose cells it takes.
+pub const VIRTUAL_CLUSTER_LABEL: &str = "fleet.dev/virtual-cluster";
+/// Label or annotation on a job with cells: its class there, `oppo`, `test`, `prod`, or a number from -1 to 1000.
+pub const CLASS_LABEL: &str = "fleet.dev/class";
+/// Annotations on a job with cells: the pinned cell it takes, the type of its leaf cells, leaf cells of each pod, whether
+/// its pods start together, whether it may go on as an opportunistic job, the type of cell that holds it whole.
+pub const PINNED_CELL_ANNOTATION: &str = "fleet.dev/pinned-cell";
+pub const LEAF_CELL_TYPE_ANNOTATION: &str = "fleet.dev/leaf-cell-type";
+pub const CELLS_PER_POD_ANNOTATION: &str = "fleet.dev/cells-per-pod";
+pub const GANG_ALLOCATION_ANNOTATION: &str = "fleet.dev/gang-allocation";
+pub const LAZY_PREEMPTION_ANNOTATION: &str = "fleet.dev/lazy-preemption";
+pub const WITHIN_ONE_CELL_ANNOTATION: &str = "fleet.dev/within-one-cell";
+/// HiveD's annotation on pod templates: what it is told of a pod.
+pub const POD_SCHEDULING_SPEC_ANNOTATION: &str = "hivedscheduler.microsoft.com/pod-scheduling-spec";
+
 /// Annotations that give hollow pods a run time, an outcome, and clusters on which to fail.
 pub const SIM_RUNTIME_ANNOTATION: &str = "sim.fleet.dev/runtime";
 pub const SIM_RESULT_ANNOTATION: &str = "sim.fleet.dev/result";

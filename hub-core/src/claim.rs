@@ -36,7 +36,8 @@ pub fn plan(world: &World, kind: &KindRef, key: &Key) -> Vec<Write> {
     };
     let read = workload::check(kind.workload(), &object.value)
         .and_then(|()| asked::counted(world, kind, key, object, &placement_of(spec)));
-    let Ok(components) = read else {
+    let read = read.ok().filter(|_| crate::wishes::check(kind.workload(), &object.value).is_ok());
+    let Some(components) = read else {
         // What runs goes on as it was sent; what waits would never run.
         return known.and_then(unclaimed::take_down).into_iter().collect();
     };
@@ -140,6 +141,7 @@ fn desired_spec(
         priority: priority(world, spec, components),
         clusters: Vec::new(),
         epoch: 0,
+        cells: None,
     };
     serde_json::to_value(desired).unwrap_or_default()
 }
@@ -186,8 +188,10 @@ fn create(kind: &KindRef, key: &Key, object: &Object, spec: Value) -> Write {
 fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
     let known = serde_json::to_value(&entry.object.spec).unwrap_or_default();
     desired["epoch"] = known["epoch"].clone();
-    if let Some(clusters) = known.get("clusters") {
-        desired["clusters"] = clusters.clone();
+    for placed in ["clusters", "cells"] {
+        if let Some(value) = known.get(placed) {
+            desired[placed] = value.clone();
+        }
     }
     let was_scheduled = entry.object.spec.epoch > 0;
     if was_scheduled {

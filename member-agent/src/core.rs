@@ -515,6 +515,7 @@ impl Core {
         let now = self.context.clock.now();
         self.book.expire(now, &mut self.state);
         self.statuses.hyper_nodes.resolve(&mut self.state);
+        self.book.look_at_cells(&mut self.state);
         if self.book.plan_asked(&mut self.state, now, self.sequence + 1) {
             self.promised = self.sequence + 1;
         }

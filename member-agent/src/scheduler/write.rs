@@ -101,10 +101,13 @@ async fn post_binding(context: &Context, binding: &Binding) -> Result<(), CallEr
         "metadata": {"name": binding.pod.name, "namespace": binding.pod.namespace, "uid": binding.uid},
         "target": {"apiVersion": "v1", "kind": "Node", "name": binding.node},
     });
+    // The API server writes them on the pod with its node, in one.
     if let Some(devices) = &binding.devices {
-        // The API server writes them on the pod with its node, in one.
         let now = context.clock.now().as_second();
         body["metadata"]["annotations"] = json!(lean_devices::annotations(devices, &binding.node, now));
+    }
+    for (name, value) in binding.marks.iter().flat_map(|marks| marks.iter()) {
+        body["metadata"]["annotations"][name] = json!(value);
     }
     let request = Request::new(Pod::url_path(&(), Some(&binding.pod.namespace)))
         .create_subresource(

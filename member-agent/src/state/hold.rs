@@ -13,6 +13,8 @@ pub(crate) struct Hold {
     pub name: String,
     /// By component, then by index.
     pub places: Vec<Place>,
+    /// Its places are cells of a virtual cluster: its pods go nowhere else.
+    pub of_cells: bool,
 }
 
 /// Room for one pod.
@@ -22,6 +24,10 @@ pub(crate) struct Place {
     pub index: usize,
     pub node: String,
     pub requests: Arc<Resources>,
+    /// Numbers of the devices, where the place is of cells.
+    pub leaf_cells: Vec<i32>,
+    /// What the pod carries of its place, where the place is of cells.
+    pub marks: Option<Arc<BTreeMap<String, String>>>,
     /// The bound pod that uses the room; while there is one, the place itself is not counted.
     pub occupant: Option<PodKey>,
 }
@@ -34,15 +40,21 @@ impl Hold {
         for component in &spec.components {
             let requests = Arc::new(fleet_api::convert::resources(&component.request).unwrap_or_default());
             let nodes = nodes.get(&component.name).into_iter().flatten();
-            places.extend(nodes.enumerate().map(|(index, node)| Place {
+            // A pod without cells has no place yet.
+            let nodes = nodes.enumerate().filter(|(_, node)| !node.is_empty());
+            places.extend(nodes.map(|(index, node)| Place {
                 component: component.name.clone(),
                 index,
                 node: node.clone(),
                 requests: requests.clone(),
+                leaf_cells: Vec::new(),
+                marks: None,
                 occupant: None,
             }));
         }
-        Self { name: name.to_owned(), places }
+        let mut hold = Self { name: name.to_owned(), places, of_cells: !spec.cells.is_empty() };
+        super::cells::mark(&mut hold, spec);
+        hold
     }
 
     /// Index of the place a pod has, or may take: the one of its own index, else the first free one of

@@ -4,6 +4,7 @@
 //! Pure: no clock, no IO. One owner, the core task. Use of a node is the sum over its bound, unfinished
 //! pods and over held places whose pod is not bound.
 
+pub(crate) mod cells;
 mod gangs;
 mod groups;
 mod hold;
@@ -67,6 +68,12 @@ pub(crate) struct MemberState {
     /// Looked up by key alone; nothing is decided in its order.
     pods: HashMap<PodKey, PodEntry>,
     holds: BTreeMap<String, Hold>,
+    /// Nodes kept for cells, by the reservation that keeps them.
+    cell_nodes: BTreeMap<String, BTreeSet<String>>,
+    /// All of these nodes.
+    is_of_cells: BTreeSet<String>,
+    /// Reservations of cells of whose pods or nodes something has changed.
+    cells_changed: BTreeSet<String>,
     /// Pods by the reservation they name.
     reserved_pods: BTreeMap<String, BTreeSet<PodKey>>,
     gangs: BTreeMap<GangKey, GangEntry>,
@@ -96,6 +103,9 @@ impl MemberState {
             usage: BTreeMap::new(),
             pods: HashMap::new(),
             holds: BTreeMap::new(),
+            cell_nodes: BTreeMap::new(),
+            is_of_cells: BTreeSet::new(),
+            cells_changed: BTreeSet::new(),
             reserved_pods: BTreeMap::new(),
             gangs: BTreeMap::new(),
             unbound: Resources::new(),
@@ -166,14 +176,38 @@ impl MemberState {
             return;
         }
         self.hyper_nodes_stale |= !self.hyper_nodes.is_empty();
-        self.cluster.put_node(&node);
+        self.tell_scheduler(&node);
+        self.note_cell_node(&node.name);
         self.nodes.upsert(node);
+        self.effects.capacity = true;
+        self.effects.freed = true;
+    }
+
+    /// A node of cells takes nothing that the scheduler places by itself.
+    fn tell_scheduler(&mut self, node: &fleet_placement::Node) {
+        if self.is_of_cells.contains(&node.name) {
+            self.cluster.put_node(&fleet_placement::Node { unschedulable: true, ..node.clone() });
+        } else {
+            self.cluster.put_node(node);
+        }
+    }
+
+    fn note_cell_node(&mut self, name: &str) {
+        if self.is_of_cells.contains(name) {
+            let keeping = self.cell_nodes.iter().filter(|(_, nodes)| nodes.contains(name));
+            self.cells_changed.extend(keeping.map(|(reservation, _)| reservation.clone()));
+        }
+    }
+
+    /// The capacity report is out of date.
+    fn note_capacity(&mut self) {
         self.effects.capacity = true;
         self.effects.freed = true;
     }
 
     pub fn remove_node(&mut self, name: &str) {
         if self.nodes.remove(name).is_some() {
+            self.note_cell_node(name);
             self.hyper_nodes_stale |= !self.hyper_nodes.is_empty();
             self.cluster.remove_node(name);
             self.effects.capacity = true;
@@ -195,6 +229,7 @@ impl MemberState {
 
     pub fn remove_pod(&mut self, key: &PodKey) {
         let Some(mut entry) = self.pods.remove(key) else { return };
+        self.note_cells(&entry);
         if let Some(id) = entry.id.take() {
             self.cluster.remove_pod(id);
         }
@@ -266,6 +301,9 @@ impl MemberState {
             }
         }
         let known = self.pods.remove(&key);
+        if known.as_ref().is_none_or(|known| known.finished != entry.finished) {
+            self.note_cells(&entry);
+        }
         // A binding that the watch confirms, or a mere change of phase, moves no amounts.
         let same = known.as_ref().is_some_and(|known| known.counts_as(&entry));
         if !same && let Some(known) = &known {
@@ -371,6 +409,35 @@ impl MemberState {
     }
 
     // ---- holds
+
+    pub fn holds(&self) -> impl Iterator<Item = &Hold> {
+        self.holds.values()
+    }
+
+    pub fn hold_named(&self, name: &str) -> Option<&Hold> {
+        self.holds.get(name)
+    }
+
+    /// Whether the pod's reservation gives its pods cells, and they go nowhere else.
+    pub fn is_bound_to_cells(&self, entry: &PodEntry) -> bool {
+        entry.reservation.as_ref().and_then(|name| self.holds.get(name)).is_some_and(|hold| hold.of_cells)
+    }
+
+    fn pods_of_reservation(&self, name: &str) -> impl Iterator<Item = &PodEntry> {
+        self.reserved_pods.get(name).into_iter().flatten().filter_map(|key| self.pods.get(key))
+    }
+
+    fn note_cells(&mut self, entry: &PodEntry) {
+        if let Some(name) =
+            entry.reservation.as_ref().filter(|name| self.holds.get(*name).is_some_and(|h| h.of_cells))
+        {
+            self.cells_changed.insert(name.clone());
+        }
+    }
+
+    pub fn take_cells_changed(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.cells_changed)
+    }
 
     /// Counts the hold's places; one of the same name is replaced.
     pub fn add_hold(&mut self, hold: Hold) {

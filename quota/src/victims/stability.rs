@@ -39,7 +39,7 @@ impl Search<'_> {
         let side: Vec<NodeId> = self.tree.path_to_root(self.preemptor.leaf).take_while(below).collect();
         let Some(node) = side.last().copied() else { return true };
         match rule {
-            TakeRule::InQueuePriority => true,
+            TakeRule::InQueuePriority | TakeRule::VirtualCluster => true,
             TakeRule::Reclaim => {
                 self.ledger.node_inside_min(self.preemptor.leaf, &self.request)
                     || side.iter().any(|node| {
