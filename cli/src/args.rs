@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use fleet_kubesim::RunTime;
 
-use crate::{pai, volcano};
+use crate::{pai, vc, volcano};
 
 /// Run AI training jobs on many Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -73,6 +73,9 @@ pub enum Command {
     /// OpenPAI's jobs: submit, list, get, stop, start, logs, events, config
     #[command(subcommand)]
     Pai(pai::args::PaiCommand),
+    /// Virtual clusters: apply their configuration, list them, draw their cells, explain a job's cells
+    #[command(subcommand)]
+    Vc(vc::args::VcCommand),
     /// List the member clusters with used and total resources
     Clusters(ClustersArgs),
     /// Find what is wrong with a fleet: kubeconfig, rights, versions, controller, agents, quota tree, policies
