@@ -40,6 +40,7 @@ pub async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
         listen: Listen::From { host: IpAddr::V4(Ipv4Addr::LOCALHOST), first_port: args.port },
         default_run_time: args.runtime,
         scheduler_conf: args.scheduler_conf.as_ref().map(absolute).transpose()?,
+        shared: None,
     };
     if let Some(file) = &spec.scheduler_conf {
         member_agent::check_scheduler_conf(file)?;

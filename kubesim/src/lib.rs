@@ -10,7 +10,9 @@ pub mod local_fleet;
 pub mod plays;
 pub mod run_plan;
 pub mod scenario;
+pub mod shared;
 pub mod stages;
+pub mod standins;
 pub mod traces;
 pub mod whole;
 

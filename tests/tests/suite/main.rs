@@ -17,6 +17,7 @@ mod process_chaos;
 mod processes;
 mod quota;
 mod rights;
+mod shared;
 mod tenants;
 mod volcano;
 mod volcano_hub;
