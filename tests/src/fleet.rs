@@ -55,6 +55,8 @@ pub struct MemberSpec {
     pub gpus: u32,
     pub cpu: String,
     pub memory: String,
+    /// Of its nodes, where they are not to be numbered.
+    pub node_names: Vec<String>,
 }
 
 impl FleetSpec {
@@ -70,6 +72,7 @@ impl FleetSpec {
                 gpus: gpus.parse().ok()?,
                 cpu: "16".to_string(),
                 memory: "64Gi".to_string(),
+                node_names: Vec::new(),
             })
         };
         let members = members.split(',').map(|text| {
@@ -97,6 +100,14 @@ impl FleetSpec {
     pub fn cpu(mut self, cpu: &str) -> Self {
         for member in &mut self.members {
             member.cpu = cpu.to_string();
+        }
+        self
+    }
+
+    /// Names the nodes of the first member.
+    pub fn nodes(mut self, names: &[&str]) -> Self {
+        if let Some(member) = self.members.first_mut() {
+            member.node_names = names.iter().map(|name| (*name).to_string()).collect();
         }
         self
     }
@@ -305,7 +316,10 @@ impl TestFleet {
             gpus: member.gpus,
             labels: BTreeMap::new(),
         };
-        let options = hollow::Options::new(name, nodes, self.spec.run_time);
+        let mut options = hollow::Options::new(name, nodes, self.spec.run_time);
+        for (node, wanted) in options.nodes.iter_mut().zip(&member.node_names) {
+            node.name.clone_from(wanted);
+        }
         Ok(hollow::Options { admission: self.spec.shared, ..options })
     }
 
