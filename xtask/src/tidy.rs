@@ -18,10 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-informer", &["fleet-mirror"]),
     ("fleet-cells", &["fleet-resources"]),
     ("fleet-pai", &[]),
-    (
-        "fleet-api",
-        &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-cells"],
-    ),
+    ("fleet-api", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-cells"]),
     ("fleet-apiserver", &["fleet-resources", "fleet-api"]),
     ("fleet-check", &["fleet-resources", "fleet-api"]),
     ("fleet-planner", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-api"]),

@@ -2,8 +2,7 @@
 
 use anyhow::bail;
 use fleet_api::{
-    QueueUnit, ResourceBinding, VirtualCluster,
-    cells::{VIRTUAL_CLUSTER_LABEL, read::class_name},
+    QueueUnit, ResourceBinding, VirtualCluster, cells::read::class_name, names::VIRTUAL_CLUSTER_LABEL,
 };
 use fleet_portal::cells::{self, Picture, Standing, job_of, tree};
 use jiff::Timestamp;
@@ -15,7 +14,7 @@ use super::{args::VcExplainArgs, class_of, show};
 use crate::{answer::Answer, connect::Hub, discovery, output, progress::Progress, queue, table::Table};
 
 /// What is known of a job and its cells.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Told {
     pub job: String,

@@ -167,6 +167,6 @@ async fn cells(hub: &Hub, args: &CellsArgs) -> anyhow::Result<Answer> {
 
 /// The class of a job by its label.
 fn class_of(labels: &serde_json::Value) -> String {
-    let class = labels[fleet_api::cells::CLASS_LABEL].as_str().unwrap_or_default();
+    let class = labels[fleet_api::names::CLASS_LABEL].as_str().unwrap_or_default();
     read::class_priority(class).map_or_else(|| class.to_string(), read::class_name)
 }

@@ -49,6 +49,9 @@ pub fn difference(plan: &Plan) -> String {
         text.push_str(&separated(&text, &table.print()));
         text.push_str("All of them go on running.\n");
     }
+    for unnamed in &plan.unnamed {
+        text.push_str(&separated(&text, &format!("bad until a member has their nodes: {unnamed}\n")));
+    }
     match (text.is_empty(), plan.is_change) {
         (true, true) => "no virtual cluster gains or loses cells, and no job loses its place\n".to_string(),
         (true, false) => "no change\n".to_string(),

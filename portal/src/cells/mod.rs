@@ -150,7 +150,7 @@ impl Standing {
         let Some(view) = self.in_force() else { return Ok(None) };
         let config = view.config().map_err(CellsError::InForce)?;
         // The controller says so in the status as soon as it has seen the object.
-        let config = read::with_members(config.clone(), &self.members()).unwrap_or(config);
+        let (config, _) = read::name_members(config, &self.members());
         let status = view.object.status.as_ref();
         let bad: BTreeSet<&str> =
             status.iter().flat_map(|status| &status.bad_nodes).map(String::as_str).collect();

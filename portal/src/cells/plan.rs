@@ -2,7 +2,7 @@
 
 use fleet_api::cells::{
     CONFIGURATION_NAME, CellConfigurationSpec,
-    read::{class_name, with_members},
+    read::{class_name, name_members},
 };
 use fleet_api::patch::merge_diff;
 use fleet_cells::{
@@ -31,6 +31,8 @@ pub struct Plan {
     pub nodes_removed: Vec<String>,
     /// Jobs that lose their promise, or devices of which are on no account any more. All of them run on.
     pub jobs: Vec<JobChange>,
+    /// Trees of which it is not known which member has them: their cells are bad until one says so.
+    pub unnamed: Vec<String>,
     /// Whether the object itself would be another one.
     pub is_change: bool,
     #[serde(skip)]
@@ -73,7 +75,7 @@ pub enum PlanError {
 /// The configuration does not fit the fleet, or what stands cannot be read.
 pub fn plan(standing: &Standing, wanted: &Wanted, now: Timestamp) -> Result<Plan, PlanError> {
     let name = target(standing, wanted)?;
-    let config = with_members(wanted.config.clone(), &standing.members())?;
+    let (config, unnamed) = name_members(wanted.config.clone(), &standing.members());
     let picture = standing.picture(now)?;
     let difference = match &picture {
         Some(picture) => picture.cells.preview(config.clone(), Unreported::Good, now.as_millisecond())?,
@@ -101,6 +103,7 @@ pub fn plan(standing: &Standing, wanted: &Wanted, now: Timestamp) -> Result<Plan
         nodes_added: texts(&difference.nodes_added),
         nodes_removed: texts(&difference.nodes_removed),
         jobs,
+        unnamed: unnamed.iter().map(ToString::to_string).collect(),
         is_change: object.is_none_or(|object| !says(object, &wanted.config))
             && known.as_ref().is_none_or(|(_, before)| *before != spec),
         config: wanted.config.clone(),
