@@ -13,6 +13,7 @@ mod jobs;
 mod kill_nine;
 mod pai;
 mod placement;
+mod portal;
 mod process_chaos;
 mod processes;
 mod quota;
