@@ -1,8 +1,10 @@
 //! The loop: observations and answers in, writes out.
 
 mod backlog;
+mod deletes;
 mod forbidden;
 mod looks;
+mod paces;
 mod restored;
 
 use std::{
@@ -47,6 +49,7 @@ use crate::{
     writes::{self, Refused, Sent},
 };
 use backlog::Backlog;
+use deletes::Deletes;
 use looks::{Looks, Turn};
 
 /// Observations waiting to be taken in; a full channel makes the watches wait.
@@ -136,6 +139,8 @@ async fn begin(hub: Client, options: Options, term: Option<i64>, shutdown: Cance
         flights: JoinSet::new(),
         busy: BTreeMap::new(),
         backlog: Backlog::default(),
+        deletes: Deletes::default(),
+        held: BTreeMap::new(),
         looks: Looks::default(),
         again: BTreeSet::new(),
         failures: BTreeMap::new(),
@@ -175,6 +180,8 @@ struct Flight {
     lane: Lane,
     /// The Work that it was to make.
     work: Option<Key>,
+    /// Uid of what it was to delete.
+    deletes: Option<String>,
     /// What follows it.
     then: Vec<Write>,
     /// What the hub said.
@@ -202,6 +209,9 @@ struct Process {
     /// Writes under way per lane.
     busy: BTreeMap<Lane, usize>,
     backlog: Backlog,
+    deletes: Deletes,
+    /// Until when statuses wait that are not final.
+    held: BTreeMap<Dirty, Instant>,
     looks: Looks,
     /// Looks asked for while one was under way.
     again: BTreeSet<Dirty>,
@@ -372,12 +382,12 @@ impl Process {
                 if let Some(wake) = step.wake {
                     self.set_timer(dirty.clone(), at, now, wake);
                 }
-                if let Some(cluster) = step.declare_lost
+                if let Some(cluster) = step.declare_lost.clone()
                     && self.world.to_declare.insert(cluster.clone())
                 {
                     self.world.mark(Dirty::Cluster(cluster));
                 }
-                step.writes
+                self.paced(&dirty, step, at)
             }
             Dirty::Cluster(name) => {
                 self.judge_cluster(name, at, now);
@@ -499,7 +509,8 @@ impl Process {
         }
     }
 
-    fn send(&mut self, lane: Lane, writes: Vec<Write>) {
+    fn send(&mut self, lane: Lane, mut writes: Vec<Write>) {
+        writes.retain(|write| self.deletes.note(write));
         if writes.is_empty() {
             return;
         }
@@ -518,18 +529,19 @@ impl Process {
             let then = std::mem::take(&mut write.then);
             let makes_work = write.target == Target::Work && matches!(write.verb, Verb::Create(_));
             let work = makes_work.then(|| (write.namespace.clone(), write.name.clone()));
+            let deletes = deletes::uid_of(&write).map(str::to_string);
             self.flights.spawn(async move {
                 let sent = match lane {
                     Lane::Place(_) => writes::send_until_known(&hub, write).await,
                     _ => writes::send(&hub, write).await.into(),
                 };
-                Flight { lane, work, then, sent }
+                Flight { lane, work, deletes, then, sent }
             });
         }
     }
 
     fn landed(&mut self, flight: Result<Flight, JoinError>) {
-        let Flight { lane, work, then, sent } = match flight {
+        let Flight { lane, work, deletes, then, sent } = match flight {
             Ok(flight) => flight,
             Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
             // The runtime is being shut down, and this loop with it.
@@ -545,6 +557,11 @@ impl Process {
             && lane != Lane::Look(Dirty::Binding(binding.clone()))
         {
             self.world.mark(Dirty::Binding(binding));
+        }
+        if let (Some(uid), Some(refused)) = (&deletes, &sent.refused)
+            && !matches!(refused, Refused::Absent)
+        {
+            self.deletes.failed(uid);
         }
         let pause = match sent.refused {
             None => {

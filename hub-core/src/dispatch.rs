@@ -8,6 +8,7 @@ mod attempts;
 mod ending;
 mod fence;
 mod judge;
+mod pace;
 mod reach;
 mod report;
 pub(crate) mod restore;
@@ -43,6 +44,7 @@ use attempts::{Stay, stay};
 use ending::{between_runs, end_job, let_go_of_gone, lost_places, stopped, take_back, take_name, tell_end};
 pub use fence::{is_gone, is_left_behind};
 use judge::{Ending, Look};
+pub use pace::Pace;
 use report::{aggregated_object_status, collect, report};
 use statuses::{binding_status, patch_binding_status, patch_object_status, set_conditions};
 use unit::{UnitPhase, unit};
@@ -51,6 +53,8 @@ use unit::{UnitPhase, unit};
 #[derive(Debug, Default)]
 pub struct Step {
     pub writes: Vec<Write>,
+    /// Statuses that what comes next may overtake.
+    pub later: Vec<(Pace, Write)>,
     /// Look again then, if nothing else happens before.
     pub wake: Option<Timestamp>,
     /// A lost cluster that the job is to be moved off, whose lease has to carry the mark of loss first.
@@ -169,6 +173,21 @@ fn unbound(
         end_job(entry, over.reason, &over.message, step, now);
         return;
     }
+    let mut told = Step::default();
+    tell_wait(world, key, entry, object, waiting, &mut told, now);
+    step.tell(Pace::Reason, told.writes);
+}
+
+/// What a job waits for.
+fn tell_wait(
+    world: &World,
+    key: &Key,
+    entry: &BindingEntry,
+    object: &Object,
+    waiting: Option<&Waiting>,
+    step: &mut Step,
+    now: Timestamp,
+) {
     let queued = entry.is_suspended();
     if queued {
         unit(world, key, entry, UnitPhase::Enqueued, waiting, step, now);
@@ -309,16 +328,19 @@ fn bound(
             return;
         }
     }
-    patch_binding_status(entry, &known, &desired, step);
-    patch_object_status(world, entry, object, &status, step);
+    let mut told = Step::default();
+    patch_binding_status(entry, &known, &desired, &mut told);
+    patch_object_status(world, entry, object, &status, &mut told);
     let running =
         items.iter().any(|item| item.status.is_some_and(|s| workload::is_running(entry.workload, s)));
     // A run that has begun does not go back; its end is told once the result stands.
     if desired["result"].is_null() {
         let begun = run.started_at.is_some();
         let phase = if running || begun { UnitPhase::Running } else { UnitPhase::Dequeued };
-        unit(world, key, entry, phase, None, step, now);
+        unit(world, key, entry, phase, None, &mut told, now);
     }
+    let pace = pace::of_bound(&known, &desired, &items, &step.writes);
+    step.tell(pace, told.writes);
     drop_other_reservations(world, key, entry, winner.as_deref(), step);
 }
 

@@ -14,6 +14,6 @@ pub mod stages;
 pub mod traces;
 pub mod whole;
 
-pub use local_fleet::{FleetSpec, Listen, LocalFleet, MemberSpec, StartError};
+pub use local_fleet::{Asked, FleetSpec, Listen, LocalFleet, MemberSpec, Requests, StartError};
 pub use run_plan::RunTime;
 pub use scenario::Scenario;

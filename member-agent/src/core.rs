@@ -32,7 +32,7 @@ use crate::{
     jobs::Object,
     lean::{LeanNode, LeanPod},
     notices::Notices,
-    reservations::{HoldRequest, book::Book, write::HoldWritten},
+    reservations::{HoldRequest, PlaceQuestion, book::Book, write::HoldWritten},
     scheduler::{
         self, Binding, Decision, Rank, Refused,
         write::{self, Bound, Told},
@@ -135,6 +135,7 @@ pub(crate) struct Core {
     notices: Notices,
     changes: mpsc::Receiver<CoreChange>,
     requests: mpsc::Receiver<HoldRequest>,
+    questions: mpsc::Receiver<PlaceQuestion>,
     reports: watch::Sender<Option<Report>>,
     /// Kinds that have not been listed yet: nothing is decided before all have been. A decision on a part of what stands
     /// would let groups in whose pods were seen before their PodGroups, and count room that others have been promised.
@@ -169,6 +170,7 @@ pub(crate) struct Core {
 pub(crate) struct Channels {
     pub changes: mpsc::Receiver<CoreChange>,
     pub requests: mpsc::Receiver<HoldRequest>,
+    pub questions: mpsc::Receiver<PlaceQuestion>,
     pub reports: watch::Sender<Option<Report>>,
     pub notices: Notices,
 }
@@ -242,6 +244,7 @@ impl Core {
             notices: channels.notices,
             changes: channels.changes,
             requests: channels.requests,
+            questions: channels.questions,
             reports: channels.reports,
             unlisted,
             dirty: BTreeSet::new(),
@@ -287,6 +290,10 @@ impl Core {
                 },
                 (asked, answer) = self.extender.next() => self.state.cluster.hear(asked, answer),
                 n = self.requests.recv_many(&mut asked, ROUND) => if n == 0 { return },
+                Some(question) = self.questions.recv() => {
+                    self.answer_place(question);
+                    continue;
+                }
                 n = self.changes.recv_many(&mut round, ROUND) => if n == 0 { return },
                 () = sleep_until(wake), if wake.is_some() => {}
             }
@@ -396,6 +403,12 @@ impl Core {
                 self.book.release(&binding_uid, epoch, &mut self.state);
             }
         }
+    }
+
+    fn answer_place(&self, PlaceQuestion { pod, answer }: PlaceQuestion) {
+        let node = self.unlisted.is_empty().then(|| scheduler::node_for_one(&self.state, &pod)).flatten();
+        // Who asked may have given up.
+        let _ = answer.send(node);
     }
 
     fn ended(&mut self, ended: Result<Ended, tokio::task::JoinError>) {

@@ -203,7 +203,7 @@ pub fn finish(
             tree::meta(&mut new).insert("generation".into(), generation.into());
         }
     }
-    if !applied {
+    if !applied && managed::is_tracked(&call.core.untracked, &new) {
         let now = call.core.clock.stamp();
         let manager = call.manager().to_string();
         let subresource = if matches!(call.subresource.as_str(), "scale" | "status") {

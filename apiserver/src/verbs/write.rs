@@ -94,6 +94,13 @@ fn own(ids: &Ids, r: &Resource, value: &mut Value, now: &str) {
 /// Records what the caller wrote, from `old` (nothing, for a new object) to `new`.
 fn track(call: &Call, old: Option<&Value>, new: &mut Value, now: &str) {
     let r = call.resource();
+    let skipped = match old {
+        None => call.core.untracked.contains(call.manager()),
+        Some(_) => !managed::is_tracked(&call.core.untracked, new),
+    };
+    if skipped {
+        return;
+    }
     let w = Writer {
         manager: call.manager(),
         api_version: &r.stored_as,

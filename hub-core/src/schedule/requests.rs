@@ -69,18 +69,11 @@ pub(super) fn bind(entry: &BindingEntry, targets: Vec<TargetCluster>, now: Times
         operations.push(json!({"op": "replace", "path": "/spec/suspension/scheduling", "value": false}));
     }
     let message = events::bound_message(&targets);
-    let told = [
-        events::normal(&entry.subject(), entry.source(), Reason::ScheduleBindingSucceed, &message, now),
-        events::normal(
-            &entry.object_subject(),
-            entry.source(),
-            Reason::ScheduleBindingSucceed,
-            &message,
-            now,
-        ),
-    ];
+    // About the object, where its owner looks; the binding itself shows the same.
+    let (subject, reason) = (entry.object_subject(), Reason::ScheduleBindingSucceed);
+    let told = events::normal(&subject, entry.source(), reason, &message, now);
     let verb = Verb::Patch(Value::Array(operations));
-    Write::new(Target::Binding, entry.namespace(), entry.name(), verb).then(told)
+    Write::new(Target::Binding, entry.namespace(), entry.name(), verb).then([told])
 }
 
 /// Takes an object that is no gang off every cluster it is on.
@@ -94,7 +87,6 @@ pub(super) fn withdraw(entry: &BindingEntry, why: &str, now: Timestamp) -> Write
     ]);
     let names: Vec<&str> = spec.clusters.iter().map(|target| target.name.as_str()).collect();
     let message = format!("taken off {}; {why}", names.join(", "));
-    let told = [entry.subject(), entry.object_subject()]
-        .map(|subject| events::warning(&subject, entry.source(), Reason::Drained, &message, now));
-    Write::new(Target::Binding, entry.namespace(), entry.name(), Verb::Patch(operations)).then(told)
+    let told = events::warning(&entry.object_subject(), entry.source(), Reason::Drained, &message, now);
+    Write::new(Target::Binding, entry.namespace(), entry.name(), Verb::Patch(operations)).then([told])
 }

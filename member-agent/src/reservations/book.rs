@@ -35,14 +35,26 @@ enum Verdict {
     Released,
 }
 
+/// What is known of the copy in the member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CopyState {
+    None,
+    /// A write of it may have taken effect, now or later.
+    Maybe,
+    Stands,
+}
+
 #[derive(Debug)]
 struct Entry {
     spec: Arc<ReservationSpec>,
     /// The hub's object, once seen and while it stands.
     hub_uid: Option<String>,
     verdict: Verdict,
-    /// A copy may stand in the member, with this status as far as known.
-    copy: Option<Option<ReservationStatus>>,
+    copy: CopyState,
+    /// When the places are given back, unless the Work arrives before.
+    deadline: Option<Timestamp>,
+    /// The Work has.
+    arrived: bool,
     /// Status of the hub's object as far as known.
     answered: Option<ReservationStatus>,
     /// A write is under way.
@@ -60,6 +72,8 @@ pub(crate) struct Book {
     /// Entries whose writes are to be looked at.
     due: BTreeSet<String>,
     deadlines: BTreeSet<(Timestamp, String)>,
+    /// Held over a restart, and heard of from the hub since: the count until their deadlines begins anew.
+    heard: BTreeSet<String>,
     /// The newest term of a leader of the hub.
     newest_term: i64,
     /// Which namespaces places are held for.
@@ -82,12 +96,13 @@ impl Book {
         self.newest_term = 0;
     }
 
-    /// Takes over a copy found in the member at the start: its places are held again.
+    /// Takes over a copy found in the member at the start: its places are held again. Whether its Work has arrived is
+    /// not written there: nothing of it lapses before the hub is heard.
     pub fn recover(&mut self, copy: &Reservation, state: &mut MemberState) {
         let name = copy.metadata.name.clone().unwrap_or_default();
         self.see_term(copy.spec.term.unwrap_or_default());
         let written = copy.status.clone().filter(|status| status.phase == Some(ReservationPhase::Reserved));
-        let verdict = match written.clone().or_else(|| super::write::places_annotation(copy)) {
+        let verdict = match written.or_else(|| super::write::places_annotation(copy)) {
             Some(status) => {
                 state.add_hold(Hold::new(&name, &copy.spec, &status.nodes));
                 Verdict::Held(status)
@@ -98,7 +113,9 @@ impl Book {
             spec: Arc::new(copy.spec.clone()),
             hub_uid: None,
             verdict,
-            copy: Some(written),
+            copy: CopyState::Stands,
+            deadline: None,
+            arrived: false,
             answered: None,
             busy: false,
             seen: false,
@@ -127,7 +144,9 @@ impl Book {
                 spec: Arc::new(reservation.spec.clone()),
                 hub_uid: Some(uid),
                 verdict,
-                copy: None,
+                copy: CopyState::None,
+                deadline: None,
+                arrived: false,
                 answered: reservation.status.clone(),
                 busy: false,
                 seen: false,
@@ -138,6 +157,9 @@ impl Book {
             return;
         }
         // Seen for the first time since the start, or made anew under the same name.
+        if entry.hub_uid.is_none() && !entry.arrived && matches!(entry.verdict, Verdict::Held(_)) {
+            self.heard.insert(name.clone());
+        }
         let anew = entry.hub_uid.is_some() || entry.verdict == Verdict::Released;
         entry.hub_uid = Some(uid);
         entry.answered = reservation.status.clone();
@@ -154,8 +176,8 @@ impl Book {
     pub fn see_copy(&mut self, copy: &Reservation) {
         let name = copy.metadata.name.clone().unwrap_or_default();
         match self.entries.get_mut(&name) {
-            Some(entry) if entry.copy.is_none() => {
-                entry.copy = Some(None);
+            Some(entry) if entry.copy == CopyState::None => {
+                entry.copy = CopyState::Maybe;
                 self.due.insert(name);
             }
             Some(entry) => entry.seen = entry.busy,
@@ -164,7 +186,9 @@ impl Book {
                     spec: Arc::new(copy.spec.clone()),
                     hub_uid: None,
                     verdict: Verdict::Released,
-                    copy: Some(None),
+                    copy: CopyState::Stands,
+                    deadline: None,
+                    arrived: false,
                     answered: None,
                     busy: false,
                     seen: false,
@@ -220,6 +244,7 @@ impl Book {
                 Ok(status) => {
                     state.add_hold(Hold::new(&name, &entry.spec, &status.nodes));
                     held = true;
+                    entry.deadline = lapses_at(&entry.spec, now);
                     Verdict::Held(status)
                 }
                 Err(status) => Verdict::Closed(status),
@@ -230,19 +255,20 @@ impl Book {
         held
     }
 
-    /// The Work of this binding and epoch has arrived.
+    /// The Work of this binding and epoch has arrived: its hold has no deadline any more. Nothing is written of that:
+    /// the Work and what it brings about say it.
     pub fn consume(&mut self, binding_uid: &str, epoch: i64) {
         for name in self.names_of(binding_uid) {
             let Some(entry) = self.entries.get_mut(&name).filter(|entry| entry.spec.epoch == epoch) else {
                 continue;
             };
-            if let Verdict::Held(status) = &mut entry.verdict
-                && let Some(deadline) = status.expires_at.take()
-            {
-                if let Ok(deadline) = deadline.parse() {
-                    self.deadlines.remove(&(deadline, name.clone()));
-                }
-                self.due.insert(name);
+            if !matches!(entry.verdict, Verdict::Held(_)) {
+                continue;
+            }
+            entry.arrived = true;
+            self.heard.remove(&name);
+            if let Some(deadline) = entry.deadline.take() {
+                self.deadlines.remove(&(deadline, name));
             }
         }
     }
@@ -271,18 +297,25 @@ impl Book {
 
     /// Gives back what has lapsed by `now`. A hold whose pods exist is in use, whoever was to say so.
     pub fn expire(&mut self, now: Timestamp, state: &mut MemberState) {
+        for name in std::mem::take(&mut self.heard) {
+            if let Some(entry) = self.entries.get_mut(&name) {
+                entry.deadline = lapses_at(&entry.spec, now);
+                self.note_deadline(&name);
+            }
+        }
         while self.next_deadline().is_some_and(|deadline| deadline <= now) {
             let Some((_, name)) = self.deadlines.pop_first() else { return };
             let Some(entry) = self.entries.get_mut(&name) else { continue };
-            let Verdict::Held(status) = &mut entry.verdict else { continue };
-            if state.has_pods_of(&name) {
-                status.expires_at = None;
-            } else {
+            if !matches!(entry.verdict, Verdict::Held(_)) {
+                continue;
+            }
+            entry.deadline = None;
+            if !state.has_pods_of(&name) {
                 let message = format!("the job did not arrive within {} s", entry.spec.ttl_seconds);
                 entry.verdict = Verdict::Closed(expired(&message));
                 state.remove_hold(&name);
+                self.due.insert(name);
             }
-            self.due.insert(name);
         }
     }
 
@@ -308,8 +341,8 @@ impl Book {
         if let Some(copy) = written.copy {
             entry.copy = copy;
         }
-        if std::mem::take(&mut entry.seen) && entry.copy.is_none() {
-            entry.copy = Some(None);
+        if std::mem::take(&mut entry.seen) && entry.copy == CopyState::None {
+            entry.copy = CopyState::Maybe;
         }
         if let Some((uid, status)) = written.answered
             && entry.hub_uid.as_ref() == Some(&uid)
@@ -330,9 +363,10 @@ impl Book {
     }
 
     fn note_deadline(&mut self, name: &str) {
-        if let Some(Entry { verdict: Verdict::Held(status), .. }) = self.entries.get(name)
-            && let Some(deadline) = status.expires_at.as_ref().and_then(|text| text.parse().ok())
+        if let Some(Entry { verdict: Verdict::Held(_), deadline: Some(deadline), .. }) =
+            self.entries.get(name)
         {
+            let deadline = *deadline;
             self.deadlines.insert((deadline, name.to_owned()));
         }
     }
@@ -358,12 +392,9 @@ impl Entry {
         let (copy, answer) = match &self.verdict {
             Verdict::Asked => return None,
             Verdict::Held(status) => (
-                match &self.copy {
-                    None => CopyWrite::Create(status.clone()),
-                    Some(written) if written.as_ref() != Some(status) => {
-                        CopyWrite::Status { old: written.clone(), new: status.clone() }
-                    }
-                    Some(_) => CopyWrite::Keep,
+                match self.copy {
+                    CopyState::None | CopyState::Maybe => CopyWrite::Create(status.clone()),
+                    CopyState::Stands => CopyWrite::Keep,
                 },
                 Some(status),
             ),
@@ -385,7 +416,7 @@ impl Entry {
     }
 
     fn without_copy(&self) -> CopyWrite {
-        if self.copy.is_some() { CopyWrite::Delete } else { CopyWrite::Keep }
+        if self.copy == CopyState::None { CopyWrite::Keep } else { CopyWrite::Delete }
     }
 }
 
@@ -395,6 +426,11 @@ fn expired(message: &str) -> ReservationStatus {
         message: Some(message.to_owned()),
         ..ReservationStatus::default()
     }
+}
+
+/// When places that are held from now on lapse.
+fn lapses_at(spec: &ReservationSpec, now: Timestamp) -> Option<Timestamp> {
+    Some(now.checked_add(SignedDuration::from_secs(spec.ttl_seconds.max(1))).unwrap_or(Timestamp::MAX))
 }
 
 /// The status that answers: places for all components at once, or why not.
@@ -419,15 +455,14 @@ fn plan(
         .cluster
         .find_places(&components, topology)
         .map_err(|none| refused(none.sentence(), components_of(&none.refusal)))?;
-    let expires_at =
-        now.checked_add(SignedDuration::from_secs(spec.ttl_seconds.max(1))).unwrap_or(Timestamp::MAX);
+    let expires_at = lapses_at(spec, now);
     Ok(ReservationStatus {
         phase: Some(ReservationPhase::Reserved),
         nodes: places,
         refusals: Vec::new(),
         message: Some(format!("{} places held", gang.pods())),
         report_sequence: Some(next_report),
-        expires_at: Some(expires_at.to_string()),
+        expires_at: expires_at.map(|at| at.to_string()),
     })
 }
 

@@ -13,9 +13,13 @@ pub(crate) mod write;
 use std::sync::Arc;
 
 use crate::{
+    lean::LeanPod,
     lean_devices::Assigned,
     state::{GangKey, MemberState, PodEntry, PodKey},
 };
+
+/// Who places pods that name nobody.
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Orders gangs: higher priority, then older, then by name.
 pub(crate) type Rank = (std::cmp::Reverse<i32>, Option<jiff::Timestamp>, GangKey);
@@ -227,6 +231,21 @@ fn held_node(state: &MemberState, key: &PodKey, pod: &PodEntry) -> Option<String
     let free = node.free().plus(&place.requests);
     let fits = node.admits(&pod.spec.shape) && pod.requests().fits_in(&free);
     (fits && place.occupant.is_none()).then(|| place.node.clone())
+}
+
+/// The node held for a pod that does not exist yet, where it may be made on that node at once: nobody else has to be
+/// placed with it, and nothing else than its place decides. What [`held_node`] asks of a pod that is to be bound is asked
+/// of it as well.
+pub(crate) fn node_for_one(state: &MemberState, pod: &LeanPod) -> Option<String> {
+    let mut pod = pod.clone();
+    // As the API server will.
+    pod.spec.scheduler_name.get_or_insert_with(|| DEFAULT_SCHEDULER.to_owned());
+    pod.metadata.uid.get_or_insert_default();
+    let entry = PodEntry::read(&pod, state.scheduler_names())?;
+    let key = PodKey::of(&pod);
+    let alone = entry.gang_size == 1 && entry.group_owner.is_none() && entry.spec.extras.is_none();
+    let may = alone && entry.is_pending() && entry.unreadable.is_none() && state.pod(&key).is_none();
+    may.then(|| held_node(state, &key, &entry)).flatten()
 }
 
 #[cfg(test)]

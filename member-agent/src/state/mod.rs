@@ -114,6 +114,10 @@ impl MemberState {
         self.effects.capacity |= earlier.capacity;
     }
 
+    pub fn scheduler_names(&self) -> &BTreeSet<String> {
+        &self.scheduler_names
+    }
+
     pub fn nodes(&self) -> &NodeIndex {
         &self.nodes
     }

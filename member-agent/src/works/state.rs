@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use fleet_api::{
@@ -14,6 +15,7 @@ use fleet_mirror::{Change, Listing, Mirror};
 use fleet_policies::{WorkloadKind, workload::outcome};
 use kube::{ResourceExt, api::DynamicObject, discovery::ApiResource};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{Key, desired::bindings_of, epochs::Epoch, fence::is_fenced_level};
 use crate::{
@@ -93,8 +95,8 @@ pub(super) struct State {
     /// Uids of pods that have been asked to stop because the cluster is cut off.
     stopping: BTreeSet<String>,
     epochs_order: VecDeque<String>,
-    /// Works whose first report has waited for what the object says of itself.
-    first_reports: BTreeSet<String>,
+    /// Until when reports of Works wait that are not final.
+    held_reports: BTreeMap<String, Instant>,
     /// Patches that changed nothing the next comparison would see; not sent again.
     settled: BTreeMap<ObjectId, String>,
 }
@@ -121,9 +123,17 @@ impl State {
         self.works.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    /// Whether the first report of the Work has not waited yet; it has after this call.
-    pub fn begin_report(&mut self, name: &str) -> bool {
-        self.first_reports.insert(name.to_owned())
+    /// How long the Work's report still waits, of a wait that begins now unless one has begun before; `None` when it is
+    /// over.
+    pub fn hold_report(&mut self, name: &str, wait: Duration) -> Option<Duration> {
+        let now = Instant::now();
+        let due = self.held_reports.entry(name.to_owned()).or_insert(now + wait);
+        Some(due.saturating_duration_since(now)).filter(|left| !left.is_zero())
+    }
+
+    /// The report is written.
+    pub fn end_hold(&mut self, name: &str) {
+        self.held_reports.remove(name);
     }
 
     /// Takes in what is told of Works.
@@ -182,7 +192,7 @@ impl State {
 
     /// What a Work named may be left over.
     fn end_work(&mut self, old: &Work) -> Vec<Key> {
-        self.first_reports.remove(&old.name_any());
+        self.held_reports.remove(&old.name_any());
         self.unindex(old);
         let manifests = old.spec.workload.manifests.iter();
         manifests.map(|manifest| Key::Leftover(ObjectId::of_manifest(manifest))).collect()
