@@ -114,7 +114,8 @@ fn keep_quota_labels(running: &Value, governed: &mut Value) {
             Some(value) => governed["metadata"]["labels"][label] = value,
             None => {
                 // An object without labels stays without: `labels: null` would be a change of what was sent.
-                if let Some(labels) = governed.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+                if let Some(labels) = governed.pointer_mut("/metadata/labels").and_then(Value::as_object_mut)
+                {
                     labels.remove(label);
                 }
             }
