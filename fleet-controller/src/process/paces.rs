@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Process;
-use crate::{
+use fleet_hub_core::{
     dispatch::{Pace, Step},
     world::Dirty,
     writes::Write,
 };
+
+use super::Process;
 
 /// How long the news of a run and the reason of a wait are gathered.
 const NEWS: Duration = Duration::from_millis(250);
