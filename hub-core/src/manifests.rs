@@ -113,7 +113,9 @@ fn keep_quota_labels(running: &Value, governed: &mut Value) {
         match known {
             Some(value) => governed["metadata"]["labels"][label] = value,
             None => {
-                if let Some(labels) = governed["metadata"]["labels"].as_object_mut() {
+                // An object without labels stays without: `labels: null` would be a change of what was sent.
+                if let Some(labels) = governed.pointer_mut("/metadata/labels").and_then(Value::as_object_mut)
+                {
                     labels.remove(label);
                 }
             }

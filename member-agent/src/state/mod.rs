@@ -152,6 +152,10 @@ impl MemberState {
         &self.scheduler_names
     }
 
+    pub fn scheduler_names(&self) -> &BTreeSet<String> {
+        &self.scheduler_names
+    }
+
     pub fn nodes(&self) -> &NodeIndex {
         &self.nodes
     }
