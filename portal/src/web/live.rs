@@ -103,7 +103,7 @@ impl Viewer {
                 }
                 Err(error) => View::Missing(error.to_string()),
             };
-            let text = fragment(&self.web, &self.session, &self.page, &view).into_string();
+            let text = fragment(&self.web, &self.session, &view).into_string();
             if text != self.shown {
                 self.shown.clone_from(&text);
                 return Some(Told::Page(text));

@@ -133,15 +133,15 @@ fn trouble_page(web: &Web, session: &Session, uri: &Uri, trouble: &AskError) -> 
 }
 
 fn whole(web: &Web, session: &Session, page: &Page, path: &str, view: &View, status: StatusCode) -> Response {
-    let main = fragment(web, session, page, view);
+    let main = fragment(web, session, view);
     let title = page.title();
     let is_live = page.is_live() && status == StatusCode::OK;
     page_response(frame(&Frame { title: &title, path, session: Some(session), is_live }, main), status)
 }
 
-fn fragment(web: &Web, session: &Session, page: &Page, view: &View) -> Markup {
+fn fragment(web: &Web, session: &Session, view: &View) -> Markup {
     let (hub, is_listed) = (web.board.hub(), web.board.is_listed());
-    html::fragment(view, page, session, &hub, is_listed, Timestamp::now())
+    html::fragment(view, session, &hub, is_listed, Timestamp::now())
 }
 
 fn page_response(markup: Markup, status: StatusCode) -> Response {

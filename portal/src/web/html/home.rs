@@ -81,12 +81,12 @@ pub fn histogram(counts: &[(i64, i64)]) -> Markup {
             thead { tr { th scope="col" { "Free" } th scope="col" { "Nodes" } } }
             tbody { @for (free, nodes) in counts { tr {
                 th scope="row" { (free) }
-                td {
+                td { div {
                     svg viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
                         rect.own width=(nodes * 1000 / most) height="10" {}
                     }
                     span { (nodes) }
-                }
+                } }
             } } }
         }
     }

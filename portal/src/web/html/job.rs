@@ -55,7 +55,7 @@ pub fn job(view: &JobView, session: &Session, now_s: i64) -> Markup {
         @if !view.yaml.is_empty() {
             details #yaml { summary { "YAML" } pre tabindex="0" { code { (view.yaml) } } }
         }
-        p.actions {
+        div.actions {
             @if view.can_stop {
                 form.inline method="post" action="/jobs/stop" {
                     (form_key(session))

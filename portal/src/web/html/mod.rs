@@ -15,7 +15,7 @@ use maud::{DOCTYPE, Markup, html};
 pub use sign_in::sign_in;
 
 use super::{
-    page::{JobName, Page, queue_link},
+    page::{JobName, queue_link},
     session::Session,
     view::View,
 };
@@ -89,14 +89,7 @@ fn form_key(session: &Session) -> Markup {
 }
 
 /// The part of a page that changes.
-pub fn fragment(
-    view: &View,
-    page: &Page,
-    session: &Session,
-    hub: &Hub,
-    is_listed: bool,
-    now: Timestamp,
-) -> Markup {
+pub fn fragment(view: &View, session: &Session, hub: &Hub, is_listed: bool, now: Timestamp) -> Markup {
     let now_s = now.as_second();
     html! {
         div #hub-state role="status" {
