@@ -324,8 +324,8 @@ proptest! {
             add(&mut known, &namespace, &format!("job-{index}"), leaf, *priority, *created);
         }
         // Changed and gone jobs leave nothing behind.
-        for index in 0..made.len() / 3 {
-            let gone = id(&format!("n{}", made[index].2), &format!("job-{index}"));
+        for (index, gone) in made.iter().enumerate().take(made.len() / 3) {
+            let gone = id(&format!("n{}", gone.2), &format!("job-{index}"));
             known.set_binding(gone.clone(), None);
             known.set_unit(gone, None);
         }

@@ -14,6 +14,7 @@ mod live;
 mod page;
 mod pairs;
 mod pods;
+mod promises;
 mod rights;
 mod session;
 mod state;

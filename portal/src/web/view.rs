@@ -36,6 +36,7 @@ pub enum View {
     Jobs(JobQuery, JobPage),
     Job(Box<JobView>),
     Clusters(Vec<ClusterRow>),
+    VirtualClusters(VirtualClustersView),
     Submit(Box<SubmitView>),
     Missing(String),
 }
@@ -50,6 +51,7 @@ impl View {
             Self::Jobs(_, view) => json!(view),
             Self::Job(view) => json!(view),
             Self::Clusters(view) => json!({"rows": view}),
+            Self::VirtualClusters(view) => json!(view),
             Self::Submit(_) => json!({}),
             Self::Missing(why) => json!({"message": why}),
         }
@@ -107,6 +109,31 @@ pub struct PriorityClass {
     pub consequence: String,
 }
 
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VirtualClustersView {
+    pub rows: Vec<VirtualClusterRow>,
+    /// Why there are no rows.
+    pub absent: String,
+    pub tree: Vec<crate::cells::tree::Row>,
+    /// Cells that are not drawn.
+    pub more: usize,
+    pub tree_absent: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VirtualClusterRow {
+    pub name: String,
+    pub bar: fleet_views::Bar,
+    pub gpu: String,
+    pub lent: i64,
+    pub borrowed: i64,
+    pub bad: i64,
+    pub waiting: i64,
+    pub running: i64,
+}
+
 /// What the hub said to a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Check {
@@ -154,6 +181,9 @@ pub async fn view(
         }
         Page::Jobs(query) => View::Jobs(query.clone(), fleet_views::jobs(&web.board.known(), sight, query)),
         Page::Clusters => View::Clusters(fleet_views::clusters(&web.board.known(), sight)),
+        Page::VirtualClusters => {
+            View::VirtualClusters(super::promises::view(&web.server_of(&session.credential), now).await?)
+        }
         Page::Job(name) => job(web, session, sight, name, now_s).await?,
         Page::Submit(_) => View::Missing("The form is not a view.".to_owned()),
     })

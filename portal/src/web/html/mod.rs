@@ -7,6 +7,7 @@ mod jobs;
 mod queues;
 mod sign_in;
 mod submit;
+mod virtual_clusters;
 
 use fleet_views::{Bar, JobRow, State, age};
 use jiff::Timestamp;
@@ -21,11 +22,12 @@ use super::{
 };
 use crate::board::Hub;
 
-const NAVIGATION: [(&str, &str); 5] = [
+const NAVIGATION: [(&str, &str); 6] = [
     ("/", "Home"),
     ("/queues", "Queues"),
     ("/jobs", "Jobs"),
     ("/clusters", "Clusters"),
+    ("/virtual-clusters", "Virtual clusters"),
     ("/submit", "Submit"),
 ];
 
@@ -108,6 +110,7 @@ pub fn fragment(view: &View, session: &Session, hub: &Hub, is_listed: bool, now:
             View::Jobs(query, view) => (jobs::jobs(query, view, session, now_s)),
             View::Job(view) => (job::job(view, session, now_s)),
             View::Clusters(view) => (clusters::clusters(view, now_s)),
+            View::VirtualClusters(view) => (virtual_clusters::virtual_clusters(view)),
             View::Submit(view) => (submit::submit(view, session)),
             View::Missing(why) => { h1 { "Not here" } p { (why) } p { a href="/" { "Home" } } },
         }
