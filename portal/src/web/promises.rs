@@ -3,7 +3,7 @@
 use fleet_views::bar;
 use jiff::Timestamp;
 
-use super::view::{VirtualClusterRow, VirtualClustersView};
+use super::shown::{VirtualClusterRow, VirtualClustersView};
 use crate::{
     cells::{self, CellsError, Standing, tree},
     server::{AskError, Server},

@@ -3,7 +3,7 @@
 use fleet_views::{ClusterRow, Home, JobRow, QueueRow};
 use maud::{Markup, html};
 
-use super::{ago, bars, job_link, queue_name, reason, state_badge};
+use super::parts::{ago, bars, job_link, queue_name, reason, state_badge};
 use crate::web::{page::queue_link, pairs::link};
 
 pub fn home(view: &Home, now_s: i64) -> Markup {

@@ -3,11 +3,11 @@
 use fleet_views::{Span, SpanKind, Timeline};
 use maud::{Markup, html};
 
-use super::{ago, bars, duration, form_key, queue_name, reason, state_badge};
+use super::parts::{ago, bars, duration, form_key, queue_name, reason, state_badge};
 use crate::web::{
     page::queue_link,
     session::Session,
-    view::{EventRow, JobView, PodRow},
+    shown::{EventRow, JobView, PodRow},
 };
 
 pub fn job(view: &JobView, session: &Session, now_s: i64) -> Markup {

@@ -3,7 +3,7 @@
 use fleet_views::{JobPage, JobQuery, JobRow, Sort, State};
 use maud::{Markup, html};
 
-use super::{ago, duration, form_key, job_link, queue_name, reason, state_badge};
+use super::parts::{ago, duration, form_key, job_link, queue_name, reason, state_badge};
 use crate::web::{
     page::{JobName, jobs_link},
     session::Session,

@@ -3,7 +3,7 @@
 use fleet_views::{QueuePage, QueueRow, Queues};
 use maud::{Markup, html};
 
-use super::{ago, bars, reason};
+use super::parts::{ago, bars, reason};
 use crate::web::{
     page::{JobName, queue_link},
     pairs::link,

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Frame, frame};
+use super::frame::{Frame, frame};
 
 /// `back`: where to go then.
 pub fn sign_in(form_key: &str, back: &str, trouble: Option<&str>) -> Markup {

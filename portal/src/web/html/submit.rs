@@ -2,11 +2,11 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::form_key;
+use super::parts::form_key;
 use crate::web::{
     form::{Form, KINDS, ROLES, Trouble},
     session::Session,
-    view::{Check, SubmitView},
+    shown::{Check, SubmitView},
 };
 
 pub fn submit(view: &SubmitView, session: &Session) -> Markup {

@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::bar;
-use crate::web::view::VirtualClustersView;
+use super::parts::bar;
+use crate::web::shown::VirtualClustersView;
 
 /// Deeper levels are not moved further in.
 const MOST_DEPTH: usize = 6;
