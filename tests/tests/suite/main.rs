@@ -18,6 +18,7 @@ mod processes;
 mod quota;
 mod rights;
 mod tenants;
+mod virtual_clusters;
 mod volcano;
 mod volcano_hub;
 mod volcano_webhook;
