@@ -186,7 +186,8 @@ impl MemberState {
     /// A node of cells takes nothing that the scheduler places by itself.
     fn tell_scheduler(&mut self, node: &fleet_placement::Node) {
         if self.is_of_cells.contains(&node.name) {
-            self.cluster.put_node(&fleet_placement::Node { unschedulable: true, ..node.clone() });
+            // A pod may tolerate every taint, and a cordon; not a node that is not there for it.
+            self.cluster.put_node(&fleet_placement::Node { ready: false, ..node.clone() });
         } else {
             self.cluster.put_node(node);
         }
@@ -448,10 +449,12 @@ impl MemberState {
         }
         self.holds.insert(name.clone(), hold);
         for key in self.reserved_pods.get(&name).cloned().unwrap_or_default() {
-            if let Some(entry) = self.pods.get(&key).cloned()
-                && entry.counted_on().is_some()
-            {
+            let Some(entry) = self.pods.get(&key).cloned() else { continue };
+            if entry.counted_on().is_some() {
                 self.seat(&key, &entry);
+            } else {
+                // It may have a place now that it had not before.
+                self.effects.dirty.insert(entry.gang.clone());
             }
         }
     }

@@ -173,20 +173,25 @@ async fn opportunistic_jobs_use_what_is_idle_and_leave_it_to_its_owner() -> anyh
     runs_on(&fleet, &prod, &["hostname-dan"]).await?;
     let oppo = submit(&fleet, "alice", 4).await?;
     runs_on(&fleet, &oppo, &["hostname-carol"]).await?;
+    fleet
+        .wait_for("the VirtualClusters to say who is where", async || {
+            let of = async |name: &str| -> anyhow::Result<Value> {
+                Ok(fleet.get(VIRTUAL_CLUSTER, "", name).await?.unwrap_or_default()["status"].clone())
+            };
+            let (own, lender) = (of("vc1").await?, of("default").await?);
+            let is = own["used"] == 1
+                && own["borrowedIn"] == 1
+                && own["running"] == 2
+                && lender["borrowedOut"] == 1;
+            Ok(Look::at(is, || format!("{own} {lender}")))
+        })
+        .await?;
     let own = read("jobs/job-config-5.yaml").replace("prod", "test");
     let own = submit_text(&fleet, "bob", &own).await?;
     runs_on(&fleet, &own, &["hostname-carol"]).await?;
     waits(&fleet, &oppo, "insufficient capacity in the physical cluster").await?;
     stop(&fleet, &prod).await?;
     runs_on(&fleet, &oppo, &["hostname-dan"]).await?;
-    fleet
-        .wait_for("the VirtualCluster to say who is there", async || {
-            let vc = fleet.get(VIRTUAL_CLUSTER, "", "vc1").await?.unwrap_or_default();
-            let status = &vc["status"];
-            let is = status["borrowedOut"] == 0 && status["borrowedIn"] == 1 && status["running"] == 1;
-            Ok(Look::at(is, || status.to_string()))
-        })
-        .await?;
     stop(&fleet, &own).await?;
     stop(&fleet, &oppo).await?;
     fleet.finish().await
