@@ -21,11 +21,6 @@ pub(crate) use schema::NESTED;
 /// Name of the one CellConfiguration that `fleet vc apply` writes.
 pub const CONFIGURATION_NAME: &str = "cells";
 
-/// Label of a job, and attribute of a leaf of the quota tree: the virtual cluster whose cells the job takes.
-pub const VIRTUAL_CLUSTER_LABEL: &str = "fleet.dev/virtual-cluster";
-/// Label of a job: its class, by name or number.
-pub const CLASS_LABEL: &str = "fleet.dev/class";
-
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[kube(
     group = "fleet.dev",

@@ -18,13 +18,13 @@ use fleet_api::{
     CellConfiguration,
     cells::{
         CellConfigurationSpec,
-        read::{Members, members, with_members},
+        read::{Members, members, name_members},
     },
     patch::merge_diff,
 };
 use fleet_cells::{
     Cells, NodeName, Unreported, VcStatus,
-    config::{ClusterConfig, ConfigErrors},
+    config::{ClusterConfig, ConfigError, ConfigErrors},
 };
 use fleet_policies::reason::Reason;
 use jiff::Timestamp;
@@ -67,8 +67,10 @@ struct Reading {
 /// A configuration that holds together.
 #[derive(Debug)]
 pub struct Valid {
-    /// Each tree names its member, as soon as there is one.
+    /// Each tree names its member, as soon as that is known.
     pub config: ClusterConfig,
+    /// Trees of which it is not known which member has them.
+    unnamed: Vec<ConfigError>,
     nodes: Vec<NodeName>,
     /// What its virtual clusters have while nobody uses anything and all is good.
     idle: BTreeMap<String, VcStatus>,
@@ -262,12 +264,12 @@ impl InForce {
 }
 
 impl Valid {
-    fn of(config: ClusterConfig) -> Result<Self, ConfigErrors> {
+    fn of(config: ClusterConfig, unnamed: Vec<ConfigError>) -> Result<Self, ConfigErrors> {
         let cells = Cells::new(config, Unreported::Good)?;
         let statuses = cells.virtual_clusters().filter_map(|vc| Some((vc.to_string(), cells.vc_status(vc)?)));
         let idle = statuses.collect();
         let nodes = cells.nodes().cloned().collect();
-        Ok(Self { config: cells.config().clone(), nodes, idle })
+        Ok(Self { config: cells.config().clone(), unnamed, nodes, idle })
     }
 
     fn names_members(&self) -> bool {
@@ -281,24 +283,31 @@ impl Valid {
             .map(|tree| tree.cluster.as_str())
             .filter(|cluster| !cluster.is_empty() && !world.clusters.contains_key(*cluster))
             .collect();
-        if absent.is_empty() {
-            return "the configuration is in force".to_string();
+        let mut remarks = "the configuration is in force".to_string();
+        if !absent.is_empty() {
+            let names = absent.into_iter().collect::<Vec<_>>().join(", ");
+            remarks.push_str(&format!("; not joined yet, so that its cells are bad: {names}"));
         }
-        let names = absent.into_iter().collect::<Vec<_>>().join(", ");
-        format!("the configuration is in force; not joined yet, so that its cells are bad: {names}")
+        if !self.unnamed.is_empty() {
+            remarks.push_str(&format!("; bad until a member has their nodes: {}", sentence(&self.unnamed)));
+        }
+        remarks
     }
 }
 
 fn build(spec: &CellConfigurationSpec, members: &Members) -> Result<Valid, String> {
-    let build = || with_members(spec.config()?, members).and_then(Valid::of);
-    build().map_err(|errors| sentence(&errors))
+    let build = || {
+        let (config, unnamed) = name_members(spec.config()?, members);
+        Valid::of(config, unnamed)
+    };
+    build().map_err(|errors: ConfigErrors| sentence(&errors.0))
 }
 
 /// The first mistakes, each with its path in the object.
-fn sentence(errors: &ConfigErrors) -> String {
+fn sentence(errors: &[ConfigError]) -> String {
     let mut parts: Vec<String> =
-        errors.0.iter().take(TOLD_ERRORS).map(|error| format!("spec.{error}")).collect();
-    let more = errors.0.len().saturating_sub(TOLD_ERRORS);
+        errors.iter().take(TOLD_ERRORS).map(|error| format!("spec.{error}")).collect();
+    let more = errors.len().saturating_sub(TOLD_ERRORS);
     if more > 0 {
         parts.push(format!("and {more} more mistakes"));
     }
@@ -308,7 +317,7 @@ fn sentence(errors: &ConfigErrors) -> String {
 /// The configuration that was in force before a restart.
 fn kept(object: &CellConfiguration) -> Option<InForce> {
     let kept = object.status.as_ref()?.in_force.as_ref()?;
-    let valid = Valid::of(kept.config().ok()?).ok()?;
+    let valid = Valid::of(kept.config().ok()?, Vec::new()).ok()?;
     let uid = object.uid().unwrap_or_default();
     Some(InForce { name: object.name_any(), uid, generation: kept.generation, valid: Arc::new(valid) })
 }

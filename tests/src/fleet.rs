@@ -11,6 +11,7 @@ use fleet_check::{self as check, History, Snapshot};
 use fleet_kubesim::{
     RunTime, hollow,
     local_fleet::{MemberAccess, admit_member},
+    standins,
 };
 use kube::Client;
 use member_agent::{JobController, Webhook};
@@ -42,6 +43,8 @@ pub struct FleetSpec {
     pub quick_leases: bool,
     /// The agents refuse what only other objects show to be wrong.
     pub webhook: bool,
+    /// The members have a training operator and a scheduler of their own; their agents bring none but `fleet`.
+    pub shared: bool,
 }
 
 /// One member and its nodes, all alike.
@@ -83,7 +86,14 @@ impl FleetSpec {
             controller: fleet_controller::Options::default(),
             quick_leases: false,
             webhook: false,
+            shared: false,
         }
+    }
+
+    /// Members as clusters are that others own: see [`fleet_kubesim::standins`].
+    pub fn shared(mut self) -> Self {
+        self.shared = true;
+        self
     }
 
     /// Gives every node this much cpu.
@@ -140,6 +150,9 @@ pub enum Part {
     Controller,
     Agent(String),
     Nodes(String),
+    /// The cluster's own operator and scheduler.
+    Operator(String),
+    Scheduler(String),
 }
 
 struct RunningPart {
@@ -181,6 +194,10 @@ impl TestFleet {
         for name in &names {
             fleet.begin(Part::Nodes(name.clone()))?;
             fleet.begin(Part::Agent(name.clone()))?;
+            if fleet.spec.shared {
+                fleet.begin(Part::Operator(name.clone()))?;
+                fleet.begin(Part::Scheduler(name.clone()))?;
+            }
         }
         fleet.ready().await?;
         Ok(fleet)
@@ -237,6 +254,8 @@ impl TestFleet {
                 let options = self.hollow_options(name)?;
                 tokio::spawn(hollow::run(self.member(name)?, options, stop.clone()))
             }
+            Part::Operator(name) => tokio::spawn(standins::operator::run(self.member(name)?, stop.clone())),
+            Part::Scheduler(name) => tokio::spawn(standins::scheduler::run(self.member(name)?, stop.clone())),
         };
         self.parts.insert(part, RunningPart { stop, task });
         Ok(())
@@ -281,6 +300,10 @@ impl TestFleet {
         options.scheduler_names =
             ["fleet", "volcano", "default-scheduler"].into_iter().map(str::to_string).collect();
         options.controllers = JobController::ALL.into_iter().collect();
+        if self.spec.shared {
+            options.scheduler_names = ["fleet".to_string()].into();
+            options.controllers.clear();
+        }
         Ok(options)
     }
 
@@ -297,7 +320,7 @@ impl TestFleet {
         for (node, wanted) in options.nodes.iter_mut().zip(&member.node_names) {
             node.name.clone_from(wanted);
         }
-        Ok(options)
+        Ok(hollow::Options { admission: self.spec.shared, ..options })
     }
 
     /// The hub, to make callers with roles of their own.

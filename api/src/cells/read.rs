@@ -112,21 +112,13 @@ pub fn members<'c>(
     members
 }
 
-/// Names the member cluster of each tree that does not: the one member there is, or the one that has its nodes.
-/// `members`: each member with the nodes that are known of it; without any, trees stay as they are. A cluster that a
-/// tree does name may join later.
-///
-/// # Errors
-/// Each tree whose member is not known, with its path.
-pub fn with_members(mut config: ClusterConfig, members: &Members) -> Result<ClusterConfig, ConfigErrors> {
-    let mut wrong = Vec::new();
+/// Names the member cluster of each tree that names none: the one member there is, or the one that is known to have
+/// nodes of it. Trees of which that is not certain stay as they are; each is told with its path.
+pub fn name_members(mut config: ClusterConfig, members: &Members) -> (ClusterConfig, Vec<ConfigError>) {
+    let mut unnamed = Vec::new();
     let known = members.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     let node_types = node_types(&config);
     for (index, tree) in config.physical_cluster.physical_cells.iter_mut().enumerate() {
-        let mut tell = |found: String| {
-            let path = format!("physicalCluster.physicalCells[{index}].cluster");
-            wrong.push(ConfigError { path, found, allowed: known.clone() });
-        };
         if !tree.cluster.is_empty() || members.is_empty() {
             continue;
         }
@@ -136,16 +128,21 @@ pub fn with_members(mut config: ClusterConfig, members: &Members) -> Result<Clus
             1 => members.keys().collect(),
             _ => members.iter().filter(|(_, have)| has(have)).map(|(name, _)| name).collect(),
         };
-        match found.as_slice() {
-            [one] => tree.cluster = (*one).clone(),
-            [] => tell(format!("nothing, and no member known to have a node of {}", nodes.join(", "))),
+        let found = match found.as_slice() {
+            [one] => {
+                tree.cluster = (*one).clone();
+                continue;
+            }
+            [] => format!("nothing, and no member known to have a node of {}", nodes.join(", ")),
             several => {
                 let several = several.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-                tell(format!("nothing, and nodes of these names in {several}"));
+                format!("nothing, and nodes of these names in {several}")
             }
-        }
+        };
+        let path = format!("physicalCluster.physicalCells[{index}].cluster");
+        unnamed.push(ConfigError { path, found, allowed: known.clone() });
     }
-    if wrong.is_empty() { Ok(config) } else { Err(ConfigErrors(wrong)) }
+    (config, unnamed)
 }
 
 /// For each type above nodes how many levels down its nodes are; 0 for a node itself.
