@@ -152,10 +152,6 @@ impl MemberState {
         &self.scheduler_names
     }
 
-    pub fn scheduler_names(&self) -> &BTreeSet<String> {
-        &self.scheduler_names
-    }
-
     pub fn nodes(&self) -> &NodeIndex {
         &self.nodes
     }
