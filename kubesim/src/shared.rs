@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Context;
 use fleet_api::names::SIM_RUNTIME_ANNOTATION;
-use futures::{StreamExt, future::BoxFuture};
+use futures::{StreamExt, future::LocalBoxFuture};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Time for a gang, pods of tenants before it included, until it is given up.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Gangs submitted and not ended at one time.
-const AT_ONCE: usize = 24;
+const AT_ONCE: usize = 8;
 const GPUS_PER_NODE: u32 = 8;
 const JOB_NAME: &str = "training.kubeflow.org/job-name";
 
@@ -65,14 +65,14 @@ pub struct Outcome {
 ///
 /// # Errors
 /// The fleet does not start, or a server does not answer.
-pub fn play(story: Story) -> BoxFuture<'static, anyhow::Result<Outcome>> {
+pub fn play(story: Story) -> LocalBoxFuture<'static, anyhow::Result<Outcome>> {
     Box::pin(play_in_place(story))
 }
 
 async fn play_in_place(story: Story) -> anyhow::Result<Outcome> {
     let tenants = Tenants {
         namespace: "default".to_owned(),
-        pods: story.nodes * 2,
+        pods: story.nodes / 2,
         gpus: u64::from(GPUS_PER_NODE) / 2,
         run_time: Duration::from_millis(800),
         pause: Duration::from_millis(40),
@@ -242,6 +242,8 @@ fn policy(story: &Story) -> Value {
         "metadata": {"name": "gangs", "namespace": "default"},
         "spec": {
             "podScheduling": story.pod_scheduling,
+            // A run whose pods a kubelet refused, because another scheduler was faster, is tried again.
+            "failover": {"application": {"decisionConditions": {"tolerationSeconds": 0}, "purgeMode": "Directly"}},
             "placement": {"replicaScheduling": {
                 "replicaSchedulingType": "Divided", "customSchedulingType": "Gang"}},
             "resourceSelectors": [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}],

@@ -95,7 +95,10 @@ async fn work(client: Client) {
     }
 }
 
-fn dynamic_events(client: Client, kind: &ApiResource) -> impl futures::Stream<Item = Event<DynamicObject>> {
+fn dynamic_events(
+    client: Client,
+    kind: &ApiResource,
+) -> impl futures::Stream<Item = Event<DynamicObject>> + use<> {
     events(Api::<DynamicObject>::all_with(client, kind))
 }
 

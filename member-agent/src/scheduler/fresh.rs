@@ -121,6 +121,7 @@ mod tests {
             scheduler_name: "fleet".into(),
             devices: None,
             check: None,
+            marks: None,
         };
         let look = Look::of(&state, &[binding]);
         let short = |pods: &[&str]| {
