@@ -211,11 +211,10 @@ impl MemberState {
 
     /// A node of cells takes nothing that the scheduler places by itself.
     fn tell_scheduler(&mut self, node: &fleet_placement::Node) {
-        if self.is_of_cells.contains(&node.name) {
-            // A pod may tolerate every taint, and a cordon; not a node that is not there for it.
-            self.cluster.put_node(&fleet_placement::Node { ready: false, ..node.clone() });
-        } else {
-            self.cluster.put_node(node);
+        self.cluster.put_node(node);
+        let kept = self.is_of_cells.contains(&node.name);
+        if self.cluster.nodes.find(&node.name).is_some_and(|id| self.cluster.nodes.get(id).kept != kept) {
+            self.cluster.keep_node(&node.name, kept);
         }
     }
 
