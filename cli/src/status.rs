@@ -8,11 +8,13 @@ use fleet_api::{
     cluster::CORDON_TAINT,
     names::{LEASE_NAME, cluster_namespace},
 };
+use fleet_views::age::human;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{age, answer::Answer, args::StatusArgs, connect::Hub, members, output, progress::Progress};
+use crate::{
+    answer::Answer, args::StatusArgs, connect::Hub, members, output, progress::Progress};
 
 /// Clocks that differ by more are told: fencing allows for ten seconds between two machines.
 const CLOCK_DIFFERENCE_S: i64 = 5;
@@ -121,7 +123,7 @@ fn todo(found: &Status, cluster: &Cluster, lease: Option<&Value>) -> Vec<String>
         Some(age) if age > holds => todo.push(format!(
             "its agent has not answered for {}: is it running, and does it reach the hub? `kubectl -n fleet-system get pods` \
              there; `fleet unjoin --force {name}` if the cluster is dead",
-            age::human(age)
+            human(age)
         )),
         Some(_) if found.ready != "True" => {
             todo.push(format!("it is not ready: `kubectl describe cluster {name}` on the hub says why"));
@@ -171,7 +173,7 @@ fn written_at(lease: &Value) -> Option<Timestamp> {
 fn print(status: &Status) -> String {
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_string());
     let ago =
-        |seconds: Option<i64>| seconds.map_or("never".to_string(), |s| format!("{} ago", age::human(s)));
+        |seconds: Option<i64>| seconds.map_or("never".to_string(), |s| format!("{} ago", human(s)));
     let mut text = format!("{}\n", status.name);
     let mut line = |what: &str, said: String| text.push_str(&format!("  {what:<12}{said}\n"));
     line("ready", status.ready.clone());
