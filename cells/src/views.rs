@@ -68,6 +68,9 @@ pub struct VcCells {
 pub struct VcLeaves {
     pub guaranteed: u64,
     pub used: u64,
+    /// Used ones on bad nodes.
+    #[serde(skip)]
+    pub used_bad: u64,
     pub bad: u64,
     /// Promised to this VC and used by opportunistic groups of others. An unbound promise counts with its share of
     /// what opportunistic groups use beyond the cells that are promised to nobody.
@@ -375,7 +378,10 @@ impl Cells {
         row.bad += u64::from(self.state.bad_nodes(topology, cell) > 0);
         entry.used += u64::from(counts.guaranteed);
         for leaf in topology.leaves_of(cell) {
-            entry.bad += u64::from(!self.state.good(topology.leaf(leaf).node));
+            let is_bad = !self.state.good(topology.leaf(leaf).node);
+            entry.bad += u64::from(is_bad);
+            let own = self.state.leaf(leaf).holder().is_some_and(|holder| holder.guaranteed());
+            entry.used_bad += u64::from(is_bad && own);
             if let LeafState::Used(holder) = self.state.leaf(leaf)
                 && !holder.guaranteed()
                 && self

@@ -3,6 +3,7 @@
 mod backlog;
 mod deletes;
 mod forbidden;
+mod governed;
 mod looks;
 mod paces;
 mod restored;
@@ -15,7 +16,6 @@ use std::{
 
 use fleet_api::{patience, policy::ResourceSelector};
 use fleet_informer::Source;
-use fleet_quota::QueuePolicy;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::Client;
@@ -36,9 +36,9 @@ use fleet_hub_core::{
     observation::{self, Observation},
     policy,
     schedule::{Pass, Scheduler},
-    tree,
     trees::Trees,
     unclaimed::Unclaimed,
+    virtual_clusters::Configurations,
     world::{Dirty, Key, World},
     writes::{Target, Verb, Write},
 };
@@ -134,6 +134,7 @@ async fn begin(hub: Client, options: Options, term: Option<i64>, shutdown: Cance
         shutdown: shutdown.clone(),
         world: World::default(),
         trees: Trees::default(),
+        cells: Configurations::default(),
         unclaimed: Unclaimed::default(),
         watched: BTreeMap::new(),
         unknown: BTreeMap::new(),
@@ -200,6 +201,7 @@ struct Process {
     world: World,
     scheduler: Scheduler,
     trees: Trees,
+    cells: Configurations,
     unclaimed: Unclaimed,
     /// Kinds with a watch; value: whether it has listed.
     watched: BTreeMap<(String, String), KindRef>,
@@ -392,9 +394,15 @@ impl Process {
             }
             Dirty::Cluster(name) => {
                 self.judge_cluster(name, at, now);
-                cluster::plan(&self.world, name, &self.clock, &self.options.rules, at - self.began, now)
+                let rules = &self.options.rules;
+                let mut writes = cluster::plan(&self.world, name, &self.clock, rules, at - self.began, now);
+                if self.world.namespaces.contains_key(&fleet_api::names::cluster_namespace(name)) {
+                    writes.extend(self.scheduler.keep_cell_nodes(&self.world, name));
+                }
+                writes
             }
             Dirty::Tree => self.look_at_tree(now),
+            Dirty::Cells => self.look_at_cells(now),
             Dirty::Policy(scope, key) => {
                 self.need_kinds(*scope, key).await;
                 policy::plan(&self.world, &self.unknown, *scope, key, now)
@@ -431,23 +439,6 @@ impl Process {
         };
     }
 
-    fn look_at_tree(&mut self, now: Timestamp) -> Vec<Write> {
-        if let Some(change) = self.trees.read(&self.world) {
-            self.scheduler.set_tree(change, self.trees.trouble(), &mut self.world, now);
-        }
-        let tree = self.scheduler.ledger().map(|ledger| ledger.tree().clone());
-        if tree.is_some() {
-            for (path, (policy, threshold)) in tree::queue_policies(&self.world) {
-                let policy = QueuePolicy::from_text(&policy, threshold).unwrap_or_default();
-                self.scheduler.set_policy(&path, policy);
-            }
-        }
-        self.summary_due.get_or_insert(Instant::now() + self.options.summary_interval);
-        let mut writes = self.trees.plan_conditions(&self.world, now);
-        writes.extend(tree::plan_queues(&self.world, tree.as_deref()));
-        writes
-    }
-
     /// Members' answers to a binding's reservations.
     fn place(&mut self, key: Key, now: Timestamp) {
         let lane = Lane::Place(key.clone());
@@ -481,7 +472,7 @@ impl Process {
             let due = at + wake.duration_since(now).unsigned_abs();
             self.plan_due = Some(self.plan_due.map_or(due, |known| known.min(due)));
         }
-        if self.scheduler.ledger().is_some() {
+        if self.scheduler.ledger().is_some() || self.cells.in_force().is_some() {
             self.summary_due.get_or_insert(at + self.options.summary_interval);
         }
     }
@@ -493,20 +484,6 @@ impl Process {
         for violation in &pass.violations {
             tracing::error!(invariant = violation.invariant, "a plan is not sent: {}", violation.what);
             metrics.violated(violation.invariant);
-        }
-    }
-
-    fn summarise(&mut self, at: Instant) {
-        let due = self.summary_due.is_some_and(|due| due.max(self.summary_rested) <= at);
-        if due && !self.busy.contains_key(&Lane::Summaries) {
-            self.summary_due = None;
-            self.summary_began = at;
-            let summaries = tree::plan_summaries(&self.world, &self.trees, &self.scheduler);
-            let metrics = &self.options.metrics;
-            let counts = summaries.counts.iter();
-            metrics.set_queues(counts.map(|count| (count.path.as_str(), count.waiting, count.admitted)));
-            metrics.set_waits(self.scheduler.planner().waiting_by_reason());
-            self.send(Lane::Summaries, summaries.writes);
         }
     }
 

@@ -126,7 +126,10 @@ pub fn plan_orphan(world: &World, key: &Key) -> Vec<Write> {
     {
         step.writes.push(take_name(key, sent));
     }
-    if let Some(reservation) = world.reservations.get(key).filter(|r| lost(&r.spec.binding)) {
+    if let Some(reservation) = world.reservations.get(key).filter(|r| {
+        // Nodes of cells are kept for nobody's binding.
+        r.spec.cell_nodes.is_empty() && lost(&r.spec.binding)
+    }) {
         delete(Target::Reservation, key, &reservation.metadata, &mut step);
     }
     step.writes

@@ -218,6 +218,9 @@ pub fn work_spec(
     if spec.preserve_resources_on_deletion == Some(true) {
         body["preserveResourcesOnDeletion"] = json!(true);
     }
+    if let Some(scheduling) = spec.pod_scheduling {
+        body["podScheduling"] = json!(scheduling);
+    }
     if spec.suspension.as_ref().is_some_and(|suspension| suspension.dispatching == Some(true)) {
         body["suspendDispatching"] = json!(true);
     }

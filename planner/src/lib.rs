@@ -6,6 +6,7 @@
 //! same planner without either. Deliberately absent: API objects, clocks, IO, and anything that depends on
 //! hash order. A change costs by what changed.
 
+mod cells;
 mod job;
 mod learnt;
 mod place;
@@ -28,6 +29,7 @@ use fleet_quota::{
 };
 use fleet_resources::quantity;
 
+pub use cells::{CellGroupAsk, CellJob, CellNodes, SharedCellJob, VcJobs, VcUse};
 pub use job::{Counted, Held, Job, JobShape, Stand, Waiting};
 pub use place::unfit_text;
 pub use room::{Member, Room, Rooms};
@@ -71,6 +73,8 @@ pub enum Decision {
     /// End the job's run to make room for `taker`, which starts in `cluster` once all its victims have ended.
     /// Until the planner is told that the run is ending, the decision may come again.
     Evict { job: JobId, taker: JobId, cluster: String, rule: TakeRule, lost_work_ms: i64 },
+    /// The cells of a job that holds places have changed: its reservation is to say so.
+    Regroup { job: JobId, cluster: String },
 }
 
 /// What a member said to the question for places.
@@ -126,6 +130,7 @@ pub struct Planner {
     classes: BTreeMap<(u64, [Vec<String>; 3]), u64>,
     class_count: u64,
     verdicts: Verdicts,
+    cells: cells::CellRoom,
     /// Something changed since the last plan.
     moved: bool,
 }
@@ -220,6 +225,7 @@ impl Planner {
             for (id, entry) in &self.jobs {
                 if let Stand::Holds(held) = &entry.job.stand
                     && held.cluster == name
+                    && !self.cells.has(id, &entry.job)
                 {
                     self.rooms.hold(id, &entry.job.shape, held);
                 }
@@ -245,6 +251,7 @@ impl Planner {
 
     /// A job's places in a cluster are free.
     fn give_back(&mut self, cluster: &str, id: &JobId) {
+        self.release_cells(id);
         let change = self.rooms.give_back(cluster, id);
         self.note(cluster, change);
     }
@@ -262,6 +269,7 @@ impl Planner {
             if entry.job == job {
                 return;
             }
+            let other_cells = entry.job.cells != job.cells;
             let left = match (&entry.job.stand, &job.stand) {
                 (Stand::Holds(old), Stand::Holds(new)) if old.cluster == new.cluster => None,
                 (Stand::Holds(old), _) => Some(old.cluster.clone()),
@@ -276,9 +284,12 @@ impl Planner {
             if let Some(cluster) = left {
                 self.give_back(&cluster, &id);
             }
-            match stays {
+            match stays && !other_cells {
                 true => self.leave_class(&id),
                 false => self.unqueue(&id),
+            }
+            if job.stand == Stand::Waits && (job.blocked.is_some() || other_cells) {
+                self.release_cells(&id);
             }
             if other {
                 self.verdicts.remove(&id);
@@ -308,8 +319,9 @@ impl Planner {
             self.learnt.ended(&entry.job, now_ms);
         }
         self.release(id);
-        if let Stand::Holds(held) = &entry.job.stand {
-            self.give_back(&held.cluster, id);
+        match &entry.job.stand {
+            Stand::Holds(held) => self.give_back(&held.cluster, id),
+            Stand::Waits => self.release_cells(id),
         }
         self.verdicts.remove(id);
         self.moved = true;
@@ -326,6 +338,10 @@ impl Planner {
                 let entry = self.jobs.get_mut(id)?;
                 entry.refusals.tried.insert(cluster.to_string());
                 entry.refusals.message = format!("{cluster}: {message}");
+                if self.cells.takes(&entry.job) {
+                    // The same cells would be asked of the same member.
+                    entry.refusals.hold_back(id, &self.settings, now_ms);
+                }
                 self.wait_again(id, now_ms);
                 None
             }
@@ -335,6 +351,10 @@ impl Planner {
     /// The question to a member, or a binding, could not be written: the job waits again, until then.
     pub fn hold_back(&mut self, id: &JobId, until_ms: i64, now_ms: i64) {
         let Some(entry) = self.jobs.get_mut(id) else { return };
+        // Its cells stand in its reservation, whatever became of a change to them.
+        if matches!(&entry.job.stand, Stand::Holds(held) if !held.cells.is_empty()) {
+            return;
+        }
         entry.refusals.until_ms = Some(until_ms);
         if entry.refusals.message.is_empty() {
             entry.refusals.message = "the hub did not take the request; it is made again".to_string();
@@ -381,6 +401,7 @@ impl Planner {
         }
         if let Some(entry) = self.jobs.get(id) {
             self.direct.remove(&direct_order(&entry.job));
+            self.cells.leave_queue(&entry.job);
         }
         self.leave_class(id);
     }
@@ -393,10 +414,15 @@ impl Planner {
 
     /// Brings queues, ledger and room in line with where the job stands.
     fn settle(&mut self, id: &JobId, now_ms: i64) {
+        self.settle_cells(id);
         let Some(entry) = self.jobs.get(id) else { return };
         match &entry.job.stand {
             Stand::Holds(held) => {
-                let change = self.rooms.hold(id, &entry.job.shape, held);
+                // Nodes of cells are no part of a member's room.
+                let change = match self.cells.has(id, &entry.job) {
+                    true => Change::None,
+                    false => self.rooms.hold(id, &entry.job.shape, held),
+                };
                 self.verdicts.remove(id);
                 if let Some(quota) = self.quota.as_mut()
                     && let Some(leaf) = leaf_of_use(quota, entry)
@@ -436,6 +462,13 @@ impl Planner {
             Err(waiting) if job.queued || waiting.reason == Reason::NotAdmittedToQueue => {
                 self.direct.remove(&direct_order(job));
                 self.verdicts.tell(id, waiting.clone());
+                return;
+            }
+            _ if self.cells.takes(job) => {
+                self.direct.remove(&direct_order(job));
+                if job.blocked.is_none() {
+                    self.cells.join_queue(job);
+                }
                 return;
             }
             Ok(leaf) if job.queued => *leaf,
@@ -500,6 +533,7 @@ impl Planner {
             self.note(&cluster, Change::Grown);
         }
         let mut plan = Plan { wake_ms: due, ..Plan::default() };
+        self.plan_cells(now_ms, &mut plan);
         // Jobs without a queue come first, and count in the tree before its own are asked.
         let direct: Vec<JobId> = self.direct.iter().map(|(_, _, id)| id.clone()).collect();
         let mut oracle = self.oracle(now_ms);

@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 
 pub use aggregate::{aggregate, withhold_end};
 pub use check::check;
-pub use components::{Component, PodRequirements, WorkloadError, components, most, template_requests, total};
+pub use components::{
+    Component, PodRequirements, WorkloadError, components, most, pod_templates, template_requests, total,
+};
 pub use conditions::{Condition, created_condition, queuing_condition, set_failed};
 pub use dependencies::{DependencyKind, DependencyRef, dependencies};
 pub use health::{Health, Outcome, ended_at, health, is_running, outcome, state_text};

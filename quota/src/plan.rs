@@ -31,6 +31,8 @@ pub enum TakeRule {
     Reclaim,
     FairShare,
     InQueuePriority,
+    /// A higher class takes cells of a virtual cluster; no rule of quota.
+    VirtualCluster,
 }
 
 impl TakeRule {
@@ -39,6 +41,7 @@ impl TakeRule {
             Self::Reclaim => "Reclaim",
             Self::FairShare => "FairShare",
             Self::InQueuePriority => "InQueuePriority",
+            Self::VirtualCluster => "VirtualCluster",
         }
     }
 }

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use fleet_hub_core::{
     dispatch::{Pace, Step},
     world::Dirty,
     writes::Write,
 };
+use tokio::time::Instant;
 
 use super::Process;
 

@@ -4,6 +4,8 @@
 //! says what is wanted and what is known to be written, and [`Book::next_write`] is the difference, so
 //! a write that failed, or that was overtaken, is simply computed again.
 
+mod repair;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
@@ -78,6 +80,8 @@ pub(crate) struct Book {
     newest_term: i64,
     /// Which namespaces places are held for.
     permits: Permits,
+    /// Holds of jobs that are here and have lost their places.
+    placeless: BTreeSet<String>,
 }
 
 impl Book {
@@ -104,7 +108,7 @@ impl Book {
         let written = copy.status.clone().filter(|status| status.phase == Some(ReservationPhase::Reserved));
         let verdict = match written.or_else(|| super::write::places_annotation(copy)) {
             Some(status) => {
-                state.add_hold(Hold::new(&name, &copy.spec, &status.nodes));
+                keep(&name, &copy.spec, &status, state);
                 Verdict::Held(status)
             }
             None => Verdict::Released,
@@ -135,6 +139,8 @@ impl Book {
         let Some(entry) = self.entries.get_mut(&name) else {
             let verdict = match phase {
                 None => Verdict::Asked,
+                // Nodes for cells are kept as long as the hub says so, whatever was before.
+                Some(_) if !reservation.spec.cell_nodes.is_empty() => Verdict::Asked,
                 Some(ReservationPhase::Reserved) => {
                     Verdict::Closed(expired("the member holds no places for it any more"))
                 }
@@ -154,11 +160,20 @@ impl Book {
             return self.insert(&name, entry);
         };
         if entry.hub_uid.as_ref() == Some(&uid) {
+            if entry.spec.cells != reservation.spec.cells && matches!(entry.verdict, Verdict::Held(_)) {
+                cells::change(entry, &name, &reservation.spec, state);
+                self.due.insert(name);
+            }
             return;
         }
         // Seen for the first time since the start, or made anew under the same name.
         if entry.hub_uid.is_none() && !entry.arrived && matches!(entry.verdict, Verdict::Held(_)) {
-            self.heard.insert(name.clone());
+            if entry.spec.cell_nodes.is_empty() {
+                self.heard.insert(name.clone());
+            }
+            if entry.spec.cells != reservation.spec.cells {
+                cells::change(entry, &name, &reservation.spec, state);
+            }
         }
         let anew = entry.hub_uid.is_some() || entry.verdict == Verdict::Released;
         entry.hub_uid = Some(uid);
@@ -207,7 +222,7 @@ impl Book {
         entry.hub_uid = None;
         entry.answered = None;
         entry.verdict = Verdict::Released;
-        state.remove_hold(name);
+        drop_hold(name, &entry.spec, state);
         self.due.insert(name.to_owned());
     }
 
@@ -235,12 +250,18 @@ impl Book {
                 self.due.insert(name);
                 continue;
             }
+            if !entry.spec.cell_nodes.is_empty() {
+                entry.verdict = Verdict::Held(cells::standing(&entry.spec, state));
+                state.set_cell_nodes(&name, &entry.spec.cell_nodes);
+                self.due.insert(name);
+                continue;
+            }
             if let Err(message) = self.permits.namespace(&entry.spec.binding.namespace) {
                 entry.verdict = Verdict::Closed(refused(message, Vec::new()));
                 self.due.insert(name);
                 continue;
             }
-            entry.verdict = match plan(&entry.spec, state, now, next_report) {
+            entry.verdict = match plan(&name, &entry.spec, state, now, next_report) {
                 Ok(status) => {
                     state.add_hold(Hold::new(&name, &entry.spec, &status.nodes));
                     held = true;
@@ -282,9 +303,20 @@ impl Book {
             let Some(entry) = self.entries.get_mut(&name).filter(|entry| entry.spec.epoch <= epoch) else {
                 continue;
             };
-            if matches!(entry.verdict, Verdict::Held(_)) {
+            if matches!(entry.verdict, Verdict::Held(_)) && entry.spec.cell_nodes.is_empty() {
                 entry.verdict = Verdict::Released;
                 state.remove_hold(&name);
+                self.due.insert(name);
+            }
+        }
+    }
+
+    /// What the hub is told of cells anew: nodes that have turned good or bad, and pods that have ended.
+    pub fn look_at_cells(&mut self, state: &mut MemberState) {
+        for name in state.take_cells_changed() {
+            if let Some(entry) = self.entries.get_mut(&name)
+                && cells::refresh(entry, &name, state)
+            {
                 self.due.insert(name);
             }
         }
@@ -435,6 +467,7 @@ fn lapses_at(spec: &ReservationSpec, now: Timestamp) -> Option<Timestamp> {
 
 /// The status that answers: places for all components at once, or why not.
 fn plan(
+    name: &str,
     spec: &ReservationSpec,
     state: &mut MemberState,
     now: Timestamp,
@@ -442,6 +475,10 @@ fn plan(
 ) -> Result<ReservationStatus, ReservationStatus> {
     let gang =
         fleet_api::convert::gang(&spec.components).map_err(|error| refused(error.to_string(), Vec::new()))?;
+    if !spec.cells.is_empty() {
+        let places = crate::state::cells::places(spec, &gang, name, state).map_err(cells::refusal)?;
+        return Ok(held(&gang, spec, places, now, next_report));
+    }
     let components: Vec<(String, Arc<PodSpec>, i64)> = gang
         .components
         .iter()
@@ -455,15 +492,43 @@ fn plan(
         .cluster
         .find_places(&components, topology)
         .map_err(|none| refused(none.sentence(), components_of(&none.refusal)))?;
-    let expires_at = lapses_at(spec, now);
-    Ok(ReservationStatus {
+    Ok(held(&gang, spec, places, now, next_report))
+}
+
+fn held(
+    gang: &fleet_placement::Gang,
+    spec: &ReservationSpec,
+    places: BTreeMap<String, Vec<String>>,
+    now: Timestamp,
+    next_report: i64,
+) -> ReservationStatus {
+    let message = match spec.cells.is_empty() {
+        true => format!("{} places held", gang.pods()),
+        false => cells::held_message(gang, &places),
+    };
+    ReservationStatus {
         phase: Some(ReservationPhase::Reserved),
         nodes: places,
-        refusals: Vec::new(),
-        message: Some(format!("{} places held", gang.pods())),
+        message: Some(message),
         report_sequence: Some(next_report),
-        expires_at: expires_at.map(|at| at.to_string()),
-    })
+        expires_at: lapses_at(spec, now).map(|at| at.to_string()),
+        ..ReservationStatus::default()
+    }
+}
+
+/// Holds what a copy in the member says.
+fn keep(name: &str, spec: &ReservationSpec, status: &ReservationStatus, state: &mut MemberState) {
+    match spec.cell_nodes.is_empty() {
+        true => state.add_hold(Hold::new(name, spec, &status.nodes)),
+        false => state.set_cell_nodes(name, &spec.cell_nodes),
+    }
+}
+
+fn drop_hold(name: &str, spec: &ReservationSpec, state: &mut MemberState) {
+    match spec.cell_nodes.is_empty() {
+        true => drop(state.remove_hold(name)),
+        false => state.set_cell_nodes(name, &[]),
+    }
 }
 
 fn refused(message: String, refusals: Vec<ComponentRefusal>) -> ReservationStatus {
@@ -486,5 +551,6 @@ fn components_of(refusal: &Refusal) -> Vec<ComponentRefusal> {
     refusal.components.iter().map(component).collect()
 }
 
+mod cells;
 #[cfg(test)]
 mod tests;

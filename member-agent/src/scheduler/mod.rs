@@ -6,6 +6,7 @@
 
 pub(crate) mod conf;
 pub(crate) mod extender;
+pub(crate) mod fresh;
 pub(crate) mod loads;
 pub(crate) mod status;
 pub(crate) mod write;
@@ -46,6 +47,8 @@ pub(crate) struct Binding {
     pub scheduler_name: String,
     /// Parts of the node's cards that go with it.
     pub devices: Option<Box<Assigned>>,
+    /// Annotations of its place, where that is of cells.
+    pub marks: Option<Arc<std::collections::BTreeMap<String, String>>>,
     /// Whom to ask first whether the pod may go there.
     pub check: Option<Arc<extender::Check>>,
 }
@@ -113,6 +116,8 @@ pub(crate) fn decide(state: &mut MemberState, key: &GangKey) -> Decision {
     if let Some((pod, error)) = pending.iter().find_map(|(key, pod)| Some((key, pod.unreadable.as_ref()?))) {
         return refuse(format!("pod {}: {error}", pod.name), Vec::new());
     }
+    // Of pods that start one by one, those that have cells go first.
+    pending.sort_by_key(|(key, pod)| state.is_bound_to_cells(pod) && held_node(state, key, pod).is_none());
     let demanded = size.saturating_sub(placed);
     let rest = pending.split_off(demanded);
     let mut bindings = match place_all(state, key, &pending) {
@@ -167,6 +172,15 @@ fn place_all(
                 state.assume(key, &node);
                 bindings.push(binding(state, key, pod, node));
             }
+            None if state.is_bound_to_cells(pod) => {
+                for taken in &bindings {
+                    let taken: &Binding = taken;
+                    state.forget(&taken.pod, &taken.uid);
+                }
+                state.take_effects();
+                state.merge_effects(before);
+                return Err(no_cells(state, key, pod));
+            }
             None => unplaced.push((key, pod)),
         }
     }
@@ -201,6 +215,15 @@ fn place_all(
     }
 }
 
+fn no_cells(state: &MemberState, key: &PodKey, pod: &PodEntry) -> String {
+    match state.place_of(key, pod) {
+        Some(place) => {
+            format!("pod {}: node {}, where its cells are, does not take it now", key.name, place.node)
+        }
+        None => format!("pod {}: it has no cells of its virtual cluster yet", key.name),
+    }
+}
+
 /// The binding of a pod whose place is taken already.
 pub(crate) fn binding(state: &MemberState, key: &PodKey, pod: &PodEntry, node: String) -> Binding {
     let known = pod.id.and_then(|id| state.cluster.find_pod(id)).filter(|known| !known.parts.is_empty());
@@ -212,12 +235,15 @@ pub(crate) fn binding(state: &MemberState, key: &PodKey, pod: &PodEntry, node: S
             cards: id.map_or(Vec::new(), |id| state.cluster.nodes.get(id).cards.clone()),
         })
     });
+    let marks =
+        state.place_of(key, pod).filter(|place| place.node == node).and_then(|place| place.marks.clone());
     Binding {
         pod: key.clone(),
         uid: pod.uid.clone(),
         node,
         scheduler_name: pod.scheduler_name.clone(),
         devices,
+        marks,
         check: None,
     }
 }

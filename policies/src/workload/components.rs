@@ -77,6 +77,32 @@ pub fn components(kind: WorkloadKind, object: &Value) -> Result<Vec<Component>, 
     }
 }
 
+/// The pod template of each component, in the order of [`components`], with its path.
+pub fn pod_templates(kind: WorkloadKind, object: &Value) -> Vec<(String, &Value)> {
+    let spec = &object["spec"];
+    match kind {
+        WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => {
+            let field = replica_specs_field(kind);
+            let of = |role: &&'static str| {
+                let role_spec = &spec[field][*role];
+                let template = &role_spec["template"];
+                let is_there =
+                    role_spec.is_object() && (kind != WorkloadKind::MPIJob || template.is_object());
+                is_there.then(|| (format!("spec.{field}.{role}.template"), template))
+            };
+            kind.roles().iter().filter_map(of).collect()
+        }
+        WorkloadKind::VolcanoJob => {
+            let tasks = spec["tasks"].as_array().into_iter().flatten().enumerate();
+            tasks.map(|(i, task)| (format!("spec.tasks[{i}].template"), &task["template"])).collect()
+        }
+        WorkloadKind::BatchJob | WorkloadKind::Deployment => {
+            vec![("spec.template".to_owned(), &spec["template"])]
+        }
+        WorkloadKind::Other => Vec::new(),
+    }
+}
+
 /// The sum over components of replicas times requests.
 pub fn total(components: &[Component]) -> Resources {
     let mut sum = Resources::new();

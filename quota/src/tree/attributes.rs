@@ -29,6 +29,9 @@ pub(crate) const SHARE_PREEMPTION: &str = "fleet.dev/share-preemption";
 /// On a leaf: LowerPriority (default), LowerOrNewerEqualPriority, Never.
 pub(crate) const WITHIN: &str = "fleet.dev/preempt-within";
 
+/// On a leaf: the virtual cluster whose cells its jobs take.
+const VIRTUAL_CLUSTER: &str = "fleet.dev/virtual-cluster";
+
 /// Prefix of Fleet's own attributes; an unknown one is a mistake.
 const OWN_PREFIX: &str = "fleet.dev/";
 
@@ -53,6 +56,8 @@ enum Values {
     Quantities,
     /// Entries separated by commas; parsed elsewhere.
     List,
+    /// Not empty.
+    Name,
 }
 
 /// Every attribute with an effect: name, nodes, values, and the default.
@@ -65,6 +70,7 @@ const ATTRIBUTES: &[(&str, On, Values, &str)] = &[
     (SUBMITTER_NAMESPACES, On::Any, Values::List, ""),
     (SUBMITTERS, On::Any, Values::List, ""),
     (MAX_LOSS, On::Root, Values::Number, "there is no limit"),
+    (VIRTUAL_CLUSTER, On::Leaf, Values::Name, "its jobs take no cells"),
     (RECLAIM, On::Leaf, Values::Words(&["Any", "LowerPriority", "Never"]), "Any is used"),
     (GUARANTEE, On::Inner, Values::Words(&["Subtree"]), "it is ignored"),
     (SHARE_PREEMPTION, On::Root, Values::Words(&["FairShare"]), "it is ignored"),
@@ -105,6 +111,7 @@ impl Values {
             Self::Duration => duration_ms(text).is_some(),
             Self::Quantities => flat_json_object(text).is_some(),
             Self::List => true,
+            Self::Name => !text.is_empty(),
         }
     }
 
@@ -115,6 +122,7 @@ impl Values {
             Self::Duration => "a duration such as 90s, 5m or 1h30m".to_owned(),
             Self::Quantities => "a JSON object of quantities".to_owned(),
             Self::List => "a list with commas".to_owned(),
+            Self::Name => "a name".to_owned(),
         }
     }
 }

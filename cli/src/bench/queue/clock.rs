@@ -101,4 +101,3 @@ pub(super) fn watch(hub: Client) -> mpsc::Receiver<Sighting> {
     });
     sightings
 }
-

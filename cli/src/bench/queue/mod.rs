@@ -239,7 +239,7 @@ pub async fn run(wanted: Wanted) -> anyhow::Result<ExitCode> {
         data_dir: None,
         listen: Listen::InProcess,
         default_run_time: RunTime::Forever,
-        stand_ins: wanted.way == Way::AdmissionOnly,
+        ends_only: wanted.way == Way::AdmissionOnly,
         ..FleetSpec::default()
     })
     .await?;
