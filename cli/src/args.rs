@@ -524,6 +524,9 @@ pub struct BenchArgs {
     /// Shape of the queue measure
     #[arg(long, value_enum, default_value_t = Shape::Baseline)]
     pub shape: Shape,
+    /// Queue measure without members: a stand-in ends each admitted job when its run time is over
+    #[arg(long)]
+    pub admission_only: bool,
     /// Nodes of the scheduler measure
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub nodes: u32,
