@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cells::CellBinding;
-use crate::policy::{ConflictResolution, Failover, Placement, PurgeMode, Suspension};
+use crate::policy::{ConflictResolution, Failover, Placement, PodScheduling, PurgeMode, Suspension};
 use crate::volcano::NetworkTopology;
 
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
@@ -57,6 +57,9 @@ pub struct ResourceBindingSpec {
     pub conflict_resolution: Option<ConflictResolution>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preserve_resources_on_deletion: Option<bool>,
+    /// Who binds the pods; settled for a run when it is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_scheduling: Option<PodScheduling>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
     #[serde(default)]

@@ -12,7 +12,9 @@ use serde_json::Value;
 #[serde(rename_all = "camelCase")]
 pub struct CellGroup {
     /// Unique in the fleet: the job's binding, and the group in it.
+    #[schemars(length(max = 1024))]
     pub name: String,
+    /// The virtual cluster that it belongs to.
     pub virtual_cluster: String,
     /// -1 is opportunistic, 0 to 1000 guaranteed.
     pub priority: i32,
@@ -21,6 +23,7 @@ pub struct CellGroup {
     pub request: Value,
     /// Type of the top cell that the leaf cells are part of.
     pub cell_chain: String,
+    /// Type of its leaf cells.
     pub leaf_cell_type: String,
     /// One for each pod of the group, by its number in the group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -34,8 +37,9 @@ pub struct CellGroup {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CellPlace {
-    /// Component of the job, and the pod's index in it.
+    /// Component of the job.
     pub component: String,
+    /// The pod's index in its component.
     #[serde(default)]
     pub index: i64,
     /// Empty once the pod has ended and its cells are another's.
@@ -52,6 +56,7 @@ pub struct CellPlace {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LazilyPreempted {
+    /// The group that took its promise, or what else did.
     pub by: String,
     /// Milliseconds since 1970.
     pub at_ms: i64,

@@ -22,6 +22,12 @@ pub const RESERVATION_ANNOTATION: &str = "fleet.dev/reservation";
 pub const GANG_ANNOTATION: &str = "fleet.dev/gang";
 /// Annotation on pods of a gang: how many pods must be placeable before any is bound.
 pub const GANG_SIZE_ANNOTATION: &str = "fleet.dev/gang-size";
+/// Annotation on pod templates of a job that another controller runs: the job, as `apiVersion/Kind/name`, so that pods
+/// made by way of a further object (a batch Job, a ReplicaSet) are known as the job's.
+pub const JOB_ANNOTATION: &str = "fleet.dev/job";
+/// Scheduling gate on pods that the cluster's own scheduler binds: the agent removes it when the whole gang is there and
+/// its places are kept.
+pub const PLACES_GATE: &str = "fleet.dev/places";
 /// Label on pods: the component (role, task) of the job they belong to.
 pub const COMPONENT_LABEL: &str = "fleet.dev/component";
 /// Finalizer on a Work, held by the agent until what it applied is gone from the member.

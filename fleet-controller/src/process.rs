@@ -7,6 +7,7 @@ mod governed;
 mod looks;
 mod paces;
 mod restored;
+mod timers;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -540,32 +541,7 @@ impl Process {
         {
             self.deletes.failed(uid);
         }
-        let pause = match sent.refused {
-            None => {
-                self.failures.remove(&lane);
-                self.send(Lane::Tell, then);
-                None
-            }
-            Some(Refused::Stale | Refused::Absent) => {
-                let failures = self.failures.entry(lane.clone()).or_insert(0);
-                *failures += 1;
-                if *failures == STALE_TOLD {
-                    tracing::warn!(
-                        ?lane,
-                        failures,
-                        "the hub keeps answering that the object is gone or has changed"
-                    );
-                }
-                Some((STALE_PAUSE * (1 << (*failures - 1).min(9))).min(RETRY_MAX))
-            }
-            Some(Refused::Forbidden(message)) => Some(self.tell_forbidden(&lane, &message)),
-            Some(Refused::Rejected(message) | Refused::Passing(message) | Refused::Unknown(message)) => {
-                let failures = self.failures.entry(lane.clone()).or_insert(0);
-                *failures += 1;
-                tracing::warn!(?lane, failures, %message, "a write was refused, trying again");
-                Some((Duration::from_millis(100) * (1 << (*failures).min(10))).min(RETRY_MAX))
-            }
-        };
+        let pause = self.pause_after(&lane, sent.refused, then);
         if lane == Lane::Tell {
             self.failures.remove(&lane);
             return self.leave(&lane);
@@ -612,6 +588,36 @@ impl Process {
         }
     }
 
+    /// How long what a write belongs to rests before it is looked at again; what follows a write is sent.
+    fn pause_after(&mut self, lane: &Lane, refused: Option<Refused>, then: Vec<Write>) -> Option<Duration> {
+        match refused {
+            None => {
+                self.failures.remove(lane);
+                self.send(Lane::Tell, then);
+                None
+            }
+            Some(Refused::Stale | Refused::Absent) => {
+                let failures = self.failures.entry(lane.clone()).or_insert(0);
+                *failures += 1;
+                if *failures == STALE_TOLD {
+                    tracing::warn!(
+                        ?lane,
+                        failures,
+                        "the hub keeps answering that the object is gone or has changed"
+                    );
+                }
+                Some((STALE_PAUSE * (1 << (*failures - 1).min(9))).min(RETRY_MAX))
+            }
+            Some(Refused::Forbidden(message)) => Some(self.tell_forbidden(lane, &message)),
+            Some(Refused::Rejected(message) | Refused::Passing(message) | Refused::Unknown(message)) => {
+                let failures = self.failures.entry(lane.clone()).or_insert(0);
+                *failures += 1;
+                tracing::warn!(?lane, failures, %message, "a write was refused, trying again");
+                Some((Duration::from_millis(100) * (1 << (*failures).min(10))).min(RETRY_MAX))
+            }
+        }
+    }
+
     fn leave(&mut self, lane: &Lane) {
         if let Some(count) = self.busy.get_mut(lane) {
             *count -= 1;
@@ -619,64 +625,6 @@ impl Process {
                 self.busy.remove(lane);
             }
         }
-    }
-
-    fn set_timer(&mut self, dirty: Dirty, at: Instant, now: Timestamp, wake: Timestamp) {
-        let due = at + wake.duration_since(now).unsigned_abs();
-        // The look at an earlier time finds out anew when it has to be looked at again.
-        if self.wakes.get(&dirty).is_none_or(|known| due < *known) {
-            self.wakes.insert(dirty.clone(), due);
-            self.ring_at(due, dirty);
-        }
-    }
-
-    fn ring_at(&mut self, due: Instant, dirty: Dirty) {
-        // The number keeps two timers of one instant apart.
-        self.timer_count += 1;
-        self.timers.insert((due, self.timer_count), dirty);
-    }
-
-    /// Marks what was to be looked at by now.
-    fn ring(&mut self, at: Instant) {
-        if self.plan_due.is_some_and(|due| due <= at) {
-            self.plan_due = None;
-            self.world.schedule = true;
-        }
-        while let Some(((due, _), _)) = self.timers.first_key_value() {
-            if *due > at {
-                break;
-            }
-            if let Some(((due, _), dirty)) = self.timers.pop_first() {
-                if self.wakes.get(&dirty) == Some(&due) {
-                    self.wakes.remove(&dirty);
-                }
-                self.world.mark(dirty);
-            }
-        }
-        let late: Vec<String> =
-            self.deadlines.iter().filter(|(_, due)| **due <= at).map(|(name, _)| name.clone()).collect();
-        for name in late {
-            self.deadlines.remove(&name);
-            self.world.mark(Dirty::Cluster(name));
-        }
-    }
-
-    fn next_wake(&self) -> Instant {
-        let goes_on = self.unsorted.is_empty();
-        let may_look =
-            self.world.is_dirty() || (goes_on && !self.looks.is_empty() && self.backlog.is_empty());
-        if may_look && self.listed {
-            return Instant::now();
-        }
-        let idle = Instant::now() + Duration::from_secs(60);
-        let pass = Some(self.rested).filter(|_| self.world.schedule && self.listed && goes_on);
-        let timer = self.timers.first_key_value().map(|((due, _), _)| *due);
-        let deadline = self.deadlines.values().min().copied();
-        // A summary that is due waits for the one under way, whose answer wakes the loop.
-        let summary = self.summary_due.filter(|_| goes_on && !self.busy.contains_key(&Lane::Summaries));
-        let summary = summary.map(|due| due.max(self.summary_rested));
-        let plan_due = self.plan_due.filter(|_| goes_on);
-        [pass, plan_due, timer, deadline, summary].into_iter().flatten().min().unwrap_or(idle)
     }
 
     fn watch(&mut self, kind: KindRef) {

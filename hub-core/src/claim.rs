@@ -137,6 +137,7 @@ fn desired_spec(
         }),
         conflict_resolution: spec.conflict_resolution,
         preserve_resources_on_deletion: spec.preserve_resources_on_deletion,
+        pod_scheduling: spec.pod_scheduling,
         scheduler_name: spec.scheduler_name.clone(),
         priority: priority(world, spec, components),
         clusters: Vec::new(),
@@ -207,6 +208,7 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
         desired["components"] = known["components"].clone();
         desired["replicas"] = known["replicas"].clone();
         settle_fencing(&known, &mut desired);
+        settle_pod_scheduling(&known, &mut desired);
         // A run that was admitted as a gang counts as one until it ends.
         if known["placement"]["replicaScheduling"] != desired["placement"]["replicaScheduling"] {
             desired["placement"]["replicaScheduling"] = known["placement"]["replicaScheduling"].clone();
@@ -217,6 +219,14 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
     let version = entry.object.metadata.resource_version.as_deref();
     let verb = Verb::Merge(json!({"metadata": {"resourceVersion": version}, "spec": patch}));
     Some(Write::new(Target::Binding, entry.namespace(), entry.name(), verb))
+}
+
+/// Pod templates stay as the run was sent.
+fn settle_pod_scheduling(known: &Value, desired: &mut Value) {
+    match known.get("podScheduling") {
+        Some(sent) => desired["podScheduling"] = sent.clone(),
+        None => drop(desired.as_object_mut().map(|desired| desired.remove("podScheduling"))),
+    }
 }
 
 /// Whether a run is stopped when its cluster is cut off was settled when it was sent: the member may not have

@@ -14,6 +14,7 @@ mod core_groups;
 mod core_hyper_nodes;
 mod core_numa;
 mod core_resource_quotas;
+mod core_shared;
 mod cycle;
 mod feed;
 #[cfg(test)]
@@ -29,6 +30,7 @@ mod lease;
 mod notices;
 mod options;
 mod outside;
+mod owned;
 pub mod permits;
 mod pod_group;
 mod reconcile;

@@ -39,7 +39,7 @@ const MAX_VICTIMS: usize = 1024;
 
 /// The victims found for a preemptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct VictimSet {
     pub cluster: ClusterName,
     pub victims: Vec<Victim>,
     /// Jobs that are ending already, which it also needs.
@@ -49,7 +49,7 @@ pub(crate) struct Found {
 /// The result of a search.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Searched {
-    pub found: Option<Found>,
+    pub found: Option<VictimSet>,
     /// The job that was skipped because it is protected, and until when; the first to be possible.
     pub protected: Option<(i64, JobId)>,
     /// When to search again even if nothing changes.
@@ -183,7 +183,7 @@ impl Lack {
 type MayPreempt<'f, 's> = &'f dyn Fn(&Search<'s>, NodeId, &AdmittedJob) -> bool;
 
 impl<'s> Search<'s> {
-    fn best<'g>(&mut self, goals: &'g [Goal<'g>]) -> Option<(&'g Goal<'g>, Found)> {
+    fn best<'g>(&mut self, goals: &'g [Goal<'g>]) -> Option<(&'g Goal<'g>, VictimSet)> {
         let goals = &goals[..goals.len().min(CLUSTERS_COMPARED)];
         // If it fits there now, only quota is needed.
         for goal in goals {
@@ -203,7 +203,7 @@ impl<'s> Search<'s> {
         })
     }
 
-    fn helps_for_sure(&mut self, goal: &Goal, found: &Found) -> bool {
+    fn helps_for_sure(&mut self, goal: &Goal, found: &VictimSet) -> bool {
         let victims = found.victims.iter().map(|victim| &victim.job);
         let gone: Vec<JobId> = victims.chain(&found.awaited).chain(&goal.gone).cloned().collect();
         let mut jobs = goal.preemptors.clone();
@@ -214,7 +214,7 @@ impl<'s> Search<'s> {
     /// A set of victims of which none could preempt the preemptor in turn. A victim that could is excluded, and the
     /// search is repeated. The same holds for a victim that would only preempt others instead, unless there is no
     /// other set.
-    fn without_swap(&mut self, goal: &Goal, own: bool) -> Option<(Cost, Found)> {
+    fn without_swap(&mut self, goal: &Goal, own: bool) -> Option<(Cost, VictimSet)> {
         self.spared.clear();
         let mut handing_on = None;
         for _ in 0..SETS_TRIED {
@@ -238,7 +238,7 @@ impl<'s> Search<'s> {
 
     /// One set, with or without victims in the preemptor's own leaf. Own victims count as gone from the start,
     /// because they lower the leaf's use.
-    fn with_own(&mut self, goal: &Goal, own: bool) -> Option<(Cost, Found)> {
+    fn with_own(&mut self, goal: &Goal, own: bool) -> Option<(Cost, VictimSet)> {
         let own: Vec<AdmittedJob> = if own { self.own_in_order() } else { Vec::new() };
         let mut released: Vec<Released> = Vec::new();
         for id in self.known.ending {
@@ -321,8 +321,8 @@ impl<'s> Search<'s> {
         (!spared || !by_share).then_some(needed)
     }
 
-    fn found(&self, goal: &Goal, kept: Vec<Released>) -> (Cost, Found) {
-        let mut found = Found { cluster: goal.cluster.clone(), victims: Vec::new(), awaited: Vec::new() };
+    fn found(&self, goal: &Goal, kept: Vec<Released>) -> (Cost, VictimSet) {
+        let mut found = VictimSet { cluster: goal.cluster.clone(), victims: Vec::new(), awaited: Vec::new() };
         let mut cost = (i64::MIN, 0_i64, 0);
         for (job, rule) in kept {
             let Some(rule) = rule else {

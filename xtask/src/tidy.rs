@@ -1,5 +1,4 @@
-//! The rules of the house that a compiler does not know: which room may use which, and that the pure rooms
-//! stay pure.
+//! Rules that the compiler does not check: which crate may use which, and that pure crates stay pure.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -19,6 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-informer", &["fleet-mirror"]),
     ("fleet-cells", &["fleet-resources"]),
     ("fleet-pai", &[]),
+    ("fleet-views", &["fleet-resources", "fleet-policies"]),
     ("fleet-api", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-cells"]),
     ("fleet-apiserver", &["fleet-resources", "fleet-api"]),
     ("fleet-check", &["fleet-resources", "fleet-api"]),
@@ -46,8 +46,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-quota",
             "fleet-placement",
             "fleet-cells",
+            "fleet-mirror",
+            "fleet-informer",
             "fleet-pai",
+            "fleet-views",
             "fleet-api",
+            "fleet-planner",
+            "fleet-hub-core",
         ],
     ),
     ("fleet-watchdog", &[]),
@@ -77,6 +82,7 @@ const PURE: &[&str] = &[
     "fleet-scheduler",
     "fleet-mirror",
     "fleet-pai",
+    "fleet-views",
     "fleet-cells",
     "fleet-runs",
     "fleet-planner",
@@ -124,6 +130,7 @@ const FOLDERS: &[&str] = &[
     "scheduler",
     "cells",
     "pai",
+    "views",
     "api",
     "check",
     "planner",

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::writes::{Verb, Write};
+use fleet_hub_core::writes::{Verb, Write};
 
 /// Uids remembered; far more than ends can be on their way.
 const KEPT: usize = 4096;
@@ -49,8 +49,9 @@ pub(super) fn uid_of(write: &Write) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use fleet_hub_core::writes::Target;
+
     use super::*;
-    use crate::writes::Target;
 
     fn delete(uid: &str) -> Write {
         Write::new(Target::Reservation, "fleet-east", "r", Verb::Delete { uid: uid.to_string() })

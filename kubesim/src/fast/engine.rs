@@ -1,4 +1,4 @@
-//! The clock: what is due next, one step after the other, the planner after each.
+//! The clock: the next due event, one step after the other, and the planner after each.
 
 use std::{
     cmp::Reverse,

@@ -35,7 +35,7 @@ pub use ready::NotReady;
 pub use requests::{Asked, Requests};
 pub use spec::{FleetSpec, Listen, MemberSpec};
 
-use crate::hollow;
+use crate::{hollow, standins};
 
 /// How long the parts may take to end before they are left behind.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -205,7 +205,21 @@ impl LocalFleet {
                     ("topology.kubernetes.io/zone".to_string(), member.zone()),
                 ]),
             };
-            let hollow_options = hollow::Options::new(&member.name, nodes, spec.default_run_time);
+            let mut hollow_options = hollow::Options::new(&member.name, nodes, spec.default_run_time);
+            if let Some(tenants) = &spec.shared {
+                hollow_options.admission = true;
+                options.scheduler_names = ["fleet".to_string()].into();
+                options.controllers.clear();
+                let (of, stop) = (client.clone(), self.shutdown.clone());
+                let parts = [
+                    ("operator", standins::operator::run(of.clone(), stop.clone())),
+                    ("scheduler", standins::scheduler::run(of.clone(), stop.clone())),
+                    ("tenants", standins::tenants::run(of, tenants.clone(), stop)),
+                ];
+                for (what, part) in parts {
+                    self.spawn(format!("{what} of {}", member.name), report.clone(), part);
+                }
+            }
             let nodes = hollow::run(client.clone(), hollow_options, self.shutdown.clone());
             let agent = member_agent::run(hub, client, options, self.shutdown.clone());
             self.spawn(format!("hollow nodes of {}", member.name), report.clone(), nodes);

@@ -1,4 +1,5 @@
-//! Drives one run on a paused clock: events at their times, crashes and restarts, then quiet, then the judgement.
+//! Drives one run on a paused clock: events at their times, crashes and restarts, then quiet, then the final
+//! checks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -5,7 +5,7 @@
 //! what is known then: several changes that come together cost one write.
 
 use fleet_api::{
-    names::{FENCED_ANNOTATION, FENCING_ANNOTATION, RESERVATION_ANNOTATION},
+    names::{FENCED_ANNOTATION, FENCING_ANNOTATION},
     patch::merge_diff,
 };
 use std::{
@@ -341,7 +341,7 @@ impl Driver {
         let job = &snapshot.job.object;
         let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
         if manifest["kind"] == "Pod" {
-            let placed = self.placed(manifest).await;
+            let placed = writes::placed(self.places.as_ref(), manifest).await;
             let manifest = placed.as_ref().unwrap_or(manifest);
             if self.must_stand_still(job) {
                 return Ok(());
@@ -413,19 +413,6 @@ impl Driver {
             self.state().put_job(kind, Arc::new(made), true);
         }
         Ok(())
-    }
-
-    /// The pod on the node that is held for it, where it need not wait for others.
-    async fn placed(&self, manifest: &Value) -> Option<Value> {
-        let annotations = &manifest["metadata"]["annotations"];
-        let is_free = manifest["spec"]["nodeName"].is_null();
-        let places =
-            self.places.as_ref().filter(|_| is_free && annotations[RESERVATION_ANNOTATION].is_string())?;
-        let pod = serde_json::from_value(manifest.clone()).ok()?;
-        let node = places.node_for(pod).await?;
-        let mut placed = manifest.clone();
-        placed["spec"]["nodeName"] = node.into();
-        Some(placed)
     }
 
     /// Deletes pods of a job, or ReplicaSets of a Deployment, by name.

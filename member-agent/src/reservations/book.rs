@@ -4,6 +4,8 @@
 //! says what is wanted and what is known to be written, and [`Book::next_write`] is the difference, so
 //! a write that failed, or that was overtaken, is simply computed again.
 
+mod repair;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
@@ -78,6 +80,8 @@ pub(crate) struct Book {
     newest_term: i64,
     /// Which namespaces places are held for.
     permits: Permits,
+    /// Holds of jobs that are here and have lost their places.
+    placeless: BTreeSet<String>,
 }
 
 impl Book {

@@ -6,6 +6,7 @@
 
 pub(crate) mod conf;
 pub(crate) mod extender;
+pub(crate) mod fresh;
 pub(crate) mod loads;
 pub(crate) mod status;
 pub(crate) mod write;

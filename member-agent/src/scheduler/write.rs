@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{
     Binding,
     extender::{self, Verdict},
+    fresh::Look,
 };
 use crate::{
     clock::Backoff,
@@ -49,7 +50,19 @@ pub(crate) async fn bind(
     context: Arc<Context>,
     notices: Notices,
     bindings: Vec<Binding>,
+    look: Option<Look>,
 ) -> Vec<(Binding, Bound)> {
+    if let Some(look) = look
+        && let Some(why) = look.refusal(&context).await
+    {
+        for binding in &bindings {
+            let Binding { pod, uid, scheduler_name, .. } = binding;
+            notices.send(Notice::failed_scheduling(pod, uid, scheduler_name, &why));
+        }
+        // Until the watch has told of it, too.
+        tokio::time::sleep(REFUSED_PAUSE).await;
+        return bindings.into_iter().map(|binding| (binding, Bound::No)).collect();
+    }
     match extender::verdict(&context, &bindings).await {
         Verdict::Fine => {}
         Verdict::Refused(refused) => {

@@ -58,15 +58,42 @@ impl Hold {
     }
 
     /// Index of the place a pod has, or may take: the one of its own index, else the first free one of
-    /// its component (pods of some controllers carry no index in their names).
-    pub fn place_for(&self, pod: &PodKey, component: &str, index: Option<usize>) -> Option<usize> {
+    /// its component (pods of some controllers carry no index in their names). `node`: where another scheduler has
+    /// bound it; a place there comes first.
+    pub fn place_for(
+        &self,
+        pod: &PodKey,
+        component: &str,
+        index: Option<usize>,
+        node: Option<&str>,
+    ) -> Option<usize> {
         let position = |wanted: &dyn Fn(&Place) -> bool| self.places.iter().position(wanted);
+        let component = self.component(component);
         let free = |place: &Place| place.component == component && place.occupant.is_none();
+        let there = |place: &Place| free(place) && Some(&*place.node) == node;
         position(&|place| place.occupant.as_ref() == Some(pod))
+            .or_else(|| position(&|place| there(place) && Some(place.index) == index))
+            .or_else(|| position(&there))
             .or_else(|| position(&|place| free(place) && Some(place.index) == index))
             .or_else(|| {
                 let named = position(&|place| place.component == component && Some(place.index) == index);
-                if named.is_some() { None } else { position(&free) }
+                if named.is_some() && node.is_none() { None } else { position(&free) }
             })
+    }
+
+    /// The component that a pod's role means: controllers write it in letters of their own, and some write none.
+    fn component<'a>(&'a self, role: &'a str) -> &'a str {
+        let is_it = |place: &&Place| place.component.eq_ignore_ascii_case(role);
+        if let Some(place) = self.places.iter().find(is_it) {
+            return &place.component;
+        }
+        match self.places.first() {
+            Some(first)
+                if role.is_empty() && self.places.iter().all(|place| place.component == first.component) =>
+            {
+                &first.component
+            }
+            _ => role,
+        }
     }
 }

@@ -23,6 +23,7 @@ use super::{
     inject,
     report::{self, Applied, Reason},
     state::{Known, ObjectId, epoch_of},
+    templates,
 };
 use crate::{CallError, call, reconcile::Next};
 
@@ -217,7 +218,12 @@ impl Works {
                 let message = format!("pods of an earlier {id} have to go first");
                 return Ok(Placed::Not(Applied::No { reason: Reason::WaitingForCleanup, message }));
             }
-            match self.create(&id, &wanted).await {
+            let served = templates::Served {
+                scheduler_names: &self.context.options.scheduler_names,
+                controllers: &self.context.options.controllers,
+            };
+            let made = if is_job { &templates::made(&work.spec, wanted.clone(), served) } else { &wanted };
+            match self.create(&id, made).await {
                 Ok(_) => return Ok(Placed::Stands),
                 Err(error) if error.is_conflict() => live = self.fetch(&id).await?,
                 Err(error) => return Err(error),
@@ -227,6 +233,7 @@ impl Works {
             let message = format!("{id} came and went; trying again");
             return Ok(Placed::Not(Applied::No { reason: Reason::AppliedFailed, message }));
         };
+        let wanted = if ordinal == 0 { templates::as_made(wanted, &live) } else { wanted };
         self.settle(work, ordinal, &wanted, &id, live).await
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use fleet_api::{
     Work,
-    names::{BINDING_UID_LABEL, EPOCH_ANNOTATION},
+    names::{BINDING_UID_LABEL, EPOCH_ANNOTATION, JOB_ANNOTATION},
 };
 use fleet_mirror::{Change, Listing, Mirror};
 use fleet_policies::{WorkloadKind, workload::outcome};
@@ -438,8 +438,11 @@ impl State {
     /// The pods an object of that name controls or did control; with `uid`, only of that one.
     pub fn pods_of(&self, owner: &ObjectId, uid: Option<&str>) -> Vec<Arc<Pod>> {
         let pods = self.pods_by_owner.get(owner).into_iter().flat_map(BTreeMap::values);
-        let of_uid =
-            |pod: &&Arc<Pod>| uid.is_none_or(|uid| pod.controller().is_some_and(|owner| owner.uid == uid));
+        // A further object between them has a uid of its own.
+        let of_uid = |pod: &&Arc<Pod>| {
+            uid.is_none_or(|uid| pod.controller().is_some_and(|owner| owner.uid == uid))
+                || named_job(pod).is_some()
+        };
         pods.filter(of_uid).cloned().collect()
     }
 
@@ -461,12 +464,31 @@ pub(super) fn epoch_of(object: &DynamicObject) -> Option<i64> {
     object.annotations().get(EPOCH_ANNOTATION)?.parse().ok()
 }
 
+/// The job that a pod is of: the one that its template names, else what controls it.
 fn owner_of(pod: &Pod) -> Option<ObjectId> {
     let owner = controller_of(&pod.metadata)?;
+    let namespace = || pod.metadata.namespace.clone().unwrap_or_default();
+    if let Some(job) = named_job(pod) {
+        return Some(ObjectId { namespace: namespace(), ..job });
+    }
     Some(ObjectId {
         kind: KindId { api_version: owner.api_version.clone(), kind: owner.kind.clone() },
-        namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+        namespace: namespace(),
         name: owner.name.clone(),
+    })
+}
+
+/// The job whose template the pod was made from, when a further object stands between them.
+fn named_job(pod: &Pod) -> Option<ObjectId> {
+    let owner = controller_of(&pod.metadata)?;
+    let named = pod.metadata.annotations.as_ref()?.get(JOB_ANNOTATION)?;
+    let (rest, name) = named.rsplit_once('/')?;
+    let (api_version, kind) = rest.rsplit_once('/')?;
+    let is_direct = owner.kind == kind && owner.api_version == api_version && owner.name == name;
+    (!is_direct).then(|| ObjectId {
+        kind: KindId { api_version: api_version.to_owned(), kind: kind.to_owned() },
+        namespace: String::new(),
+        name: name.to_owned(),
     })
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Candidate {
 
 /// The candidate of a node, with the node's own share after it.
 #[derive(Clone, Debug)]
-struct Entry {
+struct NodeCandidate {
     leaf: NodeId,
     borrower: bool,
     share: Share,
@@ -40,7 +40,7 @@ pub(super) struct Contest {
     /// By node, leaves only.
     candidates: Vec<Option<Candidate>>,
     /// By node.
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<NodeCandidate>>,
     /// Inner nodes to recompute; the deepest come last.
     stale: BTreeSet<NodeId>,
     bounds: Bounds,
@@ -91,7 +91,7 @@ impl Contest {
             self.bounds.raise(ledger.tree(), leaf, candidate);
         }
         let was = self.entries[leaf.index()].is_some();
-        self.entries[leaf.index()] = candidate.as_ref().map(|candidate| Entry {
+        self.entries[leaf.index()] = candidate.as_ref().map(|candidate| NodeCandidate {
             leaf,
             borrower: candidate.borrower,
             share: Share::after(ledger, leaf, &candidate.request, 1),
@@ -190,7 +190,7 @@ impl Contest {
 
     /// An inner node gets the best candidate of its children.
     fn play(&mut self, ledger: &Ledger, node: NodeId) {
-        let mut best: Option<&Entry> = None;
+        let mut best: Option<&NodeCandidate> = None;
         for child in &ledger.tree().node(node).children {
             let Some(entry) = &self.entries[child.index()] else { continue };
             if self.bounds.is_closed(ledger, *child) {
@@ -217,9 +217,10 @@ impl Contest {
     }
 
     /// The lesser one is served first.
-    fn compare(&self, a: &Entry, b: &Entry) -> Ordering {
-        let job =
-            |entry: &Entry| self.candidates[entry.leaf.index()].as_ref().map(|candidate| &candidate.job);
+    fn compare(&self, a: &NodeCandidate, b: &NodeCandidate) -> Ordering {
+        let job = |entry: &NodeCandidate| {
+            self.candidates[entry.leaf.index()].as_ref().map(|candidate| &candidate.job)
+        };
         a.borrower.cmp(&b.borrower).then_with(|| a.share.cmp(&b.share)).then_with(|| job(a).cmp(&job(b)))
     }
 }

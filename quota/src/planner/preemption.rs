@@ -15,7 +15,7 @@ use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, Victim, WaitReason}
 use crate::queues::{Class, ClassId, Missed, OrderKey, Stop, WaitingJob};
 use crate::share::Share;
 use crate::tree::{NodeId, Request};
-use crate::victims::{Found, Goal, Known, Rights, Searched, search};
+use crate::victims::{Goal, Known, Rights, Searched, VictimSet, search};
 
 /// Changes of the ledger that last only for the search.
 #[derive(Default)]
@@ -354,7 +354,7 @@ impl Planner {
     }
 
     /// Victims that this plan has started are not evicted: their starts are taken back.
-    fn begin_preemption(&mut self, id: &JobId, found: &Found, now_ms: i64, plan: &mut Plan) {
+    fn begin_preemption(&mut self, id: &JobId, found: &VictimSet, now_ms: i64, plan: &mut Plan) {
         let Some(job) = self.queues.get(id) else { return };
         let leaf = job.leaf;
         let new = found.victims.iter().map(|victim| victim.job.clone());

@@ -15,9 +15,9 @@ const DEFAULT_MAX_BYPASS_MS: i64 = 5 * 60 * 1000;
 const DEFAULT_MAX_CLAIM_MS: i64 = 30 * 60 * 1000;
 const MAX_NAME: usize = 253;
 
-type Found = (QuotaTree, Vec<TreeWarning>);
+type Built = (QuotaTree, Vec<TreeWarning>);
 
-pub(super) fn build(root: &NodeSpec) -> Result<Found, TreeError> {
+pub(super) fn build(root: &NodeSpec) -> Result<Built, TreeError> {
     let mut builder = Builder { names: resource_names(root), ..Builder::default() };
     builder.add_all(root)?;
     Ok(builder.finish())
@@ -207,7 +207,7 @@ impl Builder {
         self.warnings.push(TreeWarning::new(path, field, found, allowed));
     }
 
-    fn finish(self) -> Found {
+    fn finish(self) -> Built {
         let width = self.names.len();
         let mut effective_max = self.max.clone();
         // Parents come before children.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::worth::Protected;
-use super::{Found, Goal, Lack, Released, Search, lends_min, own_candidates};
+use super::{Goal, Lack, Released, Search, VictimSet, lends_min, own_candidates};
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{AnyPlace, ClusterName};
 use crate::plan::TakeRule;
@@ -61,7 +61,7 @@ impl Search<'_> {
 
     /// The first victim that could preempt the preemptor when it waits again. That is possible by share only: a
     /// preemptor that reclaims is inside min, out of reach.
-    pub(super) fn preempts_back(&mut self, goal: &Goal, found: &Found) -> Option<AdmittedJob> {
+    pub(super) fn preempts_back(&mut self, goal: &Goal, found: &VictimSet) -> Option<AdmittedJob> {
         if !self.preemptor.preemptible
             || found.victims.iter().all(|victim| victim.rule != TakeRule::FairShare)
         {
@@ -78,7 +78,7 @@ impl Search<'_> {
 
     /// The first victim with a larger share that would then preempt lower priorities in its own leaf: those might
     /// as well be the victims.
-    pub(super) fn hands_on(&mut self, goal: &Goal, found: &Found) -> Option<AdmittedJob> {
+    pub(super) fn hands_on(&mut self, goal: &Goal, found: &VictimSet) -> Option<AdmittedJob> {
         let by_share = |id: &JobId| {
             found.victims.iter().any(|victim| victim.job == *id && victim.rule == TakeRule::FairShare)
         };
@@ -98,7 +98,7 @@ impl Search<'_> {
     /// Evaluates a question for the time when the victims have left and the preemptor runs.
     fn after<T>(
         &mut self,
-        found: &Found,
+        found: &VictimSet,
         ask: impl FnOnce(&mut Self, &[AdmittedJob], &AdmittedJob) -> T,
     ) -> T {
         // Ending jobs do not count: a victim that waits again does not count on them either.

@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::{Found, Search};
+use super::{Search, VictimSet};
 use crate::ledger::{AdmittedJob, JobId};
 use crate::plan::TakeRule;
 use crate::planner::{FRESH_MS, StartEnd};
@@ -92,7 +92,7 @@ impl Search<'_> {
     }
 
     /// Whether more GPU time is lost than the root allows for what the preemptor gains.
-    pub(super) fn costs_too_much(&self, found: &Found) -> bool {
+    pub(super) fn costs_too_much(&self, found: &VictimSet) -> bool {
         let Some(limit_milli) = self.tree.max_loss_milli() else { return false };
         if found.victims.iter().any(|victim| victim.rule == TakeRule::Reclaim) {
             return false;
