@@ -243,6 +243,7 @@ fn policy(story: &Story) -> Value {
         "spec": {
             "podScheduling": story.pod_scheduling,
             // A run whose pods a kubelet refused, because another scheduler was faster, is tried again.
+            "propagateDeps": true,
             "failover": {"application": {"decisionConditions": {"tolerationSeconds": 0}, "purgeMode": "Directly"}},
             "placement": {"replicaScheduling": {
                 "replicaSchedulingType": "Divided", "customSchedulingType": "Gang"}},
