@@ -13,7 +13,6 @@ use super::{
     facts::{JOB_KINDS, Pod, job_of},
     quota::{Quota, Told, Use, queues, used_by},
     real::{binding_of, controller, job_key, may_have_several_runs, unfenced_jobs},
-    unfenced_jobs,
     violation::{broken, over_node},
 };
 

@@ -5,6 +5,7 @@ mod backlog;
 mod forbidden;
 mod lane;
 mod looks;
+mod publish;
 mod restored;
 mod timers;
 mod watched;
@@ -20,11 +21,7 @@ use fleet_quota::QueuePolicy;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::Client;
-use tokio::{
-    sync::mpsc,
-    task::{JoinError, JoinSet},
-    time::Instant,
-};
+use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use fleet_hub_core::{
@@ -138,6 +135,8 @@ async fn begin(hub: Client, options: Options, term: Option<i64>, shutdown: Cance
         summary_rested: Instant::now(),
         listed: false,
         rested: Instant::now(),
+        view_due: false,
+        view_rested: Instant::now(),
         deferred: BTreeSet::new(),
         unsorted: BTreeSet::new(),
     };
@@ -182,6 +181,10 @@ struct Process {
     listed: bool,
     /// From then on the planner may plan again: it takes at most half of the loop's time.
     rested: Instant,
+    /// A pass was made since the last snapshot.
+    view_due: bool,
+    /// From then on a snapshot may be made again.
+    view_rested: Instant,
     /// What is looked at once every agent has sorted out its runs.
     deferred: BTreeSet<Dirty>,
     /// Clusters whose agents have not.
@@ -269,6 +272,7 @@ impl Process {
             self.pass(now, at);
             self.take_in(at, now);
         }
+        self.publish(Instant::now());
         self.summarise(at);
         self.launch();
         // A look is planned when its writes can be sent; the bound keeps observations from waiting behind a long
@@ -424,6 +428,7 @@ impl Process {
         let pass = self.scheduler.pass(&mut self.world, &mut self.intents, now);
         let ended = Instant::now();
         self.count(&pass, ended - began);
+        self.view_due = true;
         self.rested = ended + (ended - began);
         for (key, write) in pass.writes {
             self.send(Lane::Place(key), vec![write]);
@@ -481,6 +486,7 @@ impl Process {
         let summary = self.summary_due.filter(|_| goes_on && !self.busy.contains_key(&Lane::Summaries));
         let summary = summary.map(|due| due.max(self.summary_rested));
         let plan_due = self.plan_due.filter(|_| goes_on);
-        [pass, plan_due, timer, summary].into_iter().flatten().min().unwrap_or(idle)
+        let view = Some(self.view_rested).filter(|_| goes_on && self.view_due);
+        [pass, plan_due, timer, summary, view].into_iter().flatten().min().unwrap_or(idle)
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     binding::BindingEntry,
     kinds::{self, KindRef},
     planner::Waiting,
+    restore,
     sent::SentWork,
     world::{Key, Object, World},
 };

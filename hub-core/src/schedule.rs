@@ -13,13 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use fleet_api::mutation::{self, Mutation};
-use fleet_api::{Reservation, binding::Component, reservation::ReservationPhase};
+use fleet_api::reservation::ReservationPhase;
 use fleet_policies::reason::Reason;
 use fleet_quota::{JobId, Ledger, QueuePolicy, QuotaTree, TakeRule};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    asked,
     binding::BindingEntry,
     claim,
     intents::{Eviction, Intents},

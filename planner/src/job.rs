@@ -131,3 +131,12 @@ impl Waiting {
         Self { reason, message: message.into() }
     }
 }
+
+/// Jobs are named `namespace/name`.
+pub(crate) fn namespace_of(id: &JobId) -> &str {
+    id.as_str().split_once('/').map_or("", |(namespace, _)| namespace)
+}
+
+pub(crate) fn name_of(id: &JobId) -> &str {
+    id.as_str().split_once('/').map_or(id.as_str(), |(_, name)| name)
+}

@@ -10,7 +10,7 @@ use crate::{
     binding::{API_VERSION, BindingEntry},
     planner::Waiting,
     status::rfc3339,
-    world::{Key, World},
+    world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
 

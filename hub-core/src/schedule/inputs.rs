@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use fleet_api::mutation::{self, Mutation};
-use fleet_api::{Reservation, convert, names, reservation::ReservationPhase};
+use fleet_api::{Reservation, names, reservation::ReservationPhase};
 use fleet_policies::reason::Reason;
 use fleet_quota::QUOTA_LABELS;
 use jiff::Timestamp;
