@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::policy::{ConflictResolution, Failover, Placement, PurgeMode, Suspension};
+use crate::cells::CellBinding;
+use crate::policy::{ConflictResolution, Failover, Placement, PodScheduling, PurgeMode, Suspension};
 use crate::volcano::NetworkTopology;
 
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
@@ -56,6 +57,9 @@ pub struct ResourceBindingSpec {
     pub conflict_resolution: Option<ConflictResolution>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preserve_resources_on_deletion: Option<bool>,
+    /// Who binds the pods; settled for a run when it is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_scheduling: Option<PodScheduling>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
     #[serde(default)]
@@ -66,6 +70,9 @@ pub struct ResourceBindingSpec {
     /// Raised by compare-and-swap with every change of the target. 0: never bound.
     #[serde(default)]
     pub epoch: i64,
+    /// Cells of its virtual cluster that the job was given with the target; absent for a job of no virtual cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cells: Option<CellBinding>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]

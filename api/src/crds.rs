@@ -8,8 +8,8 @@ use kube::CustomResourceExt;
 use serde_json::Value;
 
 use crate::{
-    binding, bounds, cluster, jobs, policy, queue, quota_tree, reservation, rules, schema, texts, volcano,
-    work,
+    binding, bounds, cells, cluster, jobs, policy, queue, quota_tree, reservation, rules, schema, texts,
+    volcano, work,
 };
 
 /// Which API server a set of definitions is for.
@@ -56,6 +56,8 @@ pub fn generate(side: Side) -> Vec<Value> {
             cluster::Cluster::crd(),
             binding::ResourceBinding::crd(),
             work::Work::crd(),
+            cells::CellConfiguration::crd(),
+            cells::VirtualCluster::crd(),
         ],
         Side::Member => vec![
             volcano::PodGroup::crd(),

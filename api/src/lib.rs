@@ -8,6 +8,8 @@ pub mod access;
 pub mod advice;
 pub mod binding;
 pub mod bounds;
+pub mod cell_places;
+pub mod cells;
 pub mod clock;
 pub mod cluster;
 pub mod convert;
@@ -30,6 +32,7 @@ pub mod work;
 pub mod yaml;
 
 pub use binding::{ResourceBinding, ResourceBindingSpec, ResourceBindingStatus};
+pub use cells::{CellConfiguration, CellConfigurationSpec, VirtualCluster, VirtualClusterSpec};
 pub use cluster::{Cluster, ClusterSpec, ClusterStatus};
 pub use policy::{
     ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy, PropagationSpec,

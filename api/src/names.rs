@@ -22,6 +22,12 @@ pub const RESERVATION_ANNOTATION: &str = "fleet.dev/reservation";
 pub const GANG_ANNOTATION: &str = "fleet.dev/gang";
 /// Annotation on pods of a gang: how many pods must be placeable before any is bound.
 pub const GANG_SIZE_ANNOTATION: &str = "fleet.dev/gang-size";
+/// Annotation on pod templates of a job that another controller runs: the job, as `apiVersion/Kind/name`, so that pods
+/// made by way of a further object (a batch Job, a ReplicaSet) are known as the job's.
+pub const JOB_ANNOTATION: &str = "fleet.dev/job";
+/// Scheduling gate on pods that the cluster's own scheduler binds: the agent removes it when the whole gang is there and
+/// its places are kept.
+pub const PLACES_GATE: &str = "fleet.dev/places";
 /// Label on pods: the component (role, task) of the job they belong to.
 pub const COMPONENT_LABEL: &str = "fleet.dev/component";
 /// Finalizer on a Work, held by the agent until what it applied is gone from the member.
@@ -75,6 +81,21 @@ pub const STOP_ANNOTATION: &str = "fleet.dev/stop";
 pub fn is_stopped(annotations: &serde_json::Value) -> bool {
     annotations[STOP_ANNOTATION] == "true"
 }
+
+/// Label on a job: the virtual cluster whose cells it takes.
+pub const VIRTUAL_CLUSTER_LABEL: &str = "fleet.dev/virtual-cluster";
+/// Label or annotation on a job with cells: its class there, `oppo`, `test`, `prod`, or a number from -1 to 1000.
+pub const CLASS_LABEL: &str = "fleet.dev/class";
+/// Annotations on a job with cells: the pinned cell it takes, the type of its leaf cells, leaf cells of each pod, whether
+/// its pods start together, whether it may go on as an opportunistic job, the type of cell that holds it whole.
+pub const PINNED_CELL_ANNOTATION: &str = "fleet.dev/pinned-cell";
+pub const LEAF_CELL_TYPE_ANNOTATION: &str = "fleet.dev/leaf-cell-type";
+pub const CELLS_PER_POD_ANNOTATION: &str = "fleet.dev/cells-per-pod";
+pub const GANG_ALLOCATION_ANNOTATION: &str = "fleet.dev/gang-allocation";
+pub const LAZY_PREEMPTION_ANNOTATION: &str = "fleet.dev/lazy-preemption";
+pub const WITHIN_ONE_CELL_ANNOTATION: &str = "fleet.dev/within-one-cell";
+/// HiveD's annotation on pod templates: what it is told of a pod.
+pub const POD_SCHEDULING_SPEC_ANNOTATION: &str = "hivedscheduler.microsoft.com/pod-scheduling-spec";
 
 /// Annotations that give hollow pods a run time, an outcome, and clusters on which to fail.
 pub const SIM_RUNTIME_ANNOTATION: &str = "sim.fleet.dev/runtime";

@@ -66,6 +66,9 @@ pub struct PropagationSpec {
     pub preserve_resources_on_deletion: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_priority: Option<SchedulePriority>,
+    /// Who binds the pods of a job for which places are reserved. Default `Fleet`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_scheduling: Option<PodScheduling>,
 }
 
 /// The cluster-scoped twin of [`PropagationPolicy`]: same fields, selects in any namespace.
@@ -119,6 +122,17 @@ pub enum Preemption {
 pub enum ConflictResolution {
     Abort,
     Overwrite,
+}
+
+/// `Fleet`: pod templates name the agent's scheduler, which binds the gang as one. `Gates`: they keep their scheduler and get
+/// a scheduling gate, which the agent removes, pod by pod for the node reserved, when the whole gang is there. `AsWritten`:
+/// they are sent as they are, and a gang may start in part where another scheduler binds it.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum PodScheduling {
+    #[default]
+    Fleet,
+    Gates,
+    AsWritten,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]

@@ -9,7 +9,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{binding::Component, volcano::NetworkTopology};
+use crate::{binding::Component, cell_places::CellGroup, volcano::NetworkTopology};
 
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[kube(
@@ -33,6 +33,14 @@ pub struct ReservationSpec {
     /// The epoch the binding will have if this reservation wins.
     pub epoch: i64,
     pub components: Vec<Component>,
+    /// Cells of a virtual cluster: the pods have these places and no others. May grow and shrink while the job runs,
+    /// when its pods start one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<CellGroup>,
+    /// Of a reservation that belongs to no binding: nodes that are cells of virtual clusters. Only pods with places by
+    /// `cells` are bound to them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cell_nodes: Vec<String>,
     /// How close together the places must be in the member's network (HyperNodes).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_topology: Option<NetworkTopology>,
@@ -61,6 +69,16 @@ pub struct ReservationStatus {
     pub nodes: BTreeMap<String, Vec<String>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<ComponentRefusal>,
+    /// Of nodes in `cellNodes`, or of places by `cells` that were refused: those that cannot be used, because they are
+    /// not ready, cordoned, not there, or full.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bad_nodes: Vec<String>,
+    /// Of nodes in `cellNodes`: those that the member does not have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_nodes: Vec<String>,
+    /// With places by `cells`: component to the indices of pods that have ended.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ended: BTreeMap<String, Vec<i64>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The first capacity report (`reportSequence` in the Cluster's status) that counts this hold, so

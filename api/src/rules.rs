@@ -301,6 +301,12 @@ const JOB_FLOW: &[Rule] = &[
     },
 ];
 
+const CELL_CONFIGURATION: &[Rule] = &[Rule {
+    path: &["virtualClusters"],
+    rule: "self.all(name, name.matches('^[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?$'))",
+    message: "found a name that is no DNS label; allowed: up to 63 letters, digits and inner dashes",
+}];
+
 const POLICY_ACTION: &str = "!has(self.action) || self.action in ['AbortJob', 'RestartJob', 'RestartTask', 'RestartPod', \
     'RestartPartition', 'TerminateJob', 'CompleteJob', 'ResumeJob']";
 const ACTION_MESSAGE: &str = "found an unknown action; allowed: AbortJob, RestartJob, RestartTask, RestartPod, \
@@ -326,6 +332,7 @@ const RULES: &[(&str, &[Rule])] = &[
     ("hypernodes.topology.volcano.sh", HYPER_NODE),
     ("cronjobs.batch.volcano.sh", CRON_JOB),
     ("jobflows.flow.volcano.sh", JOB_FLOW),
+    ("cellconfigurations.fleet.dev", CELL_CONFIGURATION),
 ];
 
 /// Adds the rules and defaults of a definition to its schema (the schema of the whole object).

@@ -433,7 +433,7 @@ pub fn reference() -> String {
 const DEEPEST: usize = 9;
 
 fn rows(page: &mut String, schema: &Value, path: &str, depth: usize) {
-    if depth > DEEPEST || path.contains("children[].children") {
+    if depth > DEEPEST || path.contains("children[].children") || path.contains(crate::cells::NESTED) {
         return;
     }
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
@@ -455,7 +455,8 @@ fn rows(page: &mut String, schema: &Value, path: &str, depth: usize) {
 /// As `kubectl explain` names types.
 fn type_of(field: &Value) -> String {
     if field["x-kubernetes-int-or-string"] == true {
-        return "quantity".to_string();
+        let is_quantity = field["pattern"] == crate::schema::quantity_value()["pattern"];
+        return if is_quantity { "quantity" } else { "string" }.to_string();
     }
     match field["type"].as_str() {
         Some("array") => format!("[]{}", type_of(&field["items"])),

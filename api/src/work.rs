@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    policy::{ConflictResolution, Fencing},
+    policy::{ConflictResolution, Fencing, PodScheduling},
     reservation::BindingReference,
 };
 
@@ -40,6 +40,9 @@ pub struct WorkSpec {
     pub suspend_dispatching: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preserve_resources_on_deletion: Option<bool>,
+    /// Who binds the pods; absent: `Fleet`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_scheduling: Option<PodScheduling>,
     /// The job may move when the cluster is lost, so the agent must stop it when cut off.
     #[serde(default)]
     pub fenced: bool,

@@ -8,6 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use futures::future::BoxFuture;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -127,6 +128,11 @@ pub struct Config {
     pub version_suffix: String,
     /// Keep the taints of nodes by their conditions, as a controller manager does. A new node has the taint not-ready until then.
     pub node_lifecycle: bool,
+    /// Field managers whose new objects have no managedFields until somebody applies them server-side. From then on,
+    /// and for objects that anybody else makes, who owns which field is kept as ever. Empty, as a real server has it:
+    /// all objects of all managers have them. With managers in it, an object without managedFields has none after an
+    /// update either.
+    pub untracked: BTreeSet<String>,
 }
 
 impl Default for Config {
@@ -140,6 +146,7 @@ impl Default for Config {
             crds: Vec::new(),
             version_suffix: "fleet".into(),
             node_lifecycle: true,
+            untracked: BTreeSet::new(),
         }
     }
 }
@@ -226,6 +233,7 @@ impl ApiServer {
             namespaces,
             crd_lock: tokio::sync::Mutex::new(()),
             git_version: format!("v1.36.0+{}", config.version_suffix),
+            untracked: config.untracked,
             ca_pem: authority.ca_pem.clone(),
         });
         let core = Arc::new(Core {

@@ -297,7 +297,10 @@ async fn the_charts_of_fleet_install() {
     let crds = get(&api, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusters.fleet.dev").await;
     assert_eq!(crds["spec"]["names"]["kind"], "Cluster");
     assert!(get(&api, "/apis/fleet.dev/v1alpha1/clusters").await["items"].is_array(), "it is served");
-    helm.ok(&["upgrade", "fleet", &chart("fleet"), "-n", "fleet-hub", "--set", "replicas=2"], "REVISION: 2");
+    helm.ok(
+        &["upgrade", "fleet", &chart("fleet"), "-n", "fleet-hub", "--set", "replicas=2,portal.enabled=true"],
+        "REVISION: 2",
+    );
     let conf = "schedulerConf=actions: allocate";
     let upgrade = ["upgrade", "agent", &member, "-n", "fleet-system", "--reuse-values", "--set", conf];
     helm.ok(&upgrade, "REVISION: 2");

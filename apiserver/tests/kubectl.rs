@@ -328,3 +328,92 @@ async fn every_command_works() {
     served.shutdown().await;
     api.shutdown().await;
 }
+
+/// What apply, server-side apply and diff say of objects that a user makes.
+fn applying(k: &Kubectl) -> Vec<String> {
+    let map = |name: &str, data: Value| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}).to_string()
+    };
+    let steps = [
+        ("create -f -", map("made", json!({"a": "1", "b": "1"}))),
+        ("diff -f -", map("made", json!({"a": "2", "b": "1"}))),
+        ("apply --server-side --field-manager=other -f -", map("made", json!({"a": "2"}))),
+        ("apply --server-side --field-manager=other --force-conflicts -f -", map("made", json!({"a": "2"}))),
+        ("get cm made -o jsonpath={.data}{.metadata.managedFields[*].manager}", String::new()),
+        ("apply -f -", map("applied", json!({"a": "1", "b": "1"}))),
+        ("apply -f -", map("applied", json!({"a": "1"}))),
+        ("diff -f -", map("applied", json!({"a": "3"}))),
+        ("diff --server-side -f -", map("applied", json!({"a": "3"}))),
+        ("patch cm applied --type=merge -p {\"data\":{\"c\":\"9\"}}", String::new()),
+        ("apply --server-side -f -", map("applied", json!({"a": "4"}))),
+        ("apply --server-side -f -", map("applied", json!({"a": "4", "c": "8"}))),
+        ("get cm applied -o jsonpath={.data}{.metadata.managedFields[*].manager}", String::new()),
+    ];
+    let say = |(arguments, input): (&str, String)| {
+        let (ok, text) = k.run(arguments, &input);
+        let lines = text.lines().filter(|line| {
+            // Names of files and times of two runs differ, and what identifies the object.
+            let own = ["---", "+++", "diff ", "@@"].iter().any(|start| line.starts_with(start));
+            let of_server = ["resourceVersion", "uid:", "time:", "creationTimestamp", "generation"];
+            !own && !of_server.iter().any(|field| line.contains(field))
+        });
+        format!("{arguments} {ok}: {}", lines.collect::<Vec<_>>().join("\n"))
+    };
+    steps.into_iter().map(say).collect()
+}
+
+/// What the same commands do to an object of a manager whose objects begin without managedFields.
+fn applying_to_untracked(k: &Kubectl) {
+    let map = |data: Value| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "lean"}, "data": data})
+            .to_string()
+    };
+    let managers = |wanted: &str| {
+        let (_, text) = k.run("get cm lean -o jsonpath={.metadata.managedFields[*].manager}", "");
+        assert_eq!(text, wanted);
+    };
+    k.with("create --field-manager=robot -f -", &map(json!({"a": "1", "b": "1"})), "created");
+    managers("");
+    k.ok("patch cm lean --type=merge -p {\"data\":{\"c\":\"1\"}}", "patched");
+    managers("");
+    let (same, text) = k.run("diff -f -", &map(json!({"a": "2"})));
+    assert!(!same && text.contains("a: \"2\""), "{text}");
+    k.with("apply -f -", &map(json!({"a": "2"})), "configured");
+    k.ok("get cm lean -o jsonpath={.data}", "{\"a\":\"2\",\"b\":\"1\",\"c\":\"1\"}");
+    managers("");
+    // From the first server-side apply on everything is as ever.
+    let (ok, text) = k.run("apply --server-side --field-manager=me -f -", &map(json!({"b": "2"})));
+    assert!(!ok && text.contains("conflict with \"before-first-apply\""), "{text}");
+    let forced = "apply --server-side --field-manager=me --force-conflicts -f -";
+    k.with(forced, &map(json!({"b": "2"})), "serverside-applied");
+    managers("me before-first-apply");
+    k.ok("patch cm lean --type=merge -p {\"data\":{\"b\":\"3\"}}", "patched");
+    managers("me before-first-apply kubectl-patch");
+    let (ok, text) = k.run("apply --server-side --field-manager=me -f -", &map(json!({"b": "2"})));
+    assert!(!ok && text.contains("conflict with \"kubectl-patch\""), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_of_some_managers_begin_without_managed_fields_and_apply_does_as_ever() {
+    let Some(program) = find_kubectl() else { return };
+    let mut said = Vec::new();
+    for untracked in [Default::default(), ["robot".to_string()].into()] {
+        let is_lean = !std::collections::BTreeSet::<String>::is_empty(&untracked);
+        let home = tempfile::tempdir().expect("a directory");
+        let api = ApiServer::open(Config { untracked, ..Config::default() }).await.expect("opens");
+        let served = api.serve(ServeOptions::default()).await.expect("listens");
+        served.write_kubeconfig(&home.path().join("config"), "fleet").expect("written");
+        let k = Kubectl { program: program.clone(), home };
+        let script = tokio::task::spawn_blocking(move || {
+            if is_lean {
+                applying_to_untracked(&k);
+            }
+            applying(&k)
+        });
+        said.push(script.await.expect("the commands"));
+        served.shutdown().await;
+        api.shutdown().await;
+    }
+    assert!(said[0].iter().any(|line| line.contains("conflict with \"kubectl-create\"")), "{said:#?}");
+    assert_eq!(said[0], said[1], "what users make is tracked either way");
+}

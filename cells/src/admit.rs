@@ -1,4 +1,4 @@
-//! At submission: whether a group could ever be placed, with everything free and good; if not, the sentence why.
+//! Admission at submission: whether a group could ever be placed, if everything were free and good; if not, why.
 
 use crate::{
     cells::Cells,
@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl Cells {
-    /// Refuses what can never run: a wrong request, a pod larger than any node, cells of the VC that do not combine,
-    /// more than the VC was promised.
+    /// Refuses a group that can never run: an invalid request, a pod larger than any node, cells of the VC that do
+    /// not combine, more than the VC was promised.
     ///
     /// # Errors
     /// Why the group can never be placed.
@@ -84,7 +84,7 @@ fn largest_pod(need: &GroupNeed) -> u32 {
     need.children.iter().map(largest_pod).fold(own, u32::max)
 }
 
-/// Leaves in all that a target has for the asker, and the most in one cell that is no larger than a node.
+/// All leaves of a target that the group could use, and the most in one cell that is no larger than a node.
 fn capacity(topology: &Topology, checked: &Checked, target: &Target) -> (u64, u32) {
     let chain = topology.chain(target.chain);
     let node = chain.level(chain.node_level).leaves;

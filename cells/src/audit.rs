@@ -1,4 +1,4 @@
-//! The invariants of the state, counted again from the leaves and groups alone.
+//! Checks the invariants of the state, counted again from leaves and groups alone.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use crate::{
 };
 
 impl Cells {
-    /// What is broken, one sentence each; empty when all is well.
+    /// What is broken, one sentence each; empty if nothing is.
     ///
-    /// Every promise that is not in use can be bound; no leaf has two users; what groups, leaves, promises, counts
-    /// and indexes say of each other agrees.
+    /// The rules: every promise that is not in use can be bound; no leaf has two users; groups, leaves, promises,
+    /// counts and indexes agree with each other.
     #[must_use]
     pub fn audit(&self) -> Vec<String> {
         let mut broken = Vec::new();
@@ -124,7 +124,7 @@ impl Cells {
         }
     }
 
-    /// Builds the state once more from promises, leaves and nodes, and compares.
+    /// Rebuilds the state from promises, leaves and nodes, and compares.
     fn audit_counts(&self, broken: &mut Vec<String>) {
         let topology = &*self.topology;
         let mut again = State::new(topology, true);

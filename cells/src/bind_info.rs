@@ -1,5 +1,5 @@
-//! HiveD's annotation `hivedscheduler.microsoft.com/pod-bind-info`: each pod carries the placement of its whole
-//! group, and it is all that a restart has.
+//! HiveD's annotation `hivedscheduler.microsoft.com/pod-bind-info`. Each pod carries the placement of its whole
+//! group; a restart knows nothing else.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct PodBindInfo {
     pub cell_chain: String,
     /// One entry for each size of pod, in order of the members.
     pub affinity_group_bind_info: Vec<MemberBindInfo>,
-    /// The member cluster; HiveD has none.
+    /// The member cluster; an addition to HiveD.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cluster: String,
 }
@@ -38,12 +38,12 @@ pub struct PodPlacementInfo {
     pub physical_node: String,
     #[serde(alias = "physicalGpuIndices")]
     pub physical_leaf_cell_indices: Vec<i32>,
-    /// One a device; empty text for opportunistic pods.
+    /// One for each device; empty for opportunistic pods.
     pub preassigned_cell_types: Vec<String>,
 }
 
 impl PodBindInfo {
-    /// What the pod of this number carries; none when the group has no such pod.
+    /// The annotation of the pod with this number; none if the group has no such pod.
     #[must_use]
     pub fn of(request: &GroupRequest, placement: &Placement, pod: usize) -> Option<Self> {
         let own = placement.pods.get(pod)?;
@@ -92,8 +92,8 @@ impl PodBindInfo {
 }
 
 impl BoundGroup {
-    /// A group from what its bound pods carry, by their names. Each pod takes the place in the group that has its
-    /// node and devices. None without pods.
+    /// Rebuilds a group from its bound pods, by name. Each pod gets the number that has its node and devices. None
+    /// without pods.
     #[must_use]
     pub fn from_pods(
         request: GroupRequest,

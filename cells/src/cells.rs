@@ -1,4 +1,4 @@
-//! The allocator as a whole: configuration, state, and the groups that hold cells.
+//! The allocator: configuration, state, and the groups that hold cells.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -10,10 +10,10 @@ use crate::{
     topology::{NodeName, Topology},
 };
 
-/// What nodes are before anything was said of them.
+/// The state of a node before it is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreported {
-    /// As HiveD does: no node is used before it was reported good.
+    /// As in HiveD: no node is used before it was reported good.
     Bad,
     Good,
 }
@@ -24,7 +24,7 @@ pub struct Cells {
     pub(crate) topology: Arc<Topology>,
     pub(crate) state: State,
     pub(crate) groups: Groups,
-    /// Everything free and good; made when it is first needed.
+    /// The state with everything free and good; made on first use.
     pub(crate) pristine: Option<Box<State>>,
     pub(crate) generation: u64,
 }
@@ -43,14 +43,14 @@ impl Cells {
         &self.topology.config
     }
 
-    /// Changes with everything that changes what can be decided.
+    /// Changes whenever a decision could change.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Says whether a node is good (ready and not cordoned). Groups that run on a bad node stay; nothing new goes
-    /// there. False when no cell lies on it.
+    /// Sets whether a node is good (ready and not cordoned). Groups on a bad node stay; no new ones go there. False
+    /// if no cell is on the node.
     pub fn set_node_health(&mut self, node: &NodeName, good: bool) -> bool {
         let Some(number) = self.topology.node_numbers.get(node).copied() else { return false };
         if self.state.good(number) != good {

@@ -1,4 +1,4 @@
-//! What changes who has cells: commits of proposals, the end of pods and groups, reservations given up.
+//! Changes of allocation: commits of proposals, ends of pods and groups, cancelled reservations.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl Cells {
-    /// Does what a proposal says: the group is allocated, or its cells are reserved and its victims marked. All its
-    /// pods count as there, named by their numbers.
+    /// Commits a proposal: the group is allocated, or its cells are reserved and its victims marked. All its pods
+    /// count as present, named by their numbers.
     ///
     /// # Errors
     /// Something changed since the proposal was made.
@@ -85,7 +85,7 @@ impl Cells {
         self.change(&leaves, LeafEvent::Allocate(holder));
     }
 
-    /// Makes a group opportunistic where it runs; its promises are given up.
+    /// Makes a group opportunistic in place; its promises are released.
     pub(crate) fn lazy_preempt(&mut self, number: GroupNo, preemptor: &str, now_ms: i64) {
         let Some(group) = self.groups.get_mut(number) else { return };
         group.priority = -1;
@@ -101,7 +101,7 @@ impl Cells {
         }
     }
 
-    /// A preempting group gives its reservations up: victims keep their cells, the group is pending again.
+    /// Cancels the reservations of a preempting group: victims keep their cells, the group is pending again.
     pub(crate) fn cancel(&mut self, number: GroupNo) {
         let victims = self.victims_of(number);
         let Some(group) = self.groups.remove(number) else { return };
@@ -131,8 +131,8 @@ impl Cells {
         }
     }
 
-    /// All pods of a group are gone, or a preempting group is withdrawn. Names of preempting groups that waited for
-    /// it and may have their cells now; none when there is no such group.
+    /// All pods of a group are gone, or a preempting group is withdrawn. Returns the preempting groups that waited
+    /// for it and may have their cells now; none if there is no such group.
     pub fn release(&mut self, name: &str) -> Option<Vec<String>> {
         let number = self.groups.number(name)?;
         let state = self.groups.get(number)?.state;
@@ -147,8 +147,8 @@ impl Cells {
         Some(heirs)
     }
 
-    /// One pod of a group is gone. With gang release its cells stay with the group until all of them are gone.
-    /// True when the group is gone with it.
+    /// One pod of a group is gone. With gang release, its cells stay with the group until all its pods are gone.
+    /// True if that was the last one.
     pub fn release_pod(&mut self, name: &str, pod: usize) -> bool {
         let Some(number) = self.groups.number(name) else { return false };
         let Some(group) = self.groups.get_mut(number) else { return false };
@@ -186,7 +186,7 @@ impl Cells {
             .collect()
     }
 
-    /// The group saved its work: an eviction would lose only what comes after.
+    /// The group saved a checkpoint: an eviction loses only the work after it.
     pub fn set_checkpoint(&mut self, name: &str, at_ms: i64) -> bool {
         let Some(group) = self.groups.number(name).and_then(|number| self.groups.get_mut(number)) else {
             return false;
@@ -195,8 +195,8 @@ impl Cells {
         true
     }
 
-    /// Applies one event to leaves. Those for which it is impossible stay as they are: a leaf of a group may have
-    /// been taken over by nobody else, so that is a defect, which [`Cells::audit`] shows.
+    /// Applies an event to leaves. A leaf for which the event is impossible stays as it is. Nobody else can have
+    /// taken over a group's leaf, so that is a defect, which [`Cells::audit`] reports.
     pub(crate) fn change(&mut self, leaves: &[LeafNo], event: LeafEvent) {
         let changes: Vec<_> = leaves
             .iter()

@@ -1,5 +1,5 @@
-//! From the configuration to its meaning: infers what the file leaves out and checks everything that upstream
-//! checks, and what it does not: cycles, nodes and devices that stand twice, pins, paths, promises that do not fit.
+//! Compiles the configuration: infers what the file leaves out, and checks everything that HiveD checks, and more:
+//! cycles, nodes and devices that occur twice, pins, paths, promises that do not fit.
 
 mod promises;
 mod trees;
@@ -12,10 +12,10 @@ use crate::{
     topology::{ChainNo, Topology, VcNo},
 };
 
-/// Cells a configuration may have, inferred ones included; a wrong number in the file must not exhaust memory.
+/// Most cells of a configuration, inferred ones included: a wrong number in the file must not exhaust memory.
 pub(crate) const MAX_CELLS: u64 = 4_000_000;
 
-/// What is wrong, collected while the file is looked at.
+/// The errors found so far.
 #[derive(Default)]
 pub(crate) struct Wrongs(pub Vec<ConfigError>);
 
@@ -80,7 +80,7 @@ fn virtual_clusters(topology: &mut Topology, wrongs: &mut Wrongs) {
     }
 }
 
-/// Letters of either case are taken: HiveD's own examples name VCs `VC1`.
+/// Upper case is accepted: HiveD's own examples name VCs `VC1`.
 fn is_dns_label(name: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let outer = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());

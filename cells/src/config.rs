@@ -1,8 +1,8 @@
 //! The configuration of cells: HiveD's file as types.
 //!
-//! [`ClusterConfig::read`] takes the parsed document and answers with the whole list of what is wrong in it, each
-//! with its path in the file. What the file means as a whole (addresses, promises that fit) is decided by
-//! [`crate::Cells::new`]. Deliberately absent: YAML text, which the edge parses.
+//! [`ClusterConfig::read`] takes the parsed document and reports all errors in it at once, each with its path in
+//! the file. Errors of the file as a whole (addresses, promises that do not fit) are found by
+//! [`crate::Cells::new`]. Deliberately absent: YAML text, which the caller parses.
 
 mod read;
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use read::{Document, read_document};
 pub(crate) use read::{MAX_DEPTH, quote};
 
-/// One thing that is wrong in a configuration.
+/// One error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("{path}: found {found}; allowed: {allowed}")]
 pub struct ConfigError {
@@ -23,7 +23,7 @@ pub struct ConfigError {
     pub allowed: String,
 }
 
-/// Everything that is wrong in a configuration; never empty.
+/// All errors in a configuration; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(pub Vec<ConfigError>);
 
@@ -41,7 +41,7 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// HiveD's file: what there is, and what is promised to whom.
+/// HiveD's file: the physical cells, and the promises to virtual clusters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterConfig {
@@ -52,7 +52,7 @@ pub struct ClusterConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PhysicalCluster {
-    /// What one leaf cell of a type stands for. The scheduler of cells does not read it.
+    /// What one leaf cell of a type has. Cell allocation does not use it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub sku_types: BTreeMap<String, SkuType>,
     pub cell_types: BTreeMap<String, CellType>,
@@ -62,7 +62,7 @@ pub struct PhysicalCluster {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SkuType {
-    /// GPUs of one leaf cell; none or 0 is a SKU without GPUs.
+    /// GPUs of one leaf cell; none or 0: a SKU without GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,19 +81,19 @@ pub struct CellType {
     pub is_node_level: bool,
 }
 
-/// A tree of cells; what is left out is inferred.
+/// A tree of cells; what the file leaves out is inferred.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PhysicalCell {
-    /// Required at the top; below, the type follows from the parent's.
+    /// Required at the top; below, it follows from the parent's type.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cell_type: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cell_address: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub pinned_cell_id: String,
-    /// The member cluster that has the nodes of this tree; at the top only. May be left out where there is one
-    /// member or node names are unique.
+    /// The member cluster of this tree's nodes; at the top only. Optional if there is one member, or if node names
+    /// are unique.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cluster: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -112,7 +112,7 @@ pub struct VirtualCluster {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VirtualCell {
-    /// A path of types joined by dots: the first is the chain, the last the type that is promised.
+    /// A path of types joined by dots: the first is the chain, the last the promised type.
     pub cell_type: String,
     pub cell_number: i64,
 }

@@ -1,4 +1,4 @@
-//! What [`crate::Cells::schedule`] is asked and answers.
+//! Questions to [`crate::Cells::schedule`], and its answers.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::{
     topology::{CellNo, ChainNo, GroupNo, LeafNo, NodeName, SlotNo},
 };
 
-/// HiveD's phases. They differ for a group that holds reservations: only when Preempting does it give up those that
-/// have become bad or are not suggested.
+/// HiveD's phases. They differ for a group with reservations: only in phase Preempting does it give up those on
+/// nodes that became bad or are not suggested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     Filtering,
@@ -19,37 +19,37 @@ pub enum Phase {
     Preempting,
 }
 
-/// Circumstances of a question.
+/// The context of a question.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ask<'a> {
-    /// Decides how much work an eviction would lose.
+    /// The present time, from which lost work is computed.
     pub now_ms: i64,
     pub phase: Phase,
-    /// Heeded only by groups that do not ignore it; none: all nodes.
+    /// Suggested nodes, for groups that do not ignore them; none: all nodes.
     pub suggested: Option<&'a BTreeSet<NodeName>>,
-    /// Member clusters that may be used, best first; none: all, in order of the configuration. A group never spans
-    /// clusters.
+    /// Member clusters that may be used, best first; none: all, in the order of the configuration. A group never
+    /// spans clusters.
     pub clusters: Option<&'a [String]>,
 }
 
-/// The answer. Nothing changes before it is committed.
+/// The decision. Nothing changes before it is committed.
 #[derive(Clone, Debug)]
 pub enum Decision {
     /// The group can have its cells now.
     Place(Proposal),
-    /// It can have them when the victims are gone; committing reserves them.
+    /// It can have them when the victims are gone; a commit reserves them.
     Preempt(Proposal),
     Wait(WaitReason),
     Refuse(Refusal),
 }
 
-/// A placement that can be committed until anything else changes.
+/// A placement that can be committed until something else changes.
 #[derive(Clone, Debug)]
 pub struct Proposal {
     pub placement: Placement,
-    /// Groups to evict, whole.
+    /// Groups to evict as a whole.
     pub victims: Vec<Victim>,
-    /// Groups that become opportunistic where they are.
+    /// Groups that become opportunistic in place.
     pub lazily_preempted: Vec<String>,
     /// Groups of a lower priority that lose their reservations and are pending again.
     pub cancelled: Vec<String>,
@@ -67,7 +67,7 @@ pub(crate) struct Plan {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// The group has its cells already; what is asked is answered as before.
+    /// The group already has its cells; the answer is the same as before.
     Nothing,
     /// The victims of a preempting group are gone.
     TakeReserved(GroupNo),
@@ -108,7 +108,7 @@ pub struct PodPlacement {
     pub preassigned_cell_type: String,
 }
 
-/// A group that has to go.
+/// A group to evict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Victim {
@@ -118,11 +118,11 @@ pub struct Victim {
     /// Leaf-milliseconds since its start or last checkpoint.
     pub lost_work_ms: i64,
     pub nodes: Vec<NodeName>,
-    /// Names of its pods that are there.
+    /// Names of its present pods.
     pub pods: Vec<String>,
 }
 
-/// A proposal that cannot be committed any more: ask again.
+/// A proposal that can no longer be committed: schedule again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the proposal is out of date: made at generation {made}, now {now}")]
 pub struct Stale {

@@ -1,4 +1,4 @@
-//! Deliberate bugs, to show that the property tests find them. In a build that is no test they do not exist.
+//! Deliberate bugs, to show that the property tests find them. They exist in tests only.
 
 #[cfg(not(test))]
 pub(crate) const fn split_breaks_promise() -> bool {

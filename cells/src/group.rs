@@ -1,7 +1,7 @@
 //! Groups that hold cells, with a total transition function over their states.
 //!
-//! Pending groups are not stored. Allocated survives a restart (it is on the bound pods); Preempting and
-//! BeingPreempted do not: after a restart the one is pending again and the other allocated.
+//! Pending groups are not stored. Allocated survives a restart, because bound pods carry it. The other states do
+//! not: after a restart a Preempting group is pending again, and a BeingPreempted group is Allocated.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub enum GroupState {
     Allocated,
     /// Waits for its victims to leave the cells that it has reserved.
     Preempting,
-    /// Some of its cells are reserved for another; it is to be evicted as a whole.
+    /// Some of its cells are reserved for another group; it has to be evicted as a whole.
     BeingPreempted,
 }
 
@@ -26,12 +26,12 @@ pub(crate) enum GroupEvent {
     VictimsGone,
     /// A cell of it was reserved by another.
     CellReserved,
-    /// No cell of it is reserved any more.
+    /// None of its cells is reserved any more.
     CellsReturned,
 }
 
 impl GroupState {
-    /// The state after an event; an event that says what already holds changes nothing.
+    /// The state after an event. An event that already holds changes nothing.
     pub(crate) fn apply(self, event: GroupEvent) -> GroupState {
         match (self, event) {
             (GroupState::Preempting, GroupEvent::VictimsGone) => GroupState::Allocated,
@@ -48,10 +48,10 @@ impl GroupState {
     }
 }
 
-/// Whether a pod of a group is there.
+/// Whether a pod of a group is present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PodState {
-    /// Its place is kept; the pod has not come yet.
+    /// Its place is kept; the pod is not there yet.
     Expected,
     Live(String),
     Gone,
@@ -59,9 +59,9 @@ pub(crate) enum PodState {
 
 #[derive(Clone, Debug)]
 pub(crate) struct GroupPod {
-    /// In order of the tree; empty when they were given back.
+    /// In order of the tree; empty if they were released.
     pub leaves: Vec<LeafNo>,
-    /// The promise its leaves are part of; none for opportunistic pods.
+    /// The promise to which its leaves belong; none for opportunistic pods.
     pub slot: Option<SlotNo>,
     pub state: PodState,
 }
@@ -70,7 +70,7 @@ pub(crate) struct GroupPod {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LazyPreemption {
-    /// The group that took its promise, or what else did.
+    /// The group that took its promise, or another cause.
     pub preemptor: String,
     pub at_ms: i64,
 }
@@ -79,14 +79,14 @@ pub struct LazyPreemption {
 pub(crate) struct Group {
     pub request: GroupRequest,
     pub state: GroupState,
-    /// What it has on its leaves: -1 when it is opportunistic, also by lazy preemption.
+    /// Its priority on its leaves: -1 if it is opportunistic, also by lazy preemption.
     pub priority: i16,
     pub chain: ChainNo,
     pub pods: Vec<GroupPod>,
     pub lazy: Option<LazyPreemption>,
-    /// Pods that were told of its victims and wait.
+    /// Pods that wait for its victims to leave.
     pub waiting: std::collections::BTreeSet<String>,
-    /// Work since then would be lost: when it was allocated, or its last checkpoint.
+    /// Work since then would be lost: since its allocation, or its last checkpoint.
     pub work_since_ms: i64,
 }
 

@@ -1,11 +1,11 @@
-//! Who has a leaf cell: HiveD's cell states, with a total transition function.
+//! The states of a leaf cell, as in HiveD, with a total transition function.
 //!
-//! Free → Used → Free in a life without preemption; Free → Used → Reserving → Reserved → Used → Free with it. The
-//! victim of a preemption keeps running on a reserved leaf until its pods are gone.
+//! Free → Used → Free without preemption; Free → Used → Reserving → Reserved → Used → Free with it. The victim of a
+//! preemption keeps running on a reserved leaf until its pods are gone.
 
 use crate::topology::GroupNo;
 
-/// A group on a leaf, with the priority it has there: -1 is opportunistic, and what a lazily preempted group has.
+/// A group on a leaf, with its priority there; -1: opportunistic or lazily preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Holder {
     pub group: GroupNo,
@@ -40,13 +40,13 @@ pub(crate) enum LeafEvent {
     Reserve(Holder),
     /// The group's pods are gone.
     Gone(GroupNo),
-    /// The group gives its reservation up.
+    /// The group cancels its reservation.
     Cancel(GroupNo),
     /// The group's priority here changes (lazy preemption).
     Reprice(Holder),
 }
 
-/// A transition that must not be; the state stays.
+/// An impossible transition; the state stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Impossible {
     pub state: LeafState,
@@ -54,7 +54,7 @@ pub(crate) struct Impossible {
 }
 
 impl LeafState {
-    /// Who counts as having the leaf: the preempting group where it is reserved.
+    /// The group that counts as the leaf's user: the preempting group if it is reserved.
     pub(crate) fn holder(self) -> Option<Holder> {
         match self {
             LeafState::Free => None,
@@ -64,7 +64,7 @@ impl LeafState {
         }
     }
 
-    /// Who runs there.
+    /// The group that runs there.
     pub(crate) fn occupant(self) -> Option<Holder> {
         match self {
             LeafState::Used(holder) | LeafState::Reserving { victim: holder, .. } => Some(holder),
@@ -72,7 +72,7 @@ impl LeafState {
         }
     }
 
-    /// Who reserved it.
+    /// The group that reserved it.
     pub(crate) fn reserver(self) -> Option<Holder> {
         match self {
             LeafState::Reserving { by, .. } | LeafState::Reserved(by) => Some(by),
@@ -102,8 +102,8 @@ impl LeafState {
             {
                 Ok(Reserving { victim: new, by })
             }
-            // Not this group's leaf, or not its turn: another's reservation is cancelled first, a leaf in use is
-            // never allocated, and what is not there cannot go.
+            // Not this group's leaf, or not its turn: another group's reservation must be cancelled first, a leaf
+            // in use is never allocated, and an absent group cannot leave.
             (Free, Gone(_) | Cancel(_) | Reprice(_))
             | (Used(_), Allocate(_) | Reserve(_) | Gone(_) | Cancel(_) | Reprice(_))
             | (Reserving { .. }, Allocate(_) | Reserve(_) | Gone(_) | Cancel(_) | Reprice(_))

@@ -1,4 +1,4 @@
-//! Placements in the words of nodes and devices.
+//! Placements as nodes and devices.
 
 use crate::{
     cells::Cells,
@@ -59,7 +59,7 @@ impl Cells {
         })
     }
 
-    /// Where a group is, or has reserved cells.
+    /// Where a group runs, or has reserved cells.
     #[must_use]
     pub fn placement(&self, name: &str) -> Option<Placement> {
         self.groups.named(name).map(|(_, group)| self.group_placement(group))

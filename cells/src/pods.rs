@@ -1,5 +1,5 @@
-//! Groups pod by pod, as HiveD's extender meets them: a pod comes with its group's specification, takes the first
-//! place of its size that no pod has yet, and goes when it goes.
+//! Groups pod by pod, as HiveD's extender sees them. A pod arrives with its group's specification and gets the
+//! first place of its size that no pod has yet. It releases the place when it is deleted.
 
 use crate::{
     cells::Cells,
@@ -14,15 +14,15 @@ use crate::{
 pub enum PodDecision {
     /// The pod is bound here; the whole group has its cells.
     Bind(PodPlacement),
-    /// The group's cells are reserved (in phase Preempting); these have to go first.
+    /// The group's cells are reserved (in phase Preempting); these victims have to leave first.
     Preempt(Vec<Victim>),
     Wait(WaitReason),
     Refuse(Refusal),
 }
 
 impl Cells {
-    /// Decides about a pod and does it: a pod that is bound counts as there. `leaf_cells` is the pod's own number,
-    /// by which it is matched to a member of its group; a pod that was bound before is told of its place again.
+    /// Schedules a pod and commits the result: a bound pod counts as present. `leaf_cells` is the pod's own number
+    /// of leaves, which selects its member of the group. A pod that was bound before gets the same answer again.
     pub fn schedule_pod(
         &mut self,
         request: &GroupRequest,
@@ -54,7 +54,7 @@ impl Cells {
         self.schedule_pod_at(request, pod, leaf_cells, &places, ask)
     }
 
-    /// As [`Cells::schedule_pod`], for a pod that may take one of these places of its group.
+    /// As [`Cells::schedule_pod`], for a pod that may have only one of these places of its group.
     pub fn schedule_pod_at(
         &mut self,
         request: &GroupRequest,
@@ -112,7 +112,7 @@ impl Cells {
         PodDecision::Bind(proposal.placement.pods.get(place).cloned().unwrap_or_default())
     }
 
-    /// A pod is gone. True when its group went with it.
+    /// A pod is gone. True if its group is gone with it.
     pub fn delete_pod(&mut self, group: &str, pod: &str) -> bool {
         let Some(number) = self.groups.number(group) else { return false };
         let Some(found) = self.groups.get_mut(number) else { return false };
@@ -120,7 +120,7 @@ impl Cells {
         let own = PodState::Live(pod.to_string());
         match found.pods.iter().position(|entry| entry.state == own) {
             Some(place) => self.release_pod(group, place),
-            // A preempting group has no pods that are bound; it ends with the last that waits for it.
+            // A preempting group has no bound pods; it ends with the last pod that waits.
             None if found.state == GroupState::Preempting && found.waiting.is_empty() => {
                 self.release(group).is_some()
             }

@@ -1,10 +1,10 @@
-//! Why a group waits and why a request is refused: typed, and as one sentence each.
+//! Why a group waits and why a request is refused: as types, and as one sentence each.
 
 use std::fmt;
 
 use crate::topology::NodeName;
 
-/// Whose cells were looked at.
+/// The cells that were searched.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     VirtualCluster(String),
@@ -26,28 +26,28 @@ impl fmt::Display for Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitReason {
     pub scope: Scope,
-    /// The cell type that blocks; empty where no single one does.
+    /// The cell type that blocks; empty if no single one does.
     pub level: String,
     pub cause: WaitCause,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitCause {
-    /// Fewer leaves than the group asks for in all.
+    /// Fewer leaves than the group requests.
     TooFewLeaves { asked: u64, free: u64 },
-    /// Leaves enough, but not enough room for pods in cells of the level.
+    /// Enough leaves, but not enough of them within cells of the level.
     NoCellForPods { pods: u32, fitting: u32, leaves_each: u32 },
-    /// No cell of the level, which must hold the whole group, has room for it.
+    /// No cell of the level, which must hold the whole group, has enough free leaves.
     NoCellForGroup { asked: u64, largest_free: u64 },
     /// It would fit if this node were good.
     BadNode { node: NodeName },
     /// It would fit if this node had been suggested.
     NotSuggested { node: NodeName },
-    /// The search was given up after so many steps; a smaller group may pass.
+    /// The search was given up after so many steps; a smaller group may fit.
     SearchLimit { steps: u32 },
-    /// The group itself is being preempted and has to go before it can come again.
+    /// The group itself is being preempted. It must leave before it can be placed again.
     BeingPreempted { by: String },
-    /// The group is not in this part of the fleet: nothing was tried there.
+    /// The group cannot use this part of the fleet: nothing was tried there.
     NoChain { leaf_type: String },
 }
 
@@ -103,7 +103,7 @@ impl fmt::Display for WaitReason {
     }
 }
 
-/// Why a request is refused: it is wrong in itself or can never be placed. Nothing changes.
+/// Why a request is refused: it is invalid, or can never be placed. Nothing changes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("affinityGroup.name: found nothing; allowed: a name")]
@@ -140,12 +140,12 @@ pub enum Refusal {
     /// One pod more than the group declared.
     #[error("group {group}: found a pod more; allowed: {declared} pods of {leaf_cells} leaf cells")]
     TooManyOfMember { group: String, declared: u32, leaf_cells: i64 },
-    /// A group that exists asks for something else now.
+    /// An existing group now requests something else.
     #[error(
         "group {group}: found another {field} than when it was allocated; allowed: the same, or another name"
     )]
     ChangedGroup { group: String, field: &'static str },
-    /// Even with everything free and good it cannot be placed.
+    /// It could not be placed even if everything were free and good.
     #[error("{0}")]
     NeverFits(String),
 }

@@ -1,4 +1,4 @@
-//! Another configuration while groups run: what it would change, and the change itself.
+//! Reconfiguration while groups run: what it would change, and the change itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,17 +31,17 @@ pub struct Difference {
     pub promises: Vec<PromiseChange>,
     pub nodes_added: Vec<NodeName>,
     pub nodes_removed: Vec<NodeName>,
-    /// Groups that become opportunistic, or of which devices are on no account any more.
+    /// Groups that become opportunistic, or that use devices which no configuration has any more.
     pub groups: Vec<Recovered>,
     /// Preempting groups that lose their reservations and are pending again.
     pub cancelled: Vec<String>,
 }
 
 impl Cells {
-    /// What a configuration would change, without the change.
+    /// What a configuration would change; changes nothing.
     ///
     /// # Errors
-    /// Everything that is wrong in the configuration.
+    /// All errors in the configuration.
     pub fn preview(
         &self,
         config: ClusterConfig,
@@ -51,11 +51,11 @@ impl Cells {
         self.reconfigured(config, unreported, now_ms).map(|(_, difference)| difference)
     }
 
-    /// Goes over to another configuration. What runs goes on; reservations of preempting groups are given up.
-    /// `unreported` is for nodes that the old configuration did not have.
+    /// Puts another configuration in force. Running groups keep running; reservations of preempting groups are
+    /// cancelled. `unreported` is for nodes that the old configuration did not have.
     ///
     /// # Errors
-    /// Everything that is wrong in the configuration; then nothing has changed.
+    /// All errors in the configuration; then nothing has changed.
     pub fn reconfigure(
         &mut self,
         config: ClusterConfig,

@@ -1,8 +1,9 @@
-//! From what runs back to the state: at a start, and under another configuration.
+//! Rebuilds the state from running groups: at a start, and under another configuration.
 //!
-//! What is on the bound pods is all that is known: which devices, and which promised type they were part of.
-//! Nothing that runs is ever evicted here. A group whose promise cannot be found again, because its VC has it no
-//! longer or another VC's promise would break, goes on as an opportunistic one where it is.
+//! Only the annotations of bound pods are known: their devices, and the promised type to which these belonged. No
+//! running group is ever evicted here. If a group's promise cannot be found again, because its VC no longer has it
+//! or because another VC's promise would break, the group becomes opportunistic in place. A restart loses
+//! reservations and waiting pods.
 
 use std::collections::BTreeSet;
 
@@ -18,14 +19,14 @@ use crate::{
     topology::{CellNo, ChainNo, LeafNo, NodeName, SlotNo, Topology, VcNo},
 };
 
-/// A group that runs, as it stands on its pods.
+/// A running group, as its pods' annotations have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoundGroup {
     pub request: GroupRequest,
     pub placement: Placement,
-    /// By number: the name of each pod that is there.
+    /// By number: the name of each present pod.
     pub pods: Vec<Option<String>>,
-    /// It was made opportunistic before.
+    /// It became opportunistic before the restart.
     pub lazily_preempted: Option<LazyPreemption>,
     pub work_since_ms: i64,
 }
@@ -39,13 +40,13 @@ pub enum PromiseLost {
     TypeGone,
     /// The VC has no such cells of the chain.
     NotInVc,
-    /// The VC has fewer of them now, and others have them.
+    /// The VC has fewer of them now, and other groups use those.
     TooFewCells,
-    /// Its cells are promised otherwise now.
+    /// Its cells belong to other promises now.
     CellsPromisedElsewhere,
 }
 
-/// What recovery could not give a group.
+/// What a group lost in the recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recovered {
@@ -53,18 +54,18 @@ pub struct Recovered {
     pub vc: String,
     /// It is opportunistic now.
     pub promise_lost: Option<PromiseLost>,
-    /// Devices that the configuration does not have: the pods run on, on no account.
+    /// Devices that the configuration does not have: the pods run on, and are counted nowhere.
     pub unknown_cells: Vec<(NodeName, i32)>,
-    /// Devices that another group has.
+    /// Devices that another group uses.
     pub taken_cells: Vec<(NodeName, i32)>,
 }
 
 impl Cells {
-    /// Starts from a configuration, the good nodes, and what runs. Higher priorities find their promises first, then
-    /// older work. Names what could not be kept; groups of which everything was kept are not in the list.
+    /// Starts from a configuration, the good nodes, and the running groups. Higher priorities get their promises
+    /// first, then older work. Returns the groups that lost something.
     ///
     /// # Errors
-    /// Everything that is wrong in the configuration.
+    /// All errors in the configuration.
     pub fn recover(
         config: ClusterConfig,
         good: &BTreeSet<NodeName>,
@@ -91,14 +92,15 @@ impl Cells {
         Ok((cells, recovered))
     }
 
-    /// What [`Cells::recover`] needs of a group that runs; none for pending groups, those that only reserved too.
+    /// What [`Cells::recover`] needs of a running group; none for pending groups and for groups that have only
+    /// reservations.
     #[must_use]
     pub fn bound_group(&self, name: &str) -> Option<BoundGroup> {
         let (_, group) = self.groups.named(name)?;
         self.bound(group)
     }
 
-    /// All groups that run, by name.
+    /// All running groups, by name.
     #[must_use]
     pub fn bound_groups(&self) -> Vec<BoundGroup> {
         self.groups.iter().filter_map(|(_, group)| self.bound(group)).collect()

@@ -1,5 +1,5 @@
-//! What is asked for: an affinity group, in the words of HiveD's pod scheduling specification (version 1, and of
-//! version 2 `withinOneCell`, groups in groups and cells that are no leaves).
+//! Requests: an affinity group, in the terms of HiveD's pod scheduling specification (version 1; of version 2
+//! `withinOneCell`, nested groups, and cells that are not leaves).
 
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +10,9 @@ use crate::{
 
 pub const OPPORTUNISTIC: i32 = -1;
 pub const MAX_PRIORITY: i32 = 1000;
-/// Pods of one group; every list that a request makes is bounded by it.
+/// Most pods of one group; it bounds every list made from a request.
 pub const MAX_PODS: u32 = 100_000;
-/// How deep groups may stand in groups.
+/// How deep groups may be nested.
 const MAX_DEPTH: usize = 16;
 
 /// A group that is placed as a whole or not at all.
@@ -23,20 +23,20 @@ pub struct GroupRequest {
     pub vc: String,
     /// -1 is opportunistic, 0 to 1000 guaranteed.
     pub priority: i32,
-    /// Use this pinned cell of the VC; the leaf cell type is then the pinned cell's.
+    /// Use this pinned cell of the VC; the leaf cell type is that of the pinned cell.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pinned_cell_id: String,
     /// Empty: any type.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub leaf_cell_type: String,
     pub affinity_group: AffinityGroup,
-    /// This group may be made opportunistic, in place, when its VC needs its cells for a higher priority.
+    /// The group may become opportunistic in place, if its VC needs its cells for a higher priority.
     #[serde(default)]
     pub lazy_preemption_enable: bool,
     #[serde(default = "yes")]
     pub ignore_k8s_suggested_nodes: bool,
-    /// Cells stay with the group until all its pods are gone, as upstream does for every group; false gives the
-    /// cells of each pod back as it goes.
+    /// Cells stay with the group until all its pods are gone, as in HiveD; `false`: the cells of each pod are
+    /// released with it.
     #[serde(default = "yes")]
     pub gang_release_enable: bool,
 }
@@ -53,7 +53,7 @@ pub struct AffinityGroup {
     pub root: PodGroup,
 }
 
-/// Pods and groups that must lie, when it says so, within one cell of a type.
+/// Pods and groups; if it names a type, all must be within one cell of that type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodGroup {
@@ -65,7 +65,7 @@ pub struct PodGroup {
     pub child_groups: Vec<PodGroup>,
 }
 
-/// Pods that ask for the same.
+/// Pods with the same request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Member {
@@ -103,7 +103,7 @@ impl GroupRequest {
     }
 }
 
-/// Who asks, by number.
+/// The group that a search is for, by number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     pub vc: VcNo,
@@ -111,7 +111,7 @@ pub(crate) struct Asker {
     pub pin: Option<SlotNo>,
 }
 
-/// A request that was checked: pods numbered in the order of members, a group's own before those of its children.
+/// A valid request: pods are numbered in the order of members, a group's own before those of its children.
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {
     pub asker: Asker,
@@ -130,11 +130,11 @@ pub(crate) struct CheckedGroup {
 pub(crate) struct CheckedPod {
     pub number: u32,
     pub cells: u32,
-    /// Type of the cells where they are no leaves.
+    /// Type of the cells, if they are not leaves.
     pub cell_type: Option<String>,
 }
 
-/// What one pod asks for in a chain.
+/// The request of one pod in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
     pub pod: u32,
@@ -153,7 +153,7 @@ pub(crate) struct GroupNeed {
     pub leaves: u64,
 }
 
-/// Checks a request against the configuration. Nothing is said here of whether it fits.
+/// Checks a request against the configuration; not whether it fits.
 pub(crate) fn check(topology: &Topology, request: &GroupRequest) -> Result<Checked, Refusal> {
     if request.name().is_empty() {
         return Err(Refusal::GroupNameEmpty);
@@ -225,7 +225,7 @@ fn check_leaf_type(
     Ok(())
 }
 
-/// Leaf types of which a VC was promised cells that are not pinned, by name.
+/// Leaf types of the promised cells of a VC that are not pinned, by name.
 pub(crate) fn own_leaf_types(topology: &Topology, vc: VcNo) -> Vec<&str> {
     let chains = topology.vc(vc).by_level.keys().map(|(chain, _)| *chain);
     let mut types: Vec<_> = chains.map(|chain| topology.chain(chain).leaf_type()).collect();
@@ -288,7 +288,7 @@ fn known_type(topology: &Topology, cell_type: &str) -> Result<(), Refusal> {
     Err(Refusal::UnknownCellType { cell_type: cell_type.to_string(), known })
 }
 
-/// What a group needs in a chain; none where the chain lacks a type it names.
+/// What a group needs in a chain; none if the chain lacks a type that it names.
 pub(crate) fn needs(topology: &Topology, chain: ChainNo, group: &CheckedGroup) -> Option<GroupNeed> {
     let levels = topology.chain(chain);
     let within = match &group.within {

@@ -1,4 +1,4 @@
-//! One decision: where a group goes, whom it preempts, or why it waits.
+//! One decision: where a group goes, which groups it preempts, or why it waits.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +14,14 @@ use crate::{
     topology::{ChainNo, ClusterNo, GroupNo, Topology},
 };
 
-/// A chain and cluster to look at, with what the group needs there.
+/// A chain and cluster to search, with the group's needs there.
 pub(crate) struct Target {
     pub chain: ChainNo,
     pub cluster: ClusterNo,
     pub need: GroupNeed,
 }
 
-/// What a search came back with.
+/// The result of a search.
 pub(crate) struct Found {
     pub chain: ChainNo,
     pub picks: Vec<Pick>,
@@ -30,8 +30,8 @@ pub(crate) struct Found {
 }
 
 impl Cells {
-    /// Decides about a group. Nothing changes but this: a group that holds reservations on nodes which are bad or
-    /// not suggested any more gives them up in phase Preempting. A group that has its cells is told of them again.
+    /// Decides about a group. It has one side effect: in phase Preempting, a group gives up reservations on nodes
+    /// that are bad or no longer suggested. A group that has its cells gets the same answer again.
     pub fn schedule(&mut self, request: &GroupRequest, ask: &Ask<'_>) -> Decision {
         let checked = match request::check(&self.topology, request) {
             Ok(checked) => checked,
@@ -79,7 +79,7 @@ impl Cells {
         if proposal.victims.is_empty() { Decision::Place(proposal) } else { Decision::Preempt(proposal) }
     }
 
-    /// One search, undone again.
+    /// One search; its changes are undone.
     pub(crate) fn attempt(
         &mut self,
         asker: Asker,
@@ -139,7 +139,7 @@ impl Cells {
         }
     }
 
-    /// The proposal of a group that has or has reserved its cells.
+    /// The proposal for a group that already has or has reserved its cells.
     fn again(&self, number: GroupNo, step: Step, ask: &Ask<'_>) -> Proposal {
         let group = self.groups.get(number);
         Proposal {
@@ -191,7 +191,7 @@ impl Cells {
         WaitReason { scope, level: String::new(), cause: WaitCause::BeingPreempted { by } }
     }
 
-    /// Groups that still run on cells which a group has reserved.
+    /// Groups that still run on cells that a group has reserved.
     pub(crate) fn victims_of(&self, number: GroupNo) -> BTreeSet<GroupNo> {
         let group = self.groups.get(number);
         let leaves = group.into_iter().flat_map(Group::leaves);
@@ -204,7 +204,7 @@ impl Cells {
     }
 }
 
-/// The passes of a group: guaranteed ones first look for what needs no preemption in their VC.
+/// The passes for a group: a guaranteed one first looks for a placement without preemption in its VC.
 pub(crate) fn passes(asker: Asker) -> &'static [Pass] {
     if asker.priority >= 0 { &[Pass::Free, Pass::Preempt] } else { &[Pass::Free] }
 }
@@ -221,8 +221,8 @@ fn take_found(search: &mut Search<'_>, lazy: Vec<GroupNo>) -> Found {
     Found { chain: search.chain, picks, binds, lazy }
 }
 
-/// Lazy preemption: of the groups that a placement displaces, those that allow it become opportunistic where they
-/// are, and the same promises are bound to other cells if there are any.
+/// Lazy preemption: displaced groups that allow it become opportunistic in place, and the same promises are bound
+/// to other cells if there are any.
 fn lazily(search: &mut Search<'_>, need: &GroupNeed, found: Found) -> Found {
     let displaced: BTreeSet<GroupNo> = found
         .picks
@@ -262,7 +262,7 @@ fn lazily(search: &mut Search<'_>, need: &GroupNeed, found: Found) -> Found {
     better.unwrap_or(found)
 }
 
-/// Chains and clusters that a group may go to, in the order in which they are tried.
+/// Chains and clusters for a group, in the order in which they are tried.
 pub(crate) fn targets(
     topology: &Topology,
     request: &GroupRequest,
@@ -311,7 +311,7 @@ fn ordered_clusters(topology: &Topology, chain: ChainNo, wanted: Option<&[String
     }
 }
 
-/// What a group asks for now that it did not ask for when it was allocated.
+/// A field of the request that has changed since the allocation.
 fn changed(old: &GroupRequest, new: &GroupRequest) -> Option<&'static str> {
     if old.vc != new.vc {
         return Some("virtualCluster");
@@ -322,7 +322,7 @@ fn changed(old: &GroupRequest, new: &GroupRequest) -> Option<&'static str> {
     (old.priority != new.priority).then_some("priority")
 }
 
-/// A search on a state that nobody uses.
+/// A search on an empty state.
 pub(crate) fn fits_empty(topology: &Topology, state: &mut State, asker: Asker, targets: &[Target]) -> bool {
     let groups = Groups::default();
     let filter = Filter::new(topology, state, true, None);

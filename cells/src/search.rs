@@ -1,9 +1,9 @@
 //! The search for cells of a whole group, in one chain and one member cluster.
 //!
-//! A search changes the state as it goes, so that each pod sees what the pods before it took, and the caller rolls
-//! it back. Guaranteed groups see the promises of their virtual cluster, where what opportunistic groups have counts
-//! as free; opportunistic groups see what nobody has. Pods are placed largest first, each on the node with the least
-//! room that is enough (smallest promised cell first). That is exact when each size divides the next; otherwise a
+//! A search changes the state, so that each pod sees what earlier pods took; the caller rolls it back. For
+//! guaranteed groups, the promises of their virtual cluster count, and cells of opportunistic groups are free. For
+//! opportunistic groups, unused cells count. Pods are placed largest first, each on the node with the fewest free
+//! leaves that are enough (smallest promised cell first). That is exact if each size divides the next; otherwise a
 //! bounded search tries other nodes.
 
 mod fresh;
@@ -22,9 +22,9 @@ use crate::{
     topology::{CellNo, ChainNo, ClusterNo, GroupNo, LeafNo, NodeNo, SlotNo, Topology},
 };
 
-/// The group that is being searched for; it has no number yet.
+/// The group that is searched for; it has no number yet.
 pub(crate) const NEWCOMER: GroupNo = GroupNo(u32::MAX);
-/// Steps of a search beyond those that placing each pod a few times takes.
+/// Extra steps of a search, beyond placing each pod a few times.
 const SPARE_STEPS: u32 = 5_000;
 /// Pods of different sizes for which other nodes than the tightest are tried.
 const SEARCHED_PODS: usize = 64;
@@ -97,7 +97,7 @@ impl Filter {
 pub(crate) enum Region {
     /// All promises of the VC that are not pinned; all cells for opportunistic groups.
     Whole,
-    /// Within one cell; for guaranteed groups it lies in a bound promise.
+    /// Within one cell; for guaranteed groups it is in a bound promise.
     Within(CellNo),
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct Pick {
 #[derive(Clone, Debug)]
 struct Choice {
     slot: Option<SlotNo>,
-    /// The promise is bound to this cell for it.
+    /// For this choice the promise is bound to this cell.
     bind: Option<CellNo>,
     leaves: Vec<LeafNo>,
 }
@@ -176,7 +176,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Places the group; what it took stays until the caller rolls back.
+    /// Places the group; its changes stay until the caller rolls them back.
     pub(crate) fn run(&mut self, need: &GroupNeed) -> bool {
         let pods = u32::try_from(count_pods(need)).unwrap_or(u32::MAX);
         self.steps = pods.saturating_mul(4).saturating_add(SPARE_STEPS);
@@ -266,7 +266,7 @@ impl<'a> Search<'a> {
         self.picks.push(Pick { pod: pod.pod, leaves: choice.leaves, slot: choice.slot, was });
     }
 
-    /// Makes a group opportunistic where it stands and gives up its promises.
+    /// Makes a group opportunistic in place and releases its promises.
     pub(crate) fn downgrade(&mut self, group: GroupNo) {
         let Some(group_record) = self.groups.get(group) else { return };
         let holder = Holder { group, priority: -1 };
@@ -294,7 +294,7 @@ impl<'a> Search<'a> {
         self.picks.truncate(mark.1);
     }
 
-    /// Groups on the leaves that were picked since a position, as they were before.
+    /// Groups on the leaves picked since a position, as they were before.
     pub(crate) fn displaced(&self, from: usize) -> BTreeSet<GroupNo> {
         self.picks[from..]
             .iter()

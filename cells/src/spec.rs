@@ -1,5 +1,5 @@
-//! HiveD's pod scheduling specification, as the annotation `hivedscheduler.microsoft.com/pod-scheduling-spec` holds
-//! it once its YAML is parsed: version 1, with its old field names, and version 2 with groups in groups.
+//! HiveD's pod scheduling specification, the parsed annotation `hivedscheduler.microsoft.com/pod-scheduling-spec`:
+//! version 1, with its old field names, and version 2 with nested groups.
 
 use serde_json::{Map, Value};
 
@@ -8,26 +8,26 @@ use crate::{
     request::{AffinityGroup, GroupRequest, MAX_PODS, Member, PodGroup},
 };
 
-/// A pod with the group it belongs to.
+/// A pod and its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodSpec {
     pub request: GroupRequest,
     /// Cells of this pod.
     pub cells: i64,
-    /// Places of its group that it may take, by number.
+    /// Places of its group that it may get, by number.
     pub places: Vec<usize>,
 }
 
 type Read<T> = Result<T, ConfigError>;
 
-/// How deep groups may stand in groups; the request's own check is stricter.
+/// How deep groups may be nested; the check of the request is stricter.
 const MAX_DEPTH: usize = 32;
 
 impl PodSpec {
-    /// Reads a specification. `own` names the group of a pod that names none, e.g. `namespace/pod`.
+    /// Parses a specification. `own` is the group of a pod that names none, e.g. `namespace/pod`.
     ///
     /// # Errors
-    /// The first field of a wrong form. Whether values make sense is for [`crate::Cells::schedule_pod`] to say.
+    /// The first field of the wrong type. Values are checked by [`crate::Cells::schedule_pod`].
     pub fn read(spec: &Value, own: &str) -> Read<Self> {
         let map = object(spec, "the specification")?;
         match map.get("version").and_then(Value::as_str) {
@@ -197,11 +197,11 @@ impl Groups {
     }
 }
 
-/// What both versions say in the same words.
+/// Fields that both versions have.
 fn common(map: &Map<String, Value>) -> Read<GroupRequest> {
     let priority = number(map, "", &["priority"])?.unwrap_or(0);
     let mut request = GroupRequest::new("", &text(map, "", &["virtualCluster"])?, 0, 1, 1);
-    // Out of an i32's range it is out of the allowed one in any case.
+    // Beyond an i32 it is out of the allowed range in any case.
     request.priority = i32::try_from(priority).unwrap_or(if priority < 0 { i32::MIN } else { i32::MAX });
     request.pinned_cell_id = text(map, "", &["pinnedCellId"])?;
     request.lazy_preemption_enable = boolean(map, "", "lazyPreemptionEnable", false)?;
@@ -240,7 +240,7 @@ fn known(map: &Map<String, Value>, prefix: &str, fields: &[&str]) -> Read<()> {
     }
 }
 
-/// The first of several names of a field that is there.
+/// The first of several names that is present.
 fn field<'v>(map: &'v Map<String, Value>, names: &[&str]) -> Option<(String, &'v Value)> {
     names
         .iter()

@@ -1,9 +1,9 @@
-//! What changes: who has which leaf, which promise stands on which cell, which nodes are good; with counts and
-//! indexes that follow each change, and a journal to undo a search.
+//! The mutable state: which group uses which leaf, which promise is bound to which cell, which nodes are good; with
+//! counts and indexes that follow each change, and a journal to undo a search.
 //!
-//! A promise that is not in use is *unbound*: any cell of its type will do, and which one is decided when it is
-//! first used (dynamic binding). A bound promise stands on one physical cell with all that is below it, so inside it
-//! the virtual cluster's view and the physical one are the same. What is bound, free, or split is in `pool`.
+//! A promise that is not in use is *unbound*: any cell of its type will do, and the cell is chosen on first use
+//! (dynamic binding). A bound promise has one physical cell with its whole subtree, so inside it the virtual
+//! cluster's view and the physical view are the same. Which cells are bound, free or split is in `pool`.
 
 mod pool;
 
@@ -17,7 +17,7 @@ use crate::{
     topology::{CellNo, ChainNo, ClusterNo, LeafNo, Level, NodeNo, SlotNo, Topology, VcNo},
 };
 
-/// Leaves at or below a cell that somebody has, and nodes that are bad.
+/// Leaves in use at or below a cell, and bad nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub guaranteed: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Counts {
     pub bad_nodes: u32,
 }
 
-/// What a cell is to the buddy allocator.
+/// The state of a cell in the buddy allocator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Pool {
     /// Part of a larger free or bound cell.
@@ -34,16 +34,17 @@ pub(crate) enum Pool {
     Inside,
     /// A largest free cell.
     Free,
-    /// Some of what is below is bound, or it lacks children.
+    /// Some cell below is bound, or some child is missing.
     Split,
     Bound(SlotNo),
 }
 
 /// Free cells of a chain and level: bad nodes, opportunistic leaves, position.
 pub(crate) type BlockKey = (ClusterNo, u32, u32, CellNo);
-/// What a VC sees of its bound promises, node by node: level of the promise, free leaves, opportunistic leaves.
+/// Nodes in bound promises of a VC: level of the promise, free leaves, opportunistic leaves.
 pub(crate) type ViewKey = (ClusterNo, Level, u32, u32, CellNo);
-/// Nodes for opportunistic groups: those with most of their kind first, then those with fewest guaranteed leaves.
+/// Nodes for opportunistic groups: first those with most opportunistic leaves, then those with fewest guaranteed
+/// leaves.
 pub(crate) type OppKey = (ClusterNo, Reverse<u32>, u32, CellNo);
 
 #[derive(Clone, Debug)]
@@ -89,7 +90,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Nothing is used; nodes are as `good` says.
+    /// An empty state; all nodes are `good`.
     pub(crate) fn new(topology: &Topology, good: bool) -> Self {
         let cells = topology.cells.len();
         let per_level = |chain: &crate::topology::Chain| vec![BTreeSet::new(); chain.levels.len()];
@@ -128,7 +129,7 @@ impl State {
         state
     }
 
-    /// Puts all whole cells into the pool, and pinned ones under their promises.
+    /// Puts all complete cells into the pool, and pinned ones under their promises.
     fn fill(&mut self, topology: &Topology) {
         for (position, slot) in topology.slots.iter().enumerate() {
             if slot.pinned.is_none() {
@@ -187,12 +188,12 @@ impl State {
         &self.blocks[chain.at()][usize::from(level) - 1]
     }
 
-    /// Leaves that no guaranteed group has.
+    /// Leaves without a guaranteed group.
     pub(crate) fn virtually_free(&self, topology: &Topology, cell: CellNo) -> u32 {
         topology.cell(cell).leaves - self.counts[cell.at()].guaranteed
     }
 
-    /// Leaves that nobody has.
+    /// Leaves without a group.
     pub(crate) fn free(&self, topology: &Topology, cell: CellNo) -> u32 {
         self.virtually_free(topology, cell) - self.counts[cell.at()].opportunistic
     }
@@ -206,7 +207,7 @@ impl State {
         }
     }
 
-    /// The promise a leaf is part of, if that promise is in use (or pinned).
+    /// The promise to which a leaf belongs, if that promise is in use (or pinned).
     pub(crate) fn slot_over(&self, topology: &Topology, cell: CellNo) -> Option<SlotNo> {
         topology.upward(cell).find_map(|cell| match self.pool(cell) {
             Pool::Bound(slot) => Some(slot),
@@ -235,13 +236,13 @@ impl State {
         self.recording = true;
     }
 
-    /// Ends a search whose changes were all undone, or changes that stay.
+    /// Ends a search whose changes were all undone, or keeps its changes.
     pub(crate) fn forget_journal(&mut self) {
         self.journal.clear();
         self.recording = false;
     }
 
-    /// Sets the state of leaves; best given node by node.
+    /// Sets the state of leaves; fastest in the order of nodes.
     pub(crate) fn set_leaves(&mut self, topology: &Topology, changes: &[(LeafNo, LeafState)]) {
         if self.recording {
             let old = changes.iter().map(|(leaf, _)| (*leaf, self.leaf(*leaf))).collect();
@@ -299,7 +300,7 @@ impl State {
         }
     }
 
-    /// Whether a guaranteed group of a lower priority is on some promise of the VC.
+    /// Whether a guaranteed group of lower priority uses some promise of the VC.
     pub(crate) fn has_lower(&self, vc: VcNo, priority: i16) -> bool {
         self.vc(vc).priorities.range(..priority).next().is_some()
     }
@@ -330,7 +331,7 @@ impl State {
         }
     }
 
-    /// The first index that is not the same.
+    /// The first index that differs.
     pub(crate) fn differs_from(&self, other: &State) -> Option<&'static str> {
         let views = |state: &State| -> Vec<(usize, ChainNo, BTreeSet<ViewKey>)> {
             let all = state.vcs.iter().enumerate();

@@ -1,7 +1,7 @@
-//! What a configuration means: numbered cells, leaves, nodes, virtual clusters and the cells promised to them.
+//! The compiled configuration: numbered cells, leaves, nodes, virtual clusters and the cells promised to them.
 //!
-//! Cells are numbered in the order of the file, each tree from its top down, so a cell's subtree, its leaves and its
-//! nodes are ranges of numbers. Never changes after it was made (`compile`).
+//! Cells are numbered in the order of the file, each tree from the top down. So a cell's subtree, its leaves and
+//! its nodes are ranges of numbers. It never changes after `compile`.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ number!(/** A member cluster. */ ClusterNo);
 /// Leaf cells have level 1.
 pub(crate) type Level = u8;
 
-/// A node by its member cluster (empty where the configuration names none) and its name.
+/// A node: its member cluster (empty if the configuration names none) and its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct NodeName {
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -113,7 +113,7 @@ pub(crate) struct Cell {
     /// Position of its first node (or the node it is in) in [`Topology::node_cells`], and how many there are.
     pub first_node: u32,
     pub nodes: u32,
-    /// It has all the children its type says, at every level below. Only such cells can be promised.
+    /// It has all children of its type, at every level below. Only such cells can be promised.
     pub whole: bool,
     pub address: String,
     pub pinned: Option<String>,
@@ -132,7 +132,7 @@ pub(crate) struct Leaf {
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub name: NodeName,
-    /// Its node-level cells, one a chain.
+    /// Its node-level cells, one for each chain.
     pub cells: Vec<CellNo>,
 }
 
@@ -143,7 +143,7 @@ pub(crate) struct Slot {
     pub level: Level,
     /// The `k` of its address `vc/k`.
     pub index: u32,
-    /// The cell it stands for once and for all.
+    /// The cell to which it is bound forever.
     pub pinned: Option<CellNo>,
 }
 
@@ -219,7 +219,7 @@ impl Topology {
         (cell.first_leaf.0..cell.first_leaf.0 + cell.leaves).map(LeafNo)
     }
 
-    /// Node-level cells at or below a cell, or the one it lies in.
+    /// Node-level cells at or below a cell, or the one that contains it.
     pub(crate) fn nodes_of(&self, cell: CellNo) -> &[CellNo] {
         let cell = self.cell(cell);
         &self.node_cells[cell.first_node as usize..(cell.first_node + cell.nodes) as usize]
@@ -249,8 +249,8 @@ impl Topology {
         (outer.0..outer.0 + self.cell(outer).size).contains(&inner.0)
     }
 
-    /// Chains with leaves of a type, in the order in which they are tried: by name, descending, as HiveD's examples
-    /// do.
+    /// Chains with leaves of a type, in the order in which they are tried: by name, descending, as in HiveD's
+    /// examples.
     pub(crate) fn chains_of_type<'a>(&'a self, leaf_type: &'a str) -> impl Iterator<Item = ChainNo> + 'a {
         (0..self.chains.len()).rev().map(ChainNo::of).filter(move |c| self.chain(*c).leaf_type() == leaf_type)
     }

@@ -1,5 +1,5 @@
-//! What can be seen: the cell tree with who is on it, what each VC was promised and has, groups. The tree has the
-//! names of HiveD's inspect API.
+//! Views for inspection: the cell tree with its users, the promises and use of each VC, groups. The tree has the
+//! field names of HiveD's inspect API.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     topology::{CellNo, ChainNo, Level, SlotNo, VcNo},
 };
 
-/// A cell of the physical cluster, or of a virtual cluster as it stands on the physical one.
+/// A cell of the physical cluster, or of a virtual cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CellStatus {
@@ -56,9 +56,9 @@ pub struct VcCells {
     pub chain: String,
     pub cell_type: String,
     pub guaranteed: u64,
-    /// With a guaranteed group on them.
+    /// In use by a guaranteed group.
     pub used: u64,
-    /// Bound to a cell with a bad node, or beyond what good cells could give now ("doomed").
+    /// Bound to a cell with a bad node, or more than good cells could provide now ("doomed").
     pub bad: u64,
 }
 
@@ -68,9 +68,12 @@ pub struct VcCells {
 pub struct VcLeaves {
     pub guaranteed: u64,
     pub used: u64,
+    /// Used ones on bad nodes.
+    #[serde(skip)]
+    pub used_bad: u64,
     pub bad: u64,
-    /// Promised to this VC, used by opportunistic groups of others. Where a promise stands on no cell yet, its share
-    /// of what opportunistic groups have beyond the cells that nobody was promised.
+    /// Promised to this VC and used by opportunistic groups of others. An unbound promise counts with its share of
+    /// what opportunistic groups use beyond the cells that are promised to nobody.
     pub borrowed_out: u64,
     /// Used by opportunistic groups of this VC.
     pub borrowed_in: u64,
@@ -90,13 +93,13 @@ pub struct VcStatus {
 pub struct GroupStatus {
     pub name: String,
     pub vc: String,
-    /// What it asked for.
+    /// The priority it requested.
     pub priority: i32,
     pub state: GroupState,
     pub placement: Placement,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lazy_preemption_status: Option<LazyPreemption>,
-    /// Names of its pods that are there.
+    /// Names of its present pods.
     pub pods: Vec<String>,
     /// Groups that it waits for, or that wait for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -134,7 +137,7 @@ impl Cells {
         status
     }
 
-    /// A cell without its surroundings.
+    /// A cell without parents and children.
     fn bare(&self, number: CellNo) -> CellStatus {
         let topology = &self.topology;
         let cell = topology.cell(number);
@@ -159,7 +162,7 @@ impl Cells {
         }
     }
 
-    /// Address of the virtual cell that stands on a physical one: the promise's, and the way down from it.
+    /// Address of the virtual cell that is bound to a physical one: the promise's address, and the path below it.
     fn virtual_address(&self, slot: SlotNo, number: CellNo) -> String {
         let topology = &self.topology;
         let Some(root) = self.state.slot_cell(slot) else { return String::new() };
@@ -176,7 +179,8 @@ impl Cells {
         address
     }
 
-    /// The promises of a VC as cells, and an extra top cell for each leaf that an opportunistic group of it uses.
+    /// The promises of a VC as cells, and an extra top cell for each leaf that an opportunistic group of the VC
+    /// uses.
     #[must_use]
     pub fn virtual_cells(&self, vc: &str) -> Option<Vec<CellStatus>> {
         let number = self.topology.vc_numbers.get(vc).copied()?;
@@ -214,7 +218,7 @@ impl Cells {
         Some(cells)
     }
 
-    /// The VC's view of a bound cell: opportunistic groups are not in it.
+    /// The VC's view of a bound cell, without opportunistic groups.
     fn virtual_cell(&self, slot: SlotNo, number: CellNo) -> CellStatus {
         let topology = &self.topology;
         let own = |state: LeafState| match state {
@@ -238,7 +242,7 @@ impl Cells {
         }
     }
 
-    /// A promise that stands on no cell: free, with all that is below it; doomed, as good or bad as the cell that
+    /// An unbound promise: free, with its whole subtree. If it is doomed, its health is that of the bad cell that
     /// stands for it.
     fn unbound_cell(&self, slot: SlotNo, doomed: Option<Option<CellNo>>) -> CellStatus {
         let promise = self.topology.slot(slot);
@@ -285,8 +289,8 @@ impl Cells {
         }
     }
 
-    /// Unbound promises beyond what good cells can give, the last ones first, each with a bad cell that stands for it.
-    /// They are counted anew with every question, so nothing has to be undone when nodes come back.
+    /// Unbound promises that good cells cannot provide, the last ones first, each with a bad cell that stands for
+    /// it. Computed for each request, so nothing has to be undone when nodes come back.
     fn doomed_slots(&self, vc: VcNo) -> BTreeMap<SlotNo, Option<CellNo>> {
         let mut doomed = BTreeMap::new();
         for ((chain, level), slots) in &self.state.vc(vc).unbound {
@@ -299,7 +303,7 @@ impl Cells {
         doomed
     }
 
-    /// How many of a VC's unbound promises good cells cannot give.
+    /// How many of a VC's unbound promises good cells cannot provide.
     fn doomed(&self, chain: ChainNo, level: Level, unbound: u64) -> u64 {
         let (all, bad) = self.state.obtainable(&self.topology, chain)[usize::from(level) - 1];
         unbound.saturating_sub(all - bad)
@@ -374,7 +378,10 @@ impl Cells {
         row.bad += u64::from(self.state.bad_nodes(topology, cell) > 0);
         entry.used += u64::from(counts.guaranteed);
         for leaf in topology.leaves_of(cell) {
-            entry.bad += u64::from(!self.state.good(topology.leaf(leaf).node));
+            let is_bad = !self.state.good(topology.leaf(leaf).node);
+            entry.bad += u64::from(is_bad);
+            let own = self.state.leaf(leaf).holder().is_some_and(|holder| holder.guaranteed());
+            entry.used_bad += u64::from(is_bad && own);
             if let LeafState::Used(holder) = self.state.leaf(leaf)
                 && !holder.guaranteed()
                 && self
@@ -387,8 +394,8 @@ impl Cells {
         }
     }
 
-    /// Opportunistic leaves outside of bound promises that stand on what unbound ones need, shared among the VCs by
-    /// what they were promised.
+    /// Opportunistic leaves outside of bound promises, on cells that unbound ones need, divided among the VCs by
+    /// their promises.
     fn borrowed_unbound(&self, chain: ChainNo) -> BTreeMap<VcNo, u64> {
         let topology = &self.topology;
         let levels = topology.chain(chain);
@@ -455,7 +462,7 @@ impl Cells {
         }
     }
 
-    /// The cell that a promise stands on now, by the addresses of both.
+    /// Bound promises and their cells, by address.
     pub fn bindings(&self) -> impl Iterator<Item = (String, String)> + '_ {
         (0..self.topology.cells.len()).map(CellNo::of).filter_map(|cell| match self.state.pool(cell) {
             Pool::Bound(slot) => {
@@ -470,7 +477,7 @@ fn healthiness(bad: bool) -> &'static str {
     if bad { "Bad" } else { "Healthy" }
 }
 
-/// Used if any is used; any other state only when all have it.
+/// Used if any is used; another state only if all have it.
 fn joint_state(states: impl Iterator<Item = LeafState>) -> &'static str {
     let mut joint: Option<&'static str> = None;
     for state in states {

@@ -1,5 +1,5 @@
-//! Why a group that found no place waits: what a search finds when suggestions, then health, are left out of account,
-//! and otherwise which level has too little.
+//! Why a group waits. The search is repeated without suggestions, then without health; otherwise the level that has
+//! too few free cells is the reason.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::{
     topology::{ChainNo, Level, NodeName, NodeNo},
 };
 
-/// How far a search without regard to health and suggestions came.
+/// How far a search without health and suggestions came.
 struct Reach {
     pods: usize,
     stuck: Option<Need>,
@@ -51,7 +51,7 @@ impl Cells {
         self.shortage(request, checked, ask, targets, scope)
     }
 
-    /// The first node of a wanted kind in the placement that a laxer filter allows, and its level's type.
+    /// The first node of a kind in the placement that a laxer filter allows, and its level's type.
     fn node_with(
         &mut self,
         asker: Asker,
@@ -147,7 +147,7 @@ impl Cells {
         Reach { pods, stuck, exhausted }
     }
 
-    /// Leaves of a target that the group could get, by preemption too.
+    /// Leaves of a target that the group could get, also by preemption.
     fn free_leaves(&self, asker: Asker, target: &Target) -> u64 {
         let topology = &self.topology;
         if asker.priority < 0 {

@@ -159,6 +159,10 @@ impl Judge {
 
     fn see_hold(&mut self, cluster: Option<&str>, uid: String, object: &Value, gone: bool) {
         let key = format!("hold {} {uid}", cluster.unwrap_or("hub"));
+        // Nodes that are kept for cells are no hold for a job.
+        if object["spec"]["cellNodes"].is_array() {
+            return;
+        }
         if gone {
             self.holds.remove(&key);
             self.lasting.set(&key, self.now_ms, None);

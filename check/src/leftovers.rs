@@ -45,7 +45,8 @@ fn held_for_nothing(rest: &Snapshot) -> Vec<Violation> {
         })
         .collect();
     let mut found = Vec::new();
-    for (cluster, hold) in &rest.holds {
+    // Nodes that are kept for cells are no hold for a job.
+    for (cluster, hold) in rest.holds.iter().filter(|(_, hold)| !hold["spec"]["cellNodes"].is_array()) {
         let uid = hold["spec"]["binding"]["uid"].as_str().unwrap_or_default();
         let epoch = hold["spec"]["epoch"].as_i64().unwrap_or_default();
         if live.get(uid) != Some(&(cluster.as_str(), epoch)) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use fleet_kubesim::RunTime;
 
-use crate::{pai, volcano};
+use crate::{pai, vc, volcano};
 
 /// Run AI training jobs on many Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -44,7 +44,7 @@ pub enum Command {
     /// Start one Kubernetes API server with a data directory, without Fleet
     #[command(name = "apiserver")]
     ApiServer(ApiServerArgs),
-    /// Serve OpenPAI's REST API beside the hub, with the rights of whoever calls
+    /// Serve pages for a browser and OpenPAI's REST API beside the hub, to each with his own rights
     Portal(PortalArgs),
     /// Run a demo in memory: a job is queued, placed as a gang, runs and succeeds
     Demo(DemoArgs),
@@ -73,6 +73,9 @@ pub enum Command {
     /// OpenPAI's jobs: submit, list, get, stop, start, logs, events, config
     #[command(subcommand)]
     Pai(pai::args::PaiCommand),
+    /// Virtual clusters: apply their configuration, list them, draw their cells, explain a job's cells
+    #[command(subcommand)]
+    Vc(vc::args::VcCommand),
     /// List the member clusters with used and total resources
     Clusters(ClustersArgs),
     /// Find what is wrong with a fleet: kubeconfig, rights, versions, controller, agents, quota tree, policies
@@ -353,6 +356,9 @@ pub struct UpArgs {
     /// Port of the hub; the members take those after it
     #[arg(long, value_name = "P", default_value_t = 6444, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
+    /// Port of the portal [default: 9286, or a free one where that is taken; 0 takes a free one]
+    #[arg(long, value_name = "P")]
+    pub portal_port: Option<u16>,
     /// Default run time of simulated jobs: 60s, 5m, forever (the annotation sim.fleet.dev/runtime overrides it)
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub runtime: RunTime,
@@ -381,7 +387,10 @@ pub struct ApiServerArgs {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct PortalArgs {
+    #[command(subcommand)]
+    pub command: Option<PortalCommand>,
     /// Address and port to listen at; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9286")]
     pub listen: std::net::SocketAddr,
@@ -391,6 +400,12 @@ pub struct PortalArgs {
     /// Listen beyond this machine although tokens then cross the network unencrypted
     #[arg(long)]
     pub allow_plain_http: bool,
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum PortalCommand {
+    /// Print the token of the kubeconfig, to sign in with
+    Token,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -517,6 +532,9 @@ pub struct SimulateArgs {
     /// clusters [default: priority]
     #[arg(long, value_enum, requires = "trace")]
     pub policy: Option<OrderName>,
+    /// Also write one page with story and charts, which opens in a browser without a server
+    #[arg(long, value_name = "OUT", conflicts_with = "trace")]
+    pub html: Option<PathBuf>,
     /// Keep each job of a trace on the cluster that it names
     #[arg(long, requires = "trace")]
     pub pin_clusters: bool,

@@ -2,6 +2,7 @@
 
 use fleet_api::{Cluster, cluster::CORDON_TAINT};
 use fleet_resources::quantity;
+use fleet_views::amounts::short;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -106,19 +107,6 @@ fn used_of_total(cluster: &Cluster, resource: &str) -> String {
     };
     let used = amount(&summary.allocated).unwrap_or_default();
     format!("{}/{}", short(resource, used), short(resource, total))
-}
-
-/// Bytes as gibibytes when that is exact enough to read; other amounts as they are.
-pub fn short(resource: &str, amount: i64) -> String {
-    const GIB: i64 = 1 << 30;
-    if quantity::is_bytes(resource) && amount >= GIB {
-        return format!("{}Gi", amount / GIB);
-    }
-    // Tenths of a core are read more easily than millicores.
-    if resource == "cpu" && amount % 1000 != 0 && amount >= 1000 {
-        return format!("{}.{}", amount / 1000, amount % 1000 / 100);
-    }
-    quantity::format(resource, amount)
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ mod simulate;
 mod table;
 mod terminal;
 mod up;
+mod vc;
 mod volcano;
 
 use std::{ffi::OsString, future::Future, path::Path, process::ExitCode};
@@ -159,6 +160,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::JobFlow(command) => volcano::flow(&connect.hub().await?, &command).await?,
         Command::JobTemplate(command) => volcano::template(&connect.hub().await?, &command).await?,
         Command::Pai(command) => pai::run(connect, &command).await?,
+        Command::Vc(command) => vc::run(connect, &command).await?,
         Command::Audit(args) => match &args.log {
             Some(file) => audit::run_log(file, &args)?,
             None => audit::run(&connect.hub().await?, &args).await?,

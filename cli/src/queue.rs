@@ -13,14 +13,13 @@ use fleet_api::{
     names::QUOTA_NAMESPACE,
     quota_tree::{self, QuotaNode, QuotaNodeStatus},
 };
-use fleet_resources::quantity;
+use fleet_views::amounts::{borrowed, line as amounts};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
     answer::Answer,
     args::{Format, QueueArgs},
-    clusters::short,
     connect::Hub,
     output,
     progress::Progress,
@@ -29,9 +28,6 @@ use crate::{
 };
 
 pub const UNITS: &str = "/apis/scheduling.x-k8s.io/v1alpha1/queueunits";
-
-/// From here on a quantity means "no bound", as the quota rules have it.
-const UNLIMITED: i64 = i32::MAX as i64;
 
 /// One queue, as `-o json` prints it.
 #[derive(Debug, Serialize)]
@@ -220,18 +216,6 @@ fn add(
     }
 }
 
-/// What is used above min; jobs have no min.
-fn borrowed(used: &BTreeMap<String, String>, min: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let amount = |name: &str, text: &String| quantity::parse(name, text).unwrap_or(0);
-    used.iter()
-        .filter(|(name, _)| *name != fleet_quota::MAX_JOBS)
-        .filter_map(|(name, text)| {
-            let over = amount(name, text) - min.get(name).map_or(0, |text| amount(name, text));
-            (over > 0).then(|| (name.clone(), quantity::format(name, over)))
-        })
-        .collect()
-}
-
 fn texts(amounts: &BTreeMap<String, Value>) -> BTreeMap<String, String> {
     amounts
         .iter()
@@ -273,36 +257,6 @@ pub fn table<'r>(rows: impl Iterator<Item = &'r QueueRow>, wide: bool) -> String
         table.rows.push(cells);
     }
     table.print()
-}
-
-/// `jobs=1 gpu=3 cpu=3 memory=6Gi`: what matters first, without amounts of 0 and without bounds that bind
-/// nothing; `-` when nothing is left.
-fn amounts(all: &BTreeMap<String, String>) -> String {
-    let label = |name: &str| match name {
-        "kube-queue/max-jobs" => "jobs".to_string(),
-        "nvidia.com/gpu" => "gpu".to_string(),
-        other => other.to_string(),
-    };
-    let rank = |name: &str| match name {
-        "kube-queue/max-jobs" => 0,
-        "nvidia.com/gpu" => 1,
-        "cpu" => 2,
-        "memory" => 3,
-        _ => 4,
-    };
-    let mut sorted: Vec<(&String, &String)> = all.iter().collect();
-    sorted.sort_by_key(|(name, _)| (rank(name), (*name).clone()));
-    let cells: Vec<String> = sorted
-        .into_iter()
-        .filter_map(|(name, text)| match quantity::parse(name, text) {
-            Ok(0) => None,
-            // Bytes have no such bound: 2 GiB is a small amount of memory.
-            Ok(amount) if amount >= UNLIMITED && !quantity::is_bytes(name) && name != "cpu" => None,
-            Ok(amount) => Some(format!("{}={}", label(name), short(name, amount))),
-            Err(_) => Some(format!("{}={text}", label(name))),
-        })
-        .collect();
-    if cells.is_empty() { "-".to_string() } else { cells.join(" ") }
 }
 
 #[cfg(test)]

@@ -17,11 +17,12 @@ use fleet_kubesim::{
     fast,
     scenario::{
         Mode,
-        log::{JsonLines, Log, People, Summary, SummaryOnly},
+        log::{Ending, JsonLines, Log, People, Record, Summary, SummaryOnly, What},
     },
     traces::{Order, ReplayOptions, Trace},
     whole,
 };
+use fleet_views::run::Recorder;
 
 use crate::{
     args::{LogFormat, ModeName, OrderName, SimulateArgs},
@@ -85,6 +86,14 @@ fn scenario(path: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path).map_err(|error| unreadable(&name, &error))?;
     let of_cells = CellScenario::read(&name, &text).map_err(|error| Trouble::File(error.to_string()))?;
+    if args.html.is_some() && (of_cells.is_some() || args.files.len() != 1) {
+        let found = if of_cells.is_some() {
+            format!("{name}, which has cells")
+        } else {
+            args.files.len().to_string()
+        };
+        return Err(Trouble::File(format!("--html: found {found}; allowed: one scenario of jobs")));
+    }
     if let Some(scenario) = of_cells {
         return cells(&scenario, args);
     }
@@ -108,8 +117,72 @@ fn scenario(path: &Path, args: &SimulateArgs) -> Result<bool, Trouble> {
         None if terminal::has_colours() => Box::new(People::new(Painter::new(out), &title(&scenario))?),
         None => Box::new(People::new(out, &title(&scenario))?),
     };
-    let summary = simulate(&scenario, log.as_mut())?;
+    let summary = match &args.html {
+        None => simulate(&scenario, log.as_mut())?,
+        Some(file) => {
+            let mut both = Drawn::new(log, &title(&scenario))?;
+            let summary = simulate(&scenario, &mut both)?;
+            both.write(file)?;
+            summary
+        }
+    };
     Ok(summary.violations.is_empty())
+}
+
+/// Passes records on, and keeps what a page of the run is drawn from.
+struct Drawn {
+    log: Box<dyn Log + Send>,
+    story: People<Vec<u8>>,
+    recorder: Recorder,
+    title: String,
+}
+
+impl Drawn {
+    fn new(log: Box<dyn Log + Send>, title: &str) -> io::Result<Self> {
+        let story = People::new(Vec::new(), "")?;
+        Ok(Self { log, story, recorder: Recorder::default(), title: title.to_owned() })
+    }
+
+    fn write(self, file: &Path) -> Result<(), Trouble> {
+        let story = String::from_utf8_lossy(&self.story.into_inner()).into_owned();
+        let page = fleet_portal::report::page(&self.title, &self.recorder.charts(), &story);
+        let written = fs::write(file, page);
+        written.map_err(|error| {
+            let name = file.display();
+            Trouble::File(format!("--html {name}: found {error}; allowed: a file that can be written"))
+        })
+    }
+}
+
+impl Log for Drawn {
+    fn record(&mut self, record: &Record) -> io::Result<()> {
+        let (at_ms, job, recorder) = (record.at_ms, record.job.as_ref(), &mut self.recorder);
+        match &record.what {
+            What::Submitted { gpus, .. } => recorder.submitted(at_ms, job, *gpus),
+            What::Queued { queue, .. } | What::Requeued { queue, .. } | What::Admitted { queue } => {
+                recorder.queued(at_ms, job, queue);
+            }
+            What::Started { cluster, .. } => recorder.started(at_ms, job, cluster),
+            What::Preempted { .. } => recorder.ended(at_ms, job, "Preempted"),
+            What::Evicted { reason, .. } => recorder.ended(at_ms, job, reason),
+            What::Fenced { .. } => recorder.ended(at_ms, job, "Fenced"),
+            What::Finished { result: Ending::Succeeded, .. } => recorder.ended(at_ms, job, "Succeeded"),
+            What::Finished { result: Ending::Failed, .. } => recorder.ended(at_ms, job, "Failed"),
+            What::Deleted {} => recorder.ended(at_ms, job, "Deleted"),
+            What::Rejected { .. }
+            | What::Pending { .. }
+            | What::Reserved { .. }
+            | What::ReservationRefused { .. }
+            | What::Bound { .. } => {}
+        }
+        self.story.record(record)?;
+        self.log.record(record)
+    }
+
+    fn end(&mut self, summary: &Summary) -> io::Result<()> {
+        self.story.end(summary)?;
+        self.log.end(summary)
+    }
 }
 
 /// Cells alone; whether the audit found nothing.

@@ -3,7 +3,7 @@
 use std::{
     fmt::Write as _,
     io::Write as _,
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, absolute},
     process::ExitCode,
     time::Duration,
@@ -12,13 +12,18 @@ use std::{
 use anyhow::{Context, bail};
 use fleet_apiserver::private;
 use fleet_kubesim::{FleetSpec, Listen, LocalFleet, MemberSpec, local_fleet::Home};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
 
 use crate::{args::UpArgs, connect::fleet_home, plugins, progress::Progress};
 
 /// A start that takes longer has gone wrong; usual is well under a second.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
+/// As `fleet portal` has it.
+const PORTAL_PORT: u16 = 9286;
 const MEMBERS: u16 = 3;
 const NODES: u16 = 4;
 const GPUS: u32 = 8;
@@ -40,17 +45,20 @@ pub async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
         listen: Listen::From { host: IpAddr::V4(Ipv4Addr::LOCALHOST), first_port: args.port },
         default_run_time: args.runtime,
         scheduler_conf: args.scheduler_conf.as_ref().map(absolute).transpose()?,
+        shared: None,
     };
     if let Some(file) = &spec.scheduler_conf {
         member_agent::check_scheduler_conf(file)?;
     }
     fleet_kubesim::local_fleet::check_ports(&spec)?;
+    let listener = portal_listener(args.portal_port).await?;
+    let portal = listener.local_addr().context("the address of the portal's socket")?;
     let bin = path.join("bin");
     private::directory(&bin).with_context(|| format!("directory {}", bin.display()))?;
     for name in plugins::PLUGINS {
         plugins::link(&bin, name)?;
     }
-    say(&introduction(&spec, &path, &args))?;
+    say(&introduction(&spec, &path, &args, portal))?;
     let progress = Progress::start("starting the hub and its members");
     let fleet = tokio::select! {
         biased;
@@ -63,9 +71,22 @@ pub async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),
         ended = serve(&fleet, progress) => ended,
+        ended = crate::portal::beside(&fleet, listener) => ended,
     };
     fleet.shutdown().await;
     outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// The portal's own port; a free one where nobody asked for a port and another fleet's portal has it.
+async fn portal_listener(port: Option<u16>) -> anyhow::Result<TcpListener> {
+    let bind = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    match (port, bind(port.unwrap_or(PORTAL_PORT)).await) {
+        (_, Ok(listener)) => Ok(listener),
+        (None, Err(_)) => bind(0).await.context("no free port for the portal"),
+        (Some(port), Err(error)) => Err(anyhow::anyhow!(
+            "--portal-port {port}: found {error}, allowed is a port that nobody listens at"
+        )),
+    }
 }
 
 /// Says `ready` once all answers, then runs until a part of the fleet ends by itself.
@@ -114,7 +135,7 @@ fn members(args: &UpArgs, home: &Home) -> anyhow::Result<Vec<MemberSpec>> {
     Ok(members)
 }
 
-fn introduction(spec: &FleetSpec, path: &Path, args: &UpArgs) -> String {
+fn introduction(spec: &FleetSpec, path: &Path, args: &UpArgs, portal: SocketAddr) -> String {
     let mut text = String::new();
     let names: Vec<&str> = spec.members.iter().map(|member| member.name.as_str()).collect();
     let each = match spec.members.first() {
@@ -136,6 +157,11 @@ fn introduction(spec: &FleetSpec, path: &Path, args: &UpArgs) -> String {
     let _ = writeln!(text, "export KUBECONFIG={}", quoted(&path.join("kubeconfig")));
     let _ = writeln!(text, "export PATH={}:$PATH", quoted(&path.join("bin")));
     let _ = writeln!(text, "\nThen try: kubectl get clusters, kubectl fleet queue, kubectl fleet get pod -M");
+    let _ = writeln!(
+        text,
+        "Portal: http://{portal}; sign in with the token that `{} portal token` prints",
+        own()
+    );
     let kubeconfigs = path.join("members").join("NAME.kubeconfig");
     let _ = writeln!(text, "Kubeconfigs of the members: {}", kubeconfigs.display());
     let _ =

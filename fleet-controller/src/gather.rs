@@ -6,8 +6,9 @@
 use std::fmt::Debug;
 
 use fleet_api::{
-    Cluster, ClusterOverridePolicy, ClusterPropagationPolicy, ElasticQuotaTree, OverridePolicy,
-    PropagationPolicy, Queue, QueueUnit, Reservation, ResourceBinding, Work, names,
+    CellConfiguration, Cluster, ClusterOverridePolicy, ClusterPropagationPolicy, ElasticQuotaTree,
+    OverridePolicy, PropagationPolicy, Queue, QueueUnit, Reservation, ResourceBinding, VirtualCluster, Work,
+    names,
 };
 use fleet_informer::{Feed, News, Selection, Source};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace, scheduling::v1::PriorityClass};
@@ -42,6 +43,8 @@ impl Gather {
         self.watch(self.all::<QueueUnit>(), Observation::Unit);
         self.watch(self.all::<Queue>(), Observation::Queue);
         self.watch(self.all::<ElasticQuotaTree>(), Observation::Tree);
+        self.watch(self.all::<CellConfiguration>(), Observation::CellConfiguration);
+        self.watch(self.all::<VirtualCluster>(), Observation::VirtualCluster);
         self.watch(self.all::<Cluster>(), Observation::Cluster);
         self.watch(self.all::<Reservation>(), Observation::Reservation);
         self.watch(self.all::<Work>(), Observation::Work);

@@ -2,9 +2,12 @@
 
 mod answers;
 mod backlog;
+mod deletes;
 mod forbidden;
+mod governed;
 mod lane;
 mod looks;
+mod paces;
 mod publish;
 mod restored;
 mod timers;
@@ -17,7 +20,6 @@ use std::{
 
 use fleet_api::patience;
 use fleet_informer::Source;
-use fleet_quota::QueuePolicy;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::Client;
@@ -34,15 +36,15 @@ use fleet_hub_core::{
     observation::{self, Observation},
     policy,
     schedule::{Pass, Scheduler},
-    tree,
     trees::Trees,
     unclaimed::Unclaimed,
+    virtual_clusters::Configurations,
     world::{Dirty, Key, World},
-    writes::Write,
 };
 
 use crate::{election, gather::Gather, options::Options};
 use backlog::Backlog;
+use deletes::Deletes;
 use lane::{Flight, Lane};
 use looks::{Looks, Turn};
 use timers::Timers;
@@ -120,11 +122,14 @@ async fn begin(hub: Client, options: Options, term: Option<i64>, shutdown: Cance
         world: World::default(),
         intents: Intents::default(),
         trees: Trees::default(),
+        cells: Configurations::default(),
         unclaimed: Unclaimed::default(),
         watched: Watched::default(),
         flights: JoinSet::new(),
         busy: BTreeMap::new(),
         backlog: Backlog::default(),
+        deletes: Deletes::default(),
+        held: BTreeMap::new(),
         looks: Looks::default(),
         again: BTreeSet::new(),
         failures: BTreeMap::new(),
@@ -159,6 +164,7 @@ struct Process {
     intents: Intents,
     scheduler: Scheduler,
     trees: Trees,
+    cells: Configurations,
     unclaimed: Unclaimed,
     watched: Watched,
     /// Tasks of their own, so that writes move while the planner plans.
@@ -166,6 +172,9 @@ struct Process {
     /// Writes under way per lane.
     busy: BTreeMap<Lane, usize>,
     backlog: Backlog,
+    deletes: Deletes,
+    /// Until when statuses wait that are not final.
+    held: BTreeMap<Dirty, Instant>,
     looks: Looks,
     /// Looks asked for while one was under way.
     again: BTreeSet<Dirty>,
@@ -344,21 +353,25 @@ impl Process {
                 if let Some(wake) = step.wake {
                     self.timers.wake_at(at + wake.duration_since(now).unsigned_abs(), &dirty);
                 }
-                if let Some(cluster) = step.declare_lost
+                if let Some(cluster) = step.declare_lost.clone()
                     && self.intents.to_declare.insert(cluster.clone())
                 {
                     self.world.mark(Dirty::Cluster(cluster));
                 }
-                step.writes
+                self.paced(&dirty, step, at)
             }
             Dirty::Cluster(name) => {
                 self.judge_cluster(name, at, now);
-                {
-                    let (rules, at) = (&self.options.rules, at - self.began);
-                    cluster::plan(&self.world, &self.intents, name, &self.clock, rules, at, now)
+                let (rules, intents) = (&self.options.rules, &self.intents);
+                let mut writes =
+                    cluster::plan(&self.world, intents, name, &self.clock, rules, at - self.began, now);
+                if self.world.namespaces.contains_key(&fleet_api::names::cluster_namespace(name)) {
+                    writes.extend(self.scheduler.keep_cell_nodes(&self.world, name));
                 }
+                writes
             }
             Dirty::Tree => self.look_at_tree(now),
+            Dirty::Cells => self.look_at_cells(now),
             Dirty::Policy(scope, key) => {
                 self.need_kinds(*scope, key);
                 policy::plan(&self.world, &self.watched.unknown, *scope, key, now)
@@ -390,23 +403,6 @@ impl Process {
             due = Some(due.map_or(wake, |due| due.min(wake)));
         }
         self.timers.set_deadline(name, due);
-    }
-
-    fn look_at_tree(&mut self, now: Timestamp) -> Vec<Write> {
-        if let Some(change) = self.trees.read(&self.world) {
-            self.scheduler.set_tree(change, self.trees.trouble(), &mut self.world, now);
-        }
-        let tree = self.scheduler.ledger().map(|ledger| ledger.tree().clone());
-        if tree.is_some() {
-            for (path, (policy, threshold)) in tree::queue_policies(&self.world) {
-                let policy = QueuePolicy::from_text(&policy, threshold).unwrap_or_default();
-                self.scheduler.set_policy(&path, policy);
-            }
-        }
-        self.summary_due.get_or_insert(Instant::now() + self.options.summary_interval);
-        let mut writes = self.trees.plan_conditions(&self.world, now);
-        writes.extend(tree::plan_queues(&self.world, tree.as_deref()));
-        writes
     }
 
     /// Members' answers to a binding's reservations.
@@ -443,7 +439,7 @@ impl Process {
             let due = at + wake.duration_since(now).unsigned_abs();
             self.plan_due = Some(self.plan_due.map_or(due, |known| known.min(due)));
         }
-        if self.scheduler.ledger().is_some() {
+        if self.scheduler.ledger().is_some() || self.cells.in_force().is_some() {
             self.summary_due.get_or_insert(at + self.options.summary_interval);
         }
     }
@@ -455,20 +451,6 @@ impl Process {
         for violation in &pass.violations {
             tracing::error!(invariant = violation.invariant, "a plan is not sent: {}", violation.what);
             metrics.violated(violation.invariant);
-        }
-    }
-
-    fn summarise(&mut self, at: Instant) {
-        let due = self.summary_due.is_some_and(|due| due.max(self.summary_rested) <= at);
-        if due && !self.busy.contains_key(&Lane::Summaries) {
-            self.summary_due = None;
-            self.summary_began = at;
-            let summaries = tree::plan_summaries(&self.world, &self.trees, &self.scheduler);
-            let metrics = &self.options.metrics;
-            let counts = summaries.counts.iter();
-            metrics.set_queues(counts.map(|count| (count.path.as_str(), count.waiting, count.admitted)));
-            metrics.set_waits(self.scheduler.planner().waiting_by_reason());
-            self.send(Lane::Summaries, summaries.writes);
         }
     }
 

@@ -8,8 +8,8 @@ mod tests;
 use std::time::Duration;
 
 use fleet_api::{
-    Cluster, ClusterPropagationPolicy, ElasticQuotaTree, PropagationPolicy, Queue, QueueUnit, Reservation,
-    ResourceBinding, Work, names,
+    CellConfiguration, Cluster, ClusterPropagationPolicy, ElasticQuotaTree, PropagationPolicy, Queue,
+    QueueUnit, Reservation, ResourceBinding, VirtualCluster, Work, names,
 };
 use k8s_openapi::{
     ClusterResourceScope, NamespaceResourceScope,
@@ -214,6 +214,10 @@ async fn dispatch(client: &Client, write: Write) -> kube::Result<Option<Observat
         }
         Target::Work => apply!(namespaced::<Work>(client, &namespace), Observation::Work),
         Target::Policy => apply!(namespaced::<PropagationPolicy>(client, &namespace), Observation::Policy),
+        Target::CellConfiguration => {
+            apply!(scoped::<CellConfiguration>(client), Observation::CellConfiguration)
+        }
+        Target::VirtualCluster => apply!(scoped::<VirtualCluster>(client), Observation::VirtualCluster),
         Target::Cluster => apply!(scoped::<Cluster>(client), Observation::Cluster),
         Target::ClusterPolicy => {
             apply!(scoped::<ClusterPropagationPolicy>(client), Observation::ClusterPolicy)

@@ -58,9 +58,10 @@ async fn a_queued_job_goes_from_its_queue_to_one_cluster_and_back() {
             .into_iter()
             .filter(|e| e.reason.as_deref() == Some("ScheduleBindingSucceed"))
             .collect();
-        (told.len() == 2).then_some(told)
+        (!told.is_empty()).then_some(told)
     })
     .await;
+    assert_eq!(told.len(), 1, "told once");
     for event in told {
         let expected = "Binding has been scheduled successfully. Result: {east:0,[{master 1} {worker 2}]}";
         assert_eq!(event.message.as_deref(), Some(expected));

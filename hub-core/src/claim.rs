@@ -37,7 +37,8 @@ pub fn plan(world: &World, kind: &KindRef, key: &Key) -> Vec<Write> {
     };
     let read = workload::check(kind.workload(), &object.value)
         .and_then(|()| asked::counted(world, kind, key, object, &placement_of(spec)));
-    let Ok(components) = read else {
+    let read = read.ok().filter(|_| crate::wishes::check(kind.workload(), &object.value).is_ok());
+    let Some(components) = read else {
         // What runs goes on as it was sent; what waits would never run.
         return known.and_then(unclaimed::take_down).into_iter().collect();
     };
@@ -105,10 +106,12 @@ fn desired_spec(
         }),
         conflict_resolution: spec.conflict_resolution,
         preserve_resources_on_deletion: spec.preserve_resources_on_deletion,
+        pod_scheduling: spec.pod_scheduling,
         scheduler_name: spec.scheduler_name.clone(),
         priority: priority(world, spec, components),
         clusters: Vec::new(),
         epoch: 0,
+        cells: None,
     };
     serde_json::to_value(desired).unwrap_or_default()
 }
@@ -155,8 +158,10 @@ fn create(kind: &KindRef, key: &Key, object: &Object, spec: Value) -> Write {
 fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
     let known = serde_json::to_value(&entry.object.spec).unwrap_or_default();
     desired["epoch"] = known["epoch"].clone();
-    if let Some(clusters) = known.get("clusters") {
-        desired["clusters"] = clusters.clone();
+    for placed in ["clusters", "cells"] {
+        if let Some(value) = known.get(placed) {
+            desired[placed] = value.clone();
+        }
     }
     let was_scheduled = entry.object.spec.epoch > 0;
     if was_scheduled {
@@ -172,6 +177,7 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
         desired["components"] = known["components"].clone();
         desired["replicas"] = known["replicas"].clone();
         settle_fencing(&known, &mut desired);
+        settle_pod_scheduling(&known, &mut desired);
         // A run that was admitted as a gang counts as one until it ends.
         if known["placement"]["replicaScheduling"] != desired["placement"]["replicaScheduling"] {
             desired["placement"]["replicaScheduling"] = known["placement"]["replicaScheduling"].clone();
@@ -182,6 +188,14 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
     let version = entry.object.metadata.resource_version.as_deref();
     let verb = Verb::Merge(json!({"metadata": {"resourceVersion": version}, "spec": patch}));
     Some(Write::new(Target::Binding, entry.namespace(), entry.name(), verb))
+}
+
+/// Pod templates stay as the run was sent.
+fn settle_pod_scheduling(known: &Value, desired: &mut Value) {
+    match known.get("podScheduling") {
+        Some(sent) => desired["podScheduling"] = sent.clone(),
+        None => drop(desired.as_object_mut().map(|desired| desired.remove("podScheduling"))),
+    }
 }
 
 /// Whether a run is stopped when its cluster is cut off was settled when it was sent: the member may not have

@@ -8,6 +8,7 @@ mod attempts;
 mod ending;
 mod fence;
 mod judge;
+mod pace;
 mod reach;
 mod report;
 mod rollout;
@@ -47,7 +48,7 @@ pub use fence::{is_gone, is_left_behind};
 use judge::{Ending, Look};
 use report::{aggregated_object_status, collect, report};
 use statuses::{binding_status, patch_binding_status, patch_object_status, set_conditions};
-pub use step::Step;
+pub use step::{Pace, Step};
 use step::{delete, delete_work};
 use unit::{UnitPhase, unit};
 
@@ -131,7 +132,10 @@ pub fn plan_orphan(world: &World, intents: &Intents, key: &Key) -> Vec<Write> {
     {
         step.writes.push(take_name(key, sent));
     }
-    if let Some(reservation) = world.reservations.get(key).filter(|r| lost(&r.spec.binding)) {
+    if let Some(reservation) = world.reservations.get(key).filter(|r| {
+        // Nodes of cells are kept for nobody's binding.
+        r.spec.cell_nodes.is_empty() && lost(&r.spec.binding)
+    }) {
         delete(Target::Reservation, key, &reservation.metadata, &mut step);
     }
     step.writes
@@ -162,6 +166,21 @@ fn unbound(
         end_job(entry, over.reason, &over.message, step, now);
         return;
     }
+    let mut told = Step::default();
+    tell_wait(world, key, entry, object, waiting, &mut told, now);
+    step.tell(Pace::Reason, told.writes);
+}
+
+/// What a job waits for.
+fn tell_wait(
+    world: &World,
+    key: &Key,
+    entry: &BindingEntry,
+    object: &Object,
+    waiting: Option<&Waiting>,
+    step: &mut Step,
+    now: Timestamp,
+) {
     let queued = entry.is_suspended();
     if queued {
         unit(world, key, entry, UnitPhase::Enqueued, waiting, step, now);
@@ -303,16 +322,19 @@ fn bound(
             return;
         }
     }
-    patch_binding_status(entry, &known, &desired, step);
-    patch_object_status(world, entry, object, &status, step);
+    let mut told = Step::default();
+    patch_binding_status(entry, &known, &desired, &mut told);
+    patch_object_status(world, entry, object, &status, &mut told);
     let running =
         items.iter().any(|item| item.status.is_some_and(|s| workload::is_running(entry.workload, s)));
     // A run that has begun does not go back; its end is told once the result stands.
     if desired["result"].is_null() {
         let begun = run.started_at.is_some();
         let phase = if running || begun { UnitPhase::Running } else { UnitPhase::Dequeued };
-        unit(world, key, entry, phase, None, step, now);
+        unit(world, key, entry, phase, None, &mut told, now);
     }
+    let pace = pace::of_bound(&known, &desired, &items, &step.writes);
+    step.tell(pace, told.writes);
     drop_other_reservations(world, key, entry, winner.as_deref(), step);
 }
 

@@ -27,6 +27,8 @@ pub mod tree;
 pub mod trees;
 pub mod unclaimed;
 pub mod unqueued;
+pub mod virtual_clusters;
+pub mod wishes;
 pub mod world;
 pub mod writes;
 

@@ -114,7 +114,9 @@ fn keep_quota_labels(running: &Value, governed: &mut Value) {
         match known {
             Some(value) => governed["metadata"]["labels"][label] = value,
             None => {
-                if let Some(labels) = governed["metadata"]["labels"].as_object_mut() {
+                // An object without labels stays without: `labels: null` would be a change of what was sent.
+                if let Some(labels) = governed.pointer_mut("/metadata/labels").and_then(Value::as_object_mut)
+                {
                     labels.remove(label);
                 }
             }
@@ -216,6 +218,9 @@ pub fn work_spec(
     }
     if spec.preserve_resources_on_deletion == Some(true) {
         body["preserveResourcesOnDeletion"] = json!(true);
+    }
+    if let Some(scheduling) = spec.pod_scheduling {
+        body["podScheduling"] = json!(scheduling);
     }
     if spec.suspension.as_ref().is_some_and(|suspension| suspension.dispatching == Some(true)) {
         body["suspendDispatching"] = json!(true);

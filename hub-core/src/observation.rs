@@ -1,8 +1,8 @@
 //! What is told of the hub: one change of one kind.
 
 use fleet_api::{
-    Cluster, ClusterOverridePolicy, ClusterPropagationPolicy, ElasticQuotaTree, OverridePolicy,
-    PropagationPolicy, Queue, QueueUnit, Reservation, ResourceBinding, Work,
+    CellConfiguration, Cluster, ClusterOverridePolicy, ClusterPropagationPolicy, ElasticQuotaTree,
+    OverridePolicy, PropagationPolicy, Queue, QueueUnit, Reservation, ResourceBinding, VirtualCluster, Work,
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace, scheduling::v1::PriorityClass};
 use kube_core::DynamicObject;
@@ -27,6 +27,8 @@ pub enum Observation {
     Unit(Change<QueueUnit>),
     Queue(Change<Queue>),
     Tree(Change<ElasticQuotaTree>),
+    CellConfiguration(Change<CellConfiguration>),
+    VirtualCluster(Change<VirtualCluster>),
     Cluster(Change<Cluster>),
     Reservation(Change<Reservation>),
     Work(Change<Work>),
@@ -37,7 +39,7 @@ pub enum Observation {
 
 /// Kinds whose first listing the controller waits for before it plans anything, as
 /// [`Observation::listed`] names them.
-pub const BASE_KINDS: [&str; 14] = [
+pub const BASE_KINDS: [&str; 16] = [
     "Policy",
     "ClusterPolicy",
     "Override",
@@ -46,6 +48,8 @@ pub const BASE_KINDS: [&str; 14] = [
     "Unit",
     "Queue",
     "Tree",
+    "CellConfiguration",
+    "VirtualCluster",
     "Cluster",
     "Reservation",
     "Work",
@@ -68,6 +72,8 @@ impl Observation {
             Self::Unit(Reset(_)) => "Unit",
             Self::Queue(Reset(_)) => "Queue",
             Self::Tree(Reset(_)) => "Tree",
+            Self::CellConfiguration(Reset(_)) => "CellConfiguration",
+            Self::VirtualCluster(Reset(_)) => "VirtualCluster",
             Self::Cluster(Reset(_)) => "Cluster",
             Self::Reservation(Reset(_)) => "Reservation",
             Self::Work(Reset(_)) => "Work",

@@ -3,6 +3,7 @@
 //! Each binding of a gang is one job of the [`planner`](fleet_planner). What stands on the hub is told to it
 //! again whenever it changes, so that a restart needs no more than a listing.
 
+mod cells;
 mod facts;
 mod inputs;
 mod remains;
@@ -14,6 +15,7 @@ use std::sync::{Arc, Weak};
 
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::reservation::ReservationPhase;
+use fleet_cells::config::ClusterConfig;
 use fleet_policies::reason::Reason;
 use fleet_quota::{JobId, Ledger, QueuePolicy, QuotaTree, TakeRule};
 use jiff::{SignedDuration, Timestamp};
@@ -54,6 +56,8 @@ pub struct Scheduler {
     plain_told: BTreeSet<Key>,
     /// When what is known of a job says something else by the time alone.
     rereads: BTreeSet<(Timestamp, Key)>,
+    /// The configuration of cells as it was given, before its trees had members.
+    cell_config: Option<ClusterConfig>,
     options: Options,
 }
 
@@ -104,6 +108,7 @@ impl Scheduler {
         tree: Option<Arc<QuotaTree>>,
         trouble: Option<&str>,
         world: &mut World,
+        intents: &Intents,
         now: Timestamp,
     ) {
         self.planner.set_tree_trouble(trouble);
@@ -111,6 +116,10 @@ impl Scheduler {
         world.leaves.clear();
         let keys: Vec<Key> = world.bindings.keys().cloned().collect();
         for key in keys {
+            // A leaf may say which virtual cluster its jobs are of.
+            if self.planner.cells().is_some() {
+                self.look(world, intents, &key, now);
+            }
             self.note_leaf(world, &key);
         }
         world.schedule = true;
@@ -178,8 +187,8 @@ impl Scheduler {
                     .is_ok_and(|components| components == reservation.spec.components);
             let status = reservation.status.as_ref();
             let lost = world.clusters.get(cluster).is_none_or(|cluster| !crate::world::ready(cluster));
-            let mut answered =
-                |answer| self.planner.answer(&job_id(key), cluster, answer, now.as_millisecond());
+            let planner = &mut self.planner;
+            let mut answered = |answer| planner.answer(&job_id(key), cluster, answer, now.as_millisecond());
             let delete = || {
                 let uid = reservation.metadata.uid.clone().unwrap_or_default();
                 Write::new(Target::Reservation, &place.0, &place.1, Verb::Delete { uid })
@@ -194,7 +203,8 @@ impl Scheduler {
                 Some(ReservationPhase::Reserved) if current && over_quota => writes.push(delete()),
                 Some(ReservationPhase::Reserved) if current => {
                     if let Some(Decision::Bind { cluster, .. }) = answered(Answer::Reserved) {
-                        return vec![bind(entry, whole(&reservation.spec.components, &cluster), now)];
+                        let cells = self.cell_binding(key);
+                        return vec![bind(entry, whole(&reservation.spec.components, &cluster), cells, now)];
                     }
                 }
                 None if current && !lost => {}
@@ -202,6 +212,9 @@ impl Scheduler {
                     if current && phase.is_some() {
                         let message = status.and_then(|status| status.message.clone()).unwrap_or_default();
                         answered(Answer::Refused { message });
+                        let (_, at_fault) = cells::ungiven(reservation);
+                        let until = (now + REFUSED_PAUSE * 3).as_millisecond();
+                        self.planner.doubt_cell_nodes(cluster, at_fault, until);
                     }
                     writes.push(delete());
                 }
@@ -246,7 +259,7 @@ impl Scheduler {
         match spread::targets(self.planner.rooms(), entry, &leaving) {
             Ok(targets) => {
                 self.plain.remove(key);
-                (targets != entry.object.spec.clusters).then(|| bind(entry, targets, now))
+                (targets != entry.object.spec.clusters).then(|| bind(entry, targets, None, now))
             }
             Err(waiting) => {
                 // With no other place open, a drain takes it off all the same.
@@ -277,12 +290,14 @@ impl Scheduler {
                 Some(member) => self.planner.set_cluster(&name, member),
                 None => self.planner.remove_cluster(&name),
             }
+            self.tell_cell_nodes(world, &name);
         }
     }
 
     /// One plan over everything that waits.
     pub fn pass(&mut self, world: &mut World, intents: &mut Intents, now: Timestamp) -> Pass {
         self.count(world);
+        self.resolve_cells(world, intents, now);
         while let Some((_, key)) = self.rereads.first().filter(|(due, _)| *due <= now).cloned() {
             self.rereads.pop_first();
             self.look(world, intents, &key, now);
@@ -313,6 +328,12 @@ impl Scheduler {
                 // Where the member has nothing to reserve, the reservation is the word that stands before the
                 // binding: a controller that comes next counts the job from it, and binds it itself.
                 Decision::Ask { job, cluster } | Decision::Bind { job, cluster } => (job, cluster),
+                Decision::Regroup { job, cluster } => {
+                    let key = key_of(&job);
+                    let writes = self.regroup(world, &key, &cluster);
+                    pass.writes.extend(writes.into_iter().map(|write| (key.clone(), write)));
+                    continue;
+                }
                 Decision::Evict { job, taker, cluster, rule, lost_work_ms } => {
                     pass.evicted.push(rule);
                     pass.told.extend(evict(
@@ -335,7 +356,8 @@ impl Scheduler {
                 world.mark(Dirty::Binding(key));
                 continue;
             };
-            let write = ask(entry, &components, &cluster, &self.options, world.term);
+            let cells = self.planner.cell_groups(&job);
+            let write = ask(entry, &components, &cells, &cluster, &self.options, world.term);
             self.asking.insert(key.clone(), cluster);
             pass.writes.push((key, write));
         }

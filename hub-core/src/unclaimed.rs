@@ -118,8 +118,9 @@ fn trouble(world: &World, kind: &KindRef, key: &Key, object: &Object) -> Option<
         let waits = !known.is_some_and(has_begun) && waits_for_a_policy(kind, key, object);
         return waits.then(|| no_policy(world, kind, key, object));
     }
-    let error = workload::check(kind.workload(), &object.value).err()?;
-    Some((Reason::InvalidWorkload, error.to_string()))
+    let error = workload::check(kind.workload(), &object.value).err().map(|error| error.to_string());
+    let wish = || crate::wishes::check(kind.workload(), &object.value).err().map(|error| error.to_string());
+    Some((Reason::InvalidWorkload, error.or_else(wish)?))
 }
 
 /// Only jobs that somebody wrote by hand: not what a controller on the hub makes of its own objects.

@@ -12,7 +12,9 @@ mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_api::{Cluster, ElasticQuotaTree, Queue, QueueUnit, Reservation, Work, names};
+use fleet_api::{
+    CellConfiguration, Cluster, ElasticQuotaTree, Queue, QueueUnit, Reservation, VirtualCluster, Work, names,
+};
 use fleet_mirror::Mirror;
 use fleet_policies::choice::{PolicyRule, PolicyScope};
 use fleet_policies::overrides::OverridePolicy;
@@ -33,6 +35,8 @@ pub enum Dirty {
     Cluster(String),
     /// The quota tree and its Queue objects.
     Tree,
+    /// The configuration of cells and its VirtualClusters.
+    Cells,
     Policy(PolicyScope, Key),
     /// A Work or a Reservation that may have lost its binding: hub namespace and name.
     Orphan(Key),
@@ -54,6 +58,8 @@ pub struct World {
     pub units: Mirror<QueueUnit>,
     pub queues: Mirror<Queue>,
     pub trees: Mirror<ElasticQuotaTree>,
+    pub cell_configurations: Mirror<CellConfiguration>,
+    pub virtual_clusters: Mirror<VirtualCluster>,
     pub clusters: BTreeMap<String, Cluster>,
     /// The hub's namespaces, with the pod security level that each enforces.
     pub namespaces: BTreeMap<String, Level>,

@@ -13,6 +13,8 @@ pub enum Target {
     Unit,
     Queue,
     Tree,
+    CellConfiguration,
+    VirtualCluster,
     Cluster,
     Reservation,
     Work,

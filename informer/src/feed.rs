@@ -14,13 +14,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Backoff, LIST_TIMEOUT, Source, without_managers};
 
-/// Objects of one page of a listing.
+/// Objects of one page of a list.
 const PAGE: u32 = 500;
-/// A watch that shows nothing for so long is begun anew: longer than servers let one stand.
+/// A watch without events for this long is restarted: longer than servers let one last.
 const WATCH_IDLE: Duration = Duration::from_secs(295);
-/// How long what such a listing left open stays open.
+/// When to list again after a list that left the order of some changes open.
 const RELIST_AFTER: Duration = Duration::from_secs(60);
-/// No process is as old.
+/// No process is that old.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 const GONE: u16 = 410;
@@ -44,10 +44,10 @@ impl Selection {
     }
 }
 
-/// What a feed tells.
+/// What a feed reports.
 #[derive(Clone, Debug)]
 pub enum News<K> {
-    /// The API server does not serve the kind, so far: there are none.
+    /// The API server does not serve the kind so far: there are no objects.
     NotServed,
     Change(Change<K>),
 }
@@ -58,15 +58,15 @@ pub struct Feed<K> {
     pub source: Source,
     pub api: Api<K>,
     pub selection: Selection,
-    /// Names the feed in logs and seeds its backoff.
+    /// Name of the feed in logs, and seed of its back-off.
     pub name: String,
 }
 
-/// Why a feed goes on with something else.
+/// Why a watch ended.
 enum Ended {
-    /// Nobody listens any more, or the server's store went back in time and whoever listens starts over.
+    /// Nobody listens any more, or the server's store was restored and the listener starts over.
     ForGood,
-    /// Everything has to be listed again.
+    /// Everything must be listed again.
     Relist,
 }
 
@@ -74,7 +74,7 @@ impl<K> Feed<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    /// Feeds `sink` until `shutdown` is cancelled or `sink` says that nobody listens any more (`false`).
+    /// Feeds `sink` until `shutdown` is cancelled, or until `sink` returns `false` because nobody listens any more.
     pub async fn run<F, S>(self, shutdown: CancellationToken, mut sink: F)
     where
         F: FnMut(News<K>) -> S,
@@ -92,7 +92,7 @@ where
 struct Run<'f, K> {
     feed: &'f Feed<K>,
     backoff: Backoff,
-    /// Everything up to there was told.
+    /// Everything up to this version was reported.
     seen: Version,
 }
 
@@ -137,7 +137,7 @@ where
             if let Some(ended) = self.watch(&mut from, sink).await {
                 return ended;
             }
-            // The server may be another one by now. One that does not answer is asked again with the next watch.
+            // The server may be another one by now. If it does not answer, it is asked again with the next watch.
             if let Err(error) = self.feed.source.ask().await {
                 tracing::debug!(feed = self.feed.name, %error, "cannot ask which incarnation the server is");
             }
@@ -147,7 +147,7 @@ where
         }
     }
 
-    /// Everything there is, with the version to watch from.
+    /// All objects, with the version from which to watch.
     async fn list(&self) -> Result<(Listing<K>, String), Failed> {
         let Selection { labels, fields } = self.feed.selection.clone();
         let mut params = ListParams {
@@ -166,13 +166,13 @@ where
                 break page.metadata.resource_version.unwrap_or_default();
             }
         };
-        // Asked after the listing: what it shows is of the incarnation that was known before, or is of no use.
+        // Asked after the list: the list is of the incarnation known before, or useless.
         self.feed.source.ask().await.map_err(Failed::NotAsked)?;
         let incarnation = self.feed.source.incarnation();
         Ok((Listing { objects, version: Version::parse(&version), incarnation }, version))
     }
 
-    /// Watches from there; `None`: to be watched again.
+    /// Watches from a version; `None`: watch again.
     async fn watch<F, S>(&mut self, from: &mut String, sink: &mut F) -> Option<Ended>
     where
         F: FnMut(News<K>) -> S,
@@ -198,7 +198,7 @@ where
                 Err(_) if Instant::now() >= relist_at => return Some(Ended::Relist),
                 Err(_) | Ok(None) => return None,
                 Ok(Some(Err(error))) => {
-                    // What follows on the same stream may be readable.
+                    // The rest of the stream may be readable.
                     self.trouble(Failed::Api(error)).await;
                     continue;
                 }
@@ -226,7 +226,7 @@ where
         }
     }
 
-    /// Versions that do not compare leave open what came first; the next listing says.
+    /// Versions that cannot be compared leave the order open; the next list settles it.
     fn relist_at(&self) -> Instant {
         match self.seen {
             Version::Number(_) => Instant::now() + FOR_EVER,
@@ -250,12 +250,12 @@ where
     }
 }
 
-/// Why a request brought nothing.
+/// Why a request failed.
 #[derive(Debug)]
 enum Failed {
     Api(kube::Error),
     TimedOut,
-    /// Which incarnation the server is was not told.
+    /// The server's incarnation is not known.
     NotAsked(String),
 }
 
@@ -269,7 +269,7 @@ impl std::fmt::Display for Failed {
     }
 }
 
-/// The status code with which the API server has refused.
+/// The status code of the API server's refusal.
 fn code_of(error: &Failed) -> Option<u16> {
     match error {
         Failed::Api(kube::Error::Api(status)) => Some(status.code),

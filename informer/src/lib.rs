@@ -1,8 +1,8 @@
-//! Follows one kind on an API server: lists it, watches it from there, and tells each change as
-//! [`fleet_mirror::Change`]; notices when the server's store went back in time.
+//! Follows one kind on an API server: lists it, watches it from there, and reports each change as a
+//! [`fleet_mirror::Change`]. Notices when the server was restored.
 //!
-//! A listing is told with its own version, and after the server was asked once more which incarnation of its state it
-//! is. Deliberately absent: any memory of objects (the mirror's), and any decision about them.
+//! A list is reported with its own version, after the server was asked for its incarnation once more. Deliberately
+//! absent: any cache of objects (the mirror), and any decision about them.
 
 mod feed;
 mod source;
@@ -15,7 +15,7 @@ pub use feed::{Feed, News, Selection};
 pub use fleet_mirror::{INCARNATION_ANNOTATION, Kube};
 pub use source::Source;
 
-/// Nobody here asks who manages which field, and it is half of what an object takes in memory.
+/// Drops managedFields: nobody here reads them, and they are half of an object in memory.
 pub fn without_managers<K: Resource>(mut object: K) -> K {
     object.meta_mut().managed_fields = None;
     object

@@ -1,7 +1,7 @@
-//! An API server as one process follows it, and which incarnation of its state it is.
+//! An API server as one process sees it, and the incarnation of its state.
 //!
-//! A hub that was restored from an older store says so by the annotation [`INCARNATION_ANNOTATION`] of its namespace
-//! kube-system; one that says nothing shows it by a version that is lower than one it has given before.
+//! A hub that was restored from an older store says so in the annotation [`INCARNATION_ANNOTATION`] of its
+//! namespace kube-system. Without it, a version that is lower than one seen before shows a restore.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -16,12 +16,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{Backoff, LIST_TIMEOUT};
 
 const NAMESPACE: &str = "kube-system";
-/// How often a server is asked, beside listings and broken watches: a watch from a time that a restored store has not
-/// reached yet is silent on some.
+/// How often a server is asked, beside lists and broken watches. On some servers a watch from a version that the
+/// restored store has not reached yet is silent.
 const ASK_EVERY: Duration = Duration::from_secs(30);
 const FORBIDDEN: u16 = 403;
 
-/// Clones share what is known.
+/// Clones share their knowledge.
 #[derive(Clone)]
 pub struct Source(Arc<Inner>);
 
@@ -30,29 +30,29 @@ struct Inner {
     client: Option<Client>,
     name: String,
     known: Mutex<Known>,
-    /// One question at a time: answers that overtake each other would look like a store that goes back.
+    /// One request at a time: answers that overtake each other would look like a restore.
     asking: tokio::sync::Mutex<()>,
     restored: CancellationToken,
 }
 
 #[derive(Default)]
 struct Known {
-    /// What the server said first; none before.
+    /// The first incarnation seen; none before.
     incarnation: Option<Option<String>>,
-    /// Of the newest listing of the namespace.
+    /// Of the newest list of the namespace.
     version: Version,
-    /// Questions begun, and the last of them that was answered.
+    /// Requests begun, and the last one answered.
     begun: u64,
     answered: u64,
 }
 
 impl Source {
-    /// A server whose store may go back in time. `name` names it in logs and seeds its backoff.
+    /// A server whose store may be restored. `name` is its name in logs and the seed of its back-off.
     pub fn asked(client: Client, name: &str) -> Self {
         Self::new(Some(client), name)
     }
 
-    /// A server that is not asked which incarnation it is.
+    /// A server that is not asked for its incarnation.
     pub fn unasked(name: &str) -> Self {
         Self::new(None, name)
     }
@@ -73,12 +73,12 @@ impl Source {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the server called itself when this process began to follow it; `None` where it says nothing.
+    /// The incarnation when this process began to follow the server; `None` if it has none.
     pub fn incarnation(&self) -> Option<String> {
         self.known().incarnation.clone().flatten()
     }
 
-    /// Waits until the store is seen to have gone back in time: whatever is remembered of it may be wrong.
+    /// Waits until a restore was seen: anything derived from the store may be wrong.
     pub async fn restored(&self) {
         self.0.restored.cancelled().await;
     }
@@ -87,7 +87,7 @@ impl Source {
         self.0.restored.is_cancelled()
     }
 
-    /// The store went back in time.
+    /// The store was restored.
     pub fn went_back(&self, why: &str) {
         if !self.0.restored.is_cancelled() {
             tracing::warn!(server = self.0.name, why, "the server's store went back in time; starting over");
@@ -95,7 +95,7 @@ impl Source {
         self.0.restored.cancel();
     }
 
-    /// Asks once; until then nothing that is listed could be put to an incarnation.
+    /// Asks once. Before, a list could not be assigned to an incarnation.
     pub async fn begin(&self) {
         let mut backoff = Backoff::new(&self.0.name);
         while self.known().incarnation.is_none() {
@@ -109,7 +109,7 @@ impl Source {
         }
     }
 
-    /// Asks from time to time, for as long as it is not dropped.
+    /// Asks periodically until it is dropped.
     pub async fn keep_asking(&self) {
         loop {
             tokio::time::sleep(ASK_EVERY).await;
@@ -119,10 +119,10 @@ impl Source {
         }
     }
 
-    /// Asks which incarnation the server is; tells when it is another one than before.
+    /// Asks for the incarnation; reports a new one.
     ///
     /// # Errors
-    /// The server does not answer; then nothing is known of what was listed last.
+    /// The server does not answer; then the incarnation of the last list is not known.
     pub async fn ask(&self) -> Result<(), String> {
         let Some(client) = &self.0.client else {
             self.known().incarnation.get_or_insert_default();
@@ -132,7 +132,7 @@ impl Source {
         let _turn = self.0.asking.lock().await;
         let number = {
             let mut known = self.known();
-            // Somebody else has begun to ask since, and knows by now.
+            // Another task has asked since, and has the answer by now.
             if known.answered > before {
                 return Ok(());
             }

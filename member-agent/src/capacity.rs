@@ -66,7 +66,8 @@ pub(crate) fn report(state: &MemberState) -> ClusterStatus {
             allocated: sum(usable(), |node| (&node.used, node.pods)),
             allocating: state.unbound().to_quantities(),
         }),
-        node_shapes: shapes(nodes()),
+        // Nodes of cells have no room but for cells.
+        node_shapes: shapes(nodes().filter(|node| !state.is_cell_node(&node.name))),
         ..ClusterStatus::default()
     }
 }

@@ -16,8 +16,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Options, admissions::Admissions, clock::Clock, reservations::Reservations, standing::LeaseClock,
-    terms::Terms,
+    Options, admissions::Admissions, clock::Clock, owned::Owned, reservations::Reservations,
+    standing::LeaseClock, terms::Terms,
 };
 
 /// Longest wait for the answer to one request, watches excepted.
@@ -85,6 +85,8 @@ pub struct Context {
     pub clock: Clock,
     /// Which Volcano Jobs are let into their queues.
     pub(crate) admissions: Admissions,
+    /// The jobs that Fleet made here and that have places.
+    pub(crate) owned: Owned,
     reservations: Reservations,
     /// The hub and the member, as this agent follows them.
     pub(crate) sources: Sources,
@@ -118,6 +120,7 @@ impl Context {
             terms,
             clock,
             admissions,
+            owned: Owned::default(),
             reservations,
             sources,
             is_sorted: AtomicBool::new(false),

@@ -28,16 +28,18 @@ use crate::{
     core_extender::Extender,
     core_groups::{self, Statuses},
     core_numa, core_resource_quotas,
+    core_shared::{self, Shared},
     feed::{self, Event},
     jobs::Object,
     lean::{LeanNode, LeanPod},
     notices::Notices,
-    reservations::{HoldRequest, book::Book, write::HoldWritten},
+    reservations::{HoldRequest, PlaceQuestion, book::Book, write::HoldWritten},
     scheduler::{
         self, Binding, Decision, Rank, Refused,
+        fresh::Look,
         write::{self, Bound, Told},
     },
-    state::{GangKey, MemberState, PodKey},
+    state::{GangKey, MemberState, PodKey, Release},
 };
 
 /// Changes that may wait before their feed does.
@@ -115,10 +117,12 @@ enum Ended {
     Command(core_commands::Done),
     /// A PodGroup that could not be made.
     Undescribed(Option<GangKey>),
+    /// Of this reservation: pods whose gates could not be taken off.
+    Released(String, Vec<PodKey>),
 }
 
 /// A write to the gang's pods that is not urgent.
-enum Lazy {
+pub(crate) enum Lazy {
     Tell(Vec<Told>, String),
     Evict(Vec<(PodKey, String)>),
     /// Those of them that the extender lets go.
@@ -126,15 +130,18 @@ enum Lazy {
     Status(core_groups::StatusWrite),
     Command(core_commands::CommandWrite),
     Describe(core_groups::Description),
+    /// Pods of this reservation whose gates are to be taken off.
+    Release(String, Vec<Release>),
 }
 
 pub(crate) struct Core {
-    context: Arc<Context>,
-    state: MemberState,
-    book: Book,
-    notices: Notices,
+    pub(crate) context: Arc<Context>,
+    pub(crate) state: MemberState,
+    pub(crate) book: Book,
+    pub(crate) notices: Notices,
     changes: mpsc::Receiver<CoreChange>,
     requests: mpsc::Receiver<HoldRequest>,
+    questions: mpsc::Receiver<PlaceQuestion>,
     reports: watch::Sender<Option<Report>>,
     /// Kinds that have not been listed yet: nothing is decided before all have been. A decision on a part of what stands
     /// would let groups in whose pods were seen before their PodGroups, and count room that others have been promised.
@@ -146,19 +153,20 @@ pub(crate) struct Core {
     /// Gangs to look at again at a time.
     rechecks: BTreeSet<(Instant, GangKey)>,
     /// Bindings that wait for their turn.
-    to_bind: VecDeque<Vec<Binding>>,
-    lazy: VecDeque<Lazy>,
+    pub(crate) to_bind: VecDeque<Vec<Binding>>,
+    pub(crate) lazy: VecDeque<Lazy>,
     binds: JoinSet<Ended>,
     tells: JoinSet<Ended>,
     holds: JoinSet<HoldWritten>,
     statuses: Statuses,
     extender: Extender,
+    pub(crate) shared: Shared,
     /// A cycle ended at its bounds.
     cycle_again: bool,
     /// Number of the last report.
-    sequence: i64,
+    pub(crate) sequence: i64,
     /// Highest report number that an answer has named.
-    promised: i64,
+    pub(crate) promised: i64,
     report_due: Option<Instant>,
     reported_at: Option<Instant>,
     /// How often the hub's terms have begun anew.
@@ -169,6 +177,7 @@ pub(crate) struct Core {
 pub(crate) struct Channels {
     pub changes: mpsc::Receiver<CoreChange>,
     pub requests: mpsc::Receiver<HoldRequest>,
+    pub questions: mpsc::Receiver<PlaceQuestion>,
     pub reports: watch::Sender<Option<Report>>,
     pub notices: Notices,
 }
@@ -242,6 +251,7 @@ impl Core {
             notices: channels.notices,
             changes: channels.changes,
             requests: channels.requests,
+            questions: channels.questions,
             reports: channels.reports,
             unlisted,
             dirty: BTreeSet::new(),
@@ -254,6 +264,7 @@ impl Core {
             holds: JoinSet::new(),
             statuses,
             extender: Extender::default(),
+            shared: Shared::default(),
             cycle_again: false,
             promised: 0,
             report_due: None,
@@ -271,6 +282,7 @@ impl Core {
     }
 
     async fn work(&mut self) {
+        let context = self.context.clone();
         self.read_policy().await;
         self.recover().await;
         let mut round = Vec::with_capacity(ROUND);
@@ -287,7 +299,12 @@ impl Core {
                 },
                 (asked, answer) = self.extender.next() => self.state.cluster.hear(asked, answer),
                 n = self.requests.recv_many(&mut asked, ROUND) => if n == 0 { return },
+                Some(question) = self.questions.recv() => {
+                    self.answer_place(question);
+                    continue;
+                }
                 n = self.changes.recv_many(&mut round, ROUND) => if n == 0 { return },
+                () = context.owned.changed() => {}
                 () = sleep_until(wake), if wake.is_some() => {}
             }
             // Whatever else has arrived belongs to the same round.
@@ -398,6 +415,12 @@ impl Core {
         }
     }
 
+    fn answer_place(&self, PlaceQuestion { pod, answer }: PlaceQuestion) {
+        let node = self.unlisted.is_empty().then(|| scheduler::node_for_one(&self.state, &pod)).flatten();
+        // Who asked may have given up.
+        let _ = answer.send(node);
+    }
+
     fn ended(&mut self, ended: Result<Ended, tokio::task::JoinError>) {
         match ended {
             Ok(Ended::Bound(bindings)) => {
@@ -454,6 +477,7 @@ impl Core {
                 }
             }
             Ok(Ended::Command(done)) => self.statuses.commands.done(done, Instant::now()),
+            Ok(Ended::Released(name, failed)) => self.not_released(name, &failed),
             Ok(Ended::Undescribed(None)) => {}
             Ok(Ended::Undescribed(Some(key))) => {
                 if let Some(gang) = self.state.gang_mut(&key) {
@@ -502,6 +526,8 @@ impl Core {
         let now = self.context.clock.now();
         self.book.expire(now, &mut self.state);
         self.statuses.hyper_nodes.resolve(&mut self.state);
+        self.book.look_at_cells(&mut self.state);
+        self.see_others(Instant::now());
         if self.book.plan_asked(&mut self.state, now, self.sequence + 1) {
             self.promised = self.sequence + 1;
         }
@@ -519,6 +545,7 @@ impl Core {
             self.dirty.append(&mut self.waiting);
         }
         let now = Instant::now();
+        self.open_gates(&effects.gates, now);
         while self.rechecks.first().is_some_and(|(at, _)| *at <= now) {
             self.dirty.extend(self.rechecks.pop_first().map(|(_, key)| key));
         }
@@ -762,7 +789,9 @@ impl Core {
             && let Some(bindings) = self.to_bind.pop_front()
         {
             let (context, notices) = (self.context.clone(), self.notices.clone());
-            self.binds.spawn(async move { Ended::Bound(write::bind(context, notices, bindings).await) });
+            let look = self.state.is_shared.then(|| Look::of(&self.state, &bindings));
+            self.binds
+                .spawn(async move { Ended::Bound(write::bind(context, notices, bindings, look).await) });
         }
         while self.holds.len() < HOLDS_AT_ONCE
             && let Some(write) = self.book.next_write()
@@ -800,6 +829,9 @@ impl Core {
                     }
                     Lazy::Command(write) => Ended::Command(write.perform(context, notices).await),
                     Lazy::Status(write) => Ended::Status(write.perform(context).await),
+                    Lazy::Release(name, pods) => {
+                        Ended::Released(name, core_shared::release(context, notices, pods).await)
+                    }
                     Lazy::Describe(wanted) => Ended::Undescribed(wanted.perform(context).await),
                 }
             });
@@ -815,7 +847,11 @@ impl Core {
         let again = self.cycle_again.then(Instant::now);
         let word = self.state.cluster.next_word_ends().and_then(|at| jiff::Timestamp::from_second(at).ok());
         let word = word.map(|at| self.context.clock.instant_of(at));
-        [lapse, recheck, self.report_due, again, word, self.statuses.next_look()].into_iter().flatten().min()
+        let shared = self.shared.next_look(self.context.options.gang_grace);
+        [lapse, recheck, self.report_due, again, word, shared, self.statuses.next_look()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 

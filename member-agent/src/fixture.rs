@@ -259,7 +259,7 @@ fn context_of(
     member: &Client,
     options: Options,
 ) -> (Arc<Context>, tokio::sync::mpsc::Receiver<HoldRequest>) {
-    let (reservations, holds) = Reservations::new();
+    let (reservations, holds, _) = Reservations::new();
     let shutdown = CancellationToken::new();
     (
         Arc::new(Context::new(

@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 use serde::{
     Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
+    de::{MapAccess, Visitor},
 };
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ pub(crate) struct LeanPodSpec {
     pub preemption_policy: Option<String>,
     pub topology_spread_constraints: Vec<Value>,
     pub host_network: bool,
-    pub scheduling_gates: Vec<IgnoredAny>,
+    pub scheduling_gates: Vec<LeanGate>,
     pub node_selector: BTreeMap<String, String>,
     pub affinity: Option<Value>,
     pub tolerations: Vec<Value>,
@@ -49,6 +49,12 @@ pub(crate) struct LeanPodSpec {
     pub overhead: Amounts,
     /// Requests of the pod as a whole.
     pub resources: LeanRequirements,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct LeanGate {
+    pub name: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

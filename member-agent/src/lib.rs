@@ -14,6 +14,7 @@ mod core_groups;
 mod core_hyper_nodes;
 mod core_numa;
 mod core_resource_quotas;
+mod core_shared;
 mod cycle;
 mod feed;
 #[cfg(test)]
@@ -29,6 +30,7 @@ mod lease;
 mod notices;
 mod options;
 mod outside;
+mod owned;
 pub mod permits;
 mod pod_group;
 mod reconcile;
@@ -113,14 +115,14 @@ async fn live(
     options: Options,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let (reservations, requests) = Reservations::new();
+    let (reservations, requests, questions) = Reservations::new();
     // A part that fails stops the others, not the caller's other agents.
     let stop = shutdown.child_token();
     let context = Arc::new(Context::new(hub, member, options, stop.clone(), LeaseClock::new(), reservations));
     let (notices, notices_receiver) = Notices::new();
     let (reports, report_receiver) = watch::channel(None);
     let (changes, changes_receiver) = core::changes();
-    let channels = Channels { changes: changes_receiver, requests, reports, notices };
+    let channels = Channels { changes: changes_receiver, requests, questions, reports, notices };
 
     let mut parts = JoinSet::new();
     parts.spawn(Core::new(context.clone(), channels).run());

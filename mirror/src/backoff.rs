@@ -1,12 +1,12 @@
-//! Pauses between attempts, without a clock: whoever waits sleeps for what this says.
+//! Back-off between attempts, without a clock: the caller sleeps for the delay.
 
 use core::time::Duration;
 
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_secs(10);
 
-/// Delays that double from 50 ms to 10 s, each spread over its upper half by a generator with a seed, so that
-/// processes do not come back in step and a run can be repeated.
+/// Delays that double from 50 ms to 10 s. Each is drawn from its upper half by a seeded generator, so processes do
+/// not retry in step and a run can be repeated.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     seed: u64,
@@ -31,7 +31,7 @@ impl Backoff {
         let whole = FIRST_DELAY.saturating_mul(1 << self.attempt.min(16)).min(LONGEST_DELAY);
         self.attempt = self.attempt.saturating_add(1);
         self.seed = split_mix(self.seed);
-        // Seconds are at most 10, so half a delay in microseconds is far from the bounds of u64.
+        // A delay is at most 10 s, so half of it in microseconds fits u64.
         let half = whole.as_micros() as u64 / 2;
         Duration::from_micros(half + self.seed % half.max(1))
     }

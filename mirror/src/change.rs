@@ -1,58 +1,58 @@
-//! What can be told of the objects of one kind.
+//! What an informer receives about the objects of one kind.
 
 use crate::{Key, Version};
 
-/// What the cache reads of an object. Implemented by whoever knows the objects, on a type of its own.
+/// What the cache reads of an object. Implemented by the crate that knows the objects, on a type of its own.
 pub trait Metadata<K> {
     fn key(object: &K) -> Key;
     fn uid(object: &K) -> &str;
     fn version(object: &K) -> Version;
 }
 
-/// A whole listing.
+/// A whole list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing<K> {
     pub objects: Vec<K>,
-    /// The listing's own: it shows everything up to there.
+    /// The list's own version: it shows everything up to there.
     pub version: Version,
-    /// Of the server's state, where it is known; another one than before means that the store went back in time.
+    /// The incarnation of the server's state, if known; a new value means that the store was restored.
     pub incarnation: Option<String>,
 }
 
 impl<K> From<Vec<K>> for Listing<K> {
-    /// A listing of which nothing else is known.
+    /// A list without version and incarnation.
     fn from(objects: Vec<K>) -> Self {
         Self { objects, version: Version::Unknown, incarnation: None }
     }
 }
 
-/// What happened to objects of one kind.
+/// A change of objects of one kind.
 #[derive(Clone, Debug)]
 pub enum Change<K> {
-    /// A listing is about to be asked for: what stood by then is named in it, or gone.
+    /// A list is about to be requested: it names every object that exists then.
     Listing,
-    /// Everything there is.
+    /// The list.
     Reset(Listing<K>),
-    /// A watch shows the object.
+    /// A watch reports the object.
     Apply(K),
-    /// A watch shows its end.
+    /// A watch reports its deletion.
     Delete(K),
-    /// The answer to a request of our own. It may come before the watch tells the same, or long after.
+    /// The answer to an own request. It may come before the watch reports the same, or long after.
     Answer(K),
 }
 
 impl<K> Change<K> {
-    /// A listing of which only the objects are known.
+    /// A list of which only the objects are known.
     pub fn reset(objects: Vec<K>) -> Self {
         Self::Reset(objects.into())
     }
 
-    /// Whether everything there is has been told.
+    /// Whether it is a whole list.
     pub fn is_listing(&self) -> bool {
         matches!(self, Self::Reset(_))
     }
 
-    /// The objects that it names.
+    /// The objects in it.
     pub fn objects(&self) -> &[K] {
         match self {
             Self::Listing => &[],
@@ -61,7 +61,7 @@ impl<K> Change<K> {
         }
     }
 
-    /// The same of other objects.
+    /// The same change with other objects.
     pub fn map<T>(self, map: impl FnMut(K) -> T) -> Change<T> {
         let mut map = map;
         match self {

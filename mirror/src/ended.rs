@@ -1,4 +1,4 @@
-//! Uids whose end is certain. An answer that comes after the news of the end must not revive the object.
+//! Uids of deleted objects. An answer that arrives after the deletion must not revive the object.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ pub(crate) struct Ended {
     order: VecDeque<String>,
 }
 
-/// By when an object was gone.
+/// When an object was gone at the latest.
 #[derive(Debug)]
 struct End {
     version: Version,
@@ -44,7 +44,7 @@ impl Ended {
         self.ends.contains_key(uid)
     }
 
-    /// Whether the object ended after a listing of this version, begun in this round, was taken.
+    /// Whether the object was deleted after a list of this version, requested in this round, was taken.
     pub fn is_after(&self, uid: &str, listing: &Version, round: u64) -> bool {
         self.ends.get(uid).is_some_and(|end| match end.version.compare(listing) {
             Some(order) => order.is_gt(),

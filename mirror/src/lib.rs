@@ -1,10 +1,11 @@
-//! One informer cache, for the hub and for members: what an API server holds of one kind, as listings, watch events
-//! and the answers to own writes tell it, in any order in which they can arrive.
+//! One informer cache, for the hub and for members: the objects of one kind that an API server holds, from lists,
+//! watch events and answers to own writes, in any order in which they can arrive.
 //!
-//! Inputs: [`Change`]s. Output: a [`Mirror`], read as a map, and which keys changed. A listing is compared with what
-//! is known by its own version: what it does not name and what is known at that version or before is gone; what is
-//! known from beyond it stays. A listing that contradicts what is known shows that the store went back in time: then
-//! it is the truth, whatever its versions. Deliberately absent: requests, time, tasks, and any rule about an object.
+//! Inputs: [`Change`]s. Output: a [`Mirror`], read as a map, and the keys that changed. A list is compared with the
+//! cache by its own version: an object that was known at that version or before, and is not in the list, is
+//! deleted; an object from a later version stays. A list that contradicts the cache shows that the store was
+//! restored. It then replaces the cache, whatever its versions. Deliberately absent: requests, time, tasks, and any
+//! rule about an object. A restart loses the whole cache, and lists again.
 
 mod backoff;
 mod change;

@@ -7,26 +7,26 @@ use std::{
 
 use crate::{Change, Key, Listing, Metadata, Version, ended::Ended};
 
-/// Ends remembered; far more than answers can be on their way.
+/// Deletions remembered; far more than answers can be in flight.
 const ENDED_KEPT: usize = 4096;
 
 /// How often the store was seen to go back in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(u64);
 
-/// What became of one key.
+/// The change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed<V> {
     pub key: Key,
-    /// What stood there before; what stands there now, the mirror says.
+    /// The former object; the mirror has the present one.
     pub before: Option<V>,
 }
 
-/// What a change has brought.
+/// The result of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome<V> {
     pub changed: Vec<Changed<V>>,
-    /// The store went back in time: whatever is remembered of it beyond this mirror may be wrong.
+    /// The store was restored: anything derived from it outside this mirror may be wrong.
     pub restored: bool,
 }
 
@@ -45,20 +45,20 @@ impl<V> Outcome<V> {
 struct Mark {
     uid: String,
     version: Version,
-    /// In which round it was told of last.
+    /// The round of its last report.
     round: u64,
 }
 
-/// The objects of one kind, read as a map. They change by what is told and by nothing else.
+/// The objects of one kind, read as a map. Only received changes alter them.
 #[derive(Debug)]
 pub struct Mirror<V> {
     objects: BTreeMap<Key, V>,
     marks: BTreeMap<Key, Mark>,
     ended: Ended,
-    /// Grows when a listing begins and when it ends: what was told of in the round in which a listing ends may be
-    /// younger than the listing.
+    /// Counts up when a list begins and when it ends. What is reported in the round in which a list ends may be
+    /// newer than the list.
     round: u64,
-    /// Everything up to there has been told.
+    /// Everything up to this version was received.
     complete: Version,
     incarnation: Option<String>,
     epoch: Epoch,
@@ -80,7 +80,7 @@ impl<V> Deref for Mirror<V> {
 }
 
 impl<V> Mirror<V> {
-    /// One that remembers so many ends.
+    /// Remembers this many deletions.
     pub fn with_ends(capacity: usize) -> Self {
         Self {
             objects: BTreeMap::new(),
@@ -94,17 +94,17 @@ impl<V> Mirror<V> {
         }
     }
 
-    /// Whether everything there is has been told once.
+    /// Whether a whole list was received.
     pub fn is_listed(&self) -> bool {
         self.is_listed
     }
 
-    /// To be noted with each request whose answer is to be told.
+    /// To be recorded with each request whose answer will be passed to [`answer`](Self::answer).
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Takes in a change. `read` makes what is kept, given what is known of the same key.
+    /// Applies a change. `read` makes the cached value, given the present one of the same key.
     pub fn take<M, K>(&mut self, change: Change<K>, read: impl FnMut(K, Option<&V>) -> V) -> Outcome<V>
     where
         M: Metadata<K>,
@@ -131,14 +131,13 @@ impl<V> Mirror<V> {
         }
     }
 
-    /// Takes in the answer to a request that was sent in this epoch. One from before the store went back in time says
-    /// nothing.
+    /// Applies the answer to a request that was sent in this epoch. An answer from before a restore is ignored.
     pub fn answer<M, K>(&mut self, object: K, sent: Epoch, read: impl FnMut(K, Option<&V>) -> V) -> Outcome<V>
     where
         M: Metadata<K>,
     {
         let version = M::version(&object);
-        // Up to `complete` the watch has told everything: an object that is unknown all the same has ended.
+        // Up to `complete` the watch has reported everything: an object that is unknown was deleted.
         let is_old = version.compare(&self.complete).is_some_and(|order| order.is_le());
         let known = self.marks.get(&M::key(&object));
         let is_unclear = known.is_some_and(|known| version.compare(&known.version).is_none());
@@ -148,14 +147,14 @@ impl<V> Mirror<V> {
         self.put::<M, K>(object, read)
     }
 
-    /// Takes in a listing that was asked for beside those of [`Change::Reset`]. It may come late, and proves neither that
-    /// everything up to it has been told nor that the store went back.
+    /// Applies a list that was requested beside those of [`Change::Reset`]. It may be late. It proves neither that
+    /// everything up to it was received nor that the store was restored.
     pub fn check<M, K>(&mut self, listing: Listing<K>, mut read: impl FnMut(K, Option<&V>) -> V) -> Outcome<V>
     where
         M: Metadata<K>,
     {
         let mut outcome = Outcome::none();
-        // The watch has told more by now.
+        // The watch has reported more by now.
         if listing.version.is_older(&self.complete) {
             return outcome;
         }
@@ -175,12 +174,12 @@ impl<V> Mirror<V> {
         outcome
     }
 
-    /// Changes what is kept by what is known before the API server shows it; returns what `change` returns.
+    /// Changes a cached value before the API server shows the change; returns what `change` returns.
     pub fn amend<T>(&mut self, key: &Key, change: impl FnOnce(&mut V) -> T) -> Option<T> {
         self.objects.get_mut(key).map(change)
     }
 
-    /// Forgets what has this key, which may come back: it is no longer among what is watched.
+    /// Drops a key that is no longer watched; it may come back.
     pub fn forget(&mut self, key: &Key) -> Option<V> {
         self.marks.remove(key);
         self.objects.remove(key)
@@ -221,7 +220,7 @@ impl<V> Mirror<V> {
 
     fn end(&mut self, key: &Key, uid: &str, version: &Version) -> Outcome<V> {
         self.ended.note(uid, version, self.round);
-        // A successor of the same name may be known already.
+        // A successor with the same name may be known already.
         if self.marks.get(key).is_none_or(|mark| mark.uid != uid) {
             return Outcome::none();
         }
@@ -275,10 +274,10 @@ impl<V> Mirror<V> {
                 continue;
             }
             match mark.version.compare(listing) {
-                // The watch that follows tells of it.
+                // The watch that follows will report it.
                 Some(order) if order.is_gt() => {}
-                // It was told of while the listing was on its way, and nothing says which came first. The next
-                // listing names it, or ends it.
+                // It was reported while the list was in flight, and nothing says which is newer. The next list has
+                // it, or it was deleted.
                 None if mark.round >= self.round => {}
                 _ => gone.push((key.clone(), Some(mark.uid.clone()))),
             }
@@ -294,7 +293,7 @@ impl<V> Mirror<V> {
         changed
     }
 
-    /// Whether a listing shows an earlier state than was known before it was asked for.
+    /// Whether a list shows an earlier state than was known before it was requested.
     fn went_back<M, K>(&self, listing: &Listing<K>) -> bool
     where
         M: Metadata<K>,
@@ -316,7 +315,7 @@ impl<V> Mirror<V> {
 }
 
 impl Mark {
-    /// Whether what is known is younger than a listing that ends in this round and shows the object at `listed`.
+    /// Whether the cached object is newer than a list that ends in this round and shows the object at `listed`.
     fn is_ahead(&self, listing: &Version, listed: &Version, round: u64) -> bool {
         match self.version.compare(listing) {
             Some(order) => order.is_gt(),

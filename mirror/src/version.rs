@@ -1,16 +1,17 @@
-//! The one comparison of resource versions.
+//! The comparison of resource versions.
 
 use std::cmp::Ordering;
 
-/// The resourceVersion of an object or a listing. They are numbers that grow over all objects of a kind: Kubernetes
-/// promises it from 1.35 on, and every server on etcd has always done it. Others cannot be compared.
+/// The resourceVersion of an object or a list. Versions are numbers that grow over all objects of a kind.
+/// Kubernetes guarantees this from 1.35 on, and every server on etcd has always done so. Other versions cannot be
+/// compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Version {
-    /// Not said.
+    /// Absent.
     #[default]
     Unknown,
     Number(u64),
-    /// Not a number: equal or not, and nothing else.
+    /// Not a number: it can only be equal or not.
     Opaque(String),
 }
 
@@ -23,12 +24,12 @@ impl Version {
         }
     }
 
-    /// As an object's metadata has it.
+    /// From an object's metadata.
     pub fn of(text: Option<&String>) -> Self {
         text.map_or(Self::Unknown, |text| Self::parse(text))
     }
 
-    /// How the two stand to each other; `None` where that cannot be said.
+    /// Their order; `None` if it cannot be said.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Number(one), Self::Number(two)) => Some(one.cmp(two)),
@@ -36,22 +37,22 @@ impl Version {
         }
     }
 
-    /// Known to be older than the other.
+    /// Certainly older than the other.
     pub fn is_older(&self, than: &Self) -> bool {
         self.compare(than) == Some(Ordering::Less)
     }
 
-    /// Known to be newer than the other.
+    /// Certainly newer than the other.
     pub fn is_newer(&self, than: &Self) -> bool {
         self.compare(than) == Some(Ordering::Greater)
     }
 
-    /// Said, and the same: the object has not changed.
+    /// Present and equal: the object has not changed.
     pub fn is_same(&self, other: &Self) -> bool {
         *self != Self::Unknown && self == other
     }
 
-    /// The newer of the two; where that cannot be said, the other.
+    /// The newer of the two; if that cannot be said, the other.
     pub(crate) fn raise(&mut self, to: &Self) {
         if !to.is_older(self) && *to != Self::Unknown {
             *self = to.clone();

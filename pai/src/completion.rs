@@ -1,10 +1,10 @@
-//! When an attempt of a job is over: which of its roles end it, with which code.
+//! When an attempt of a job is over: which roles end it, and with which exit code.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Protocol, exit, names, retry};
 
-/// The rules by which a job ends and is tried again, as they go with it to its member.
+/// The rules by which a job ends and is retried, as its member gets them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rules {
@@ -35,7 +35,7 @@ impl Rules {
             instances: role.instances,
             min_failed: role.completion.min_failed,
             min_succeeded: role.completion.min_succeeded,
-            // One lost task fails the attempt of a gang, and the job is tried again as a whole.
+            // One lost task fails the attempt of a gang, and the whole job is retried.
             task_retry: if gang {
                 retry::Policy { fancy: false, max: 0 }
             } else {
@@ -66,9 +66,9 @@ pub struct Completed {
     pub message: String,
 }
 
-/// Whether an attempt is over. `ended` has the tasks of each role that are over, in the order in which they ended.
+/// Whether an attempt is over. `ended` has the ended tasks of each role, in the order of their ends.
 ///
-/// Roles are looked at in their order, and of each failures first.
+/// Roles are judged in their order, and of each, failures first.
 pub fn judge(rules: &[RoleRule], ended: &[Vec<Ended>]) -> Option<Completed> {
     for (rule, ended) in rules.iter().zip(ended) {
         let (good, bad): (Vec<&Ended>, Vec<&Ended>) = ended.iter().partition(|e| e.code == exit::SUCCEEDED);

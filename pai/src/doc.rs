@@ -1,9 +1,9 @@
-//! A document whose maps keep the order of the file, and whose values may know their lines.
+//! A document whose maps keep the order of the file, and whose values may have line numbers.
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Number, Value};
 
-/// A value and its line: 1 for the first, 0 where it is not known.
+/// A value and its line: 1 for the first, 0 if unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Doc {
     pub line: u64,

@@ -1,8 +1,8 @@
-//! What the exit codes of tasks and jobs mean, as OpenPAI shows them.
+//! The meaning of exit codes of tasks and jobs, as OpenPAI shows them.
 
 use serde::Serialize;
 
-/// Who or what ended a task or a job, roughly.
+/// Who ended a task or a job, roughly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ExitType {
@@ -19,13 +19,13 @@ pub enum ExitType {
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Behavior {
     Transient,
-    /// Transient, caused by others who want the same: it is tried again after a while.
+    /// Transient, by contention with others: retried after a while.
     TransientConflict,
     Permanent,
     Unknown,
 }
 
-/// How it is tried again.
+/// How it is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Reaction {
@@ -74,14 +74,14 @@ const LOOK: &[&str] = &["Look into the task's log and mend the program"];
 const SEEK: &[&str] = &["Look into the task's log for the cause", "Wait for the next try"];
 const NONE: &[&str] = &[];
 
-/// The end that a task or job had. A code without an entry is shown as it is, with what is known of its sign.
+/// The meaning of an exit code. A code without an entry is shown as it is, with what its sign says.
 pub fn spec(code: i64) -> ExitSpec {
     let found = |code| SPECS.iter().find(|spec| spec.code == code);
     if let Some(spec) = found(code) {
         return *spec;
     }
     let fallback = found(if code < 0 { UNKNOWN_NEGATIVE } else { UNKNOWN_POSITIVE });
-    // Both fallbacks stand in the table; a test says so.
+    // Both fallbacks are in the table; a test checks that.
     ExitSpec { code, ..fallback.copied().unwrap_or(SPECS[0]) }
 }
 
@@ -107,7 +107,7 @@ pub fn of_pod(reason: &str, container: Option<(&str, i64)>) -> i64 {
         },
         (_, Some((_, 0)) | None) => NO_FAILED_CONTAINER,
         (_, Some((_, code))) if SPECS.iter().any(|spec| spec.code == code && code < UNKNOWN_POSITIVE) => code,
-        // As OpenPAI's runtime says of a command that failed with a code of its own.
+        // As OpenPAI's runtime reports a command that failed with an exit code of its own.
         (_, Some(_)) => COMMAND_FAILED,
     }
 }

@@ -1,15 +1,15 @@
-//! Reading typed fields out of a document. Mistakes are collected, so that a person sees all of them at once.
+//! Typed fields of a document. Mistakes are collected, so that all of them are reported at once.
 
 use crate::{Doc, Node, Problem};
 
-/// One value of the document and where it stands.
+/// One value of the document and its path.
 #[derive(Clone, Debug)]
 pub(crate) struct Field<'d> {
     pub path: String,
     pub doc: &'d Doc,
 }
 
-/// The entries of a map, taken one by one; what is left at the end is unknown.
+/// The entries of a map, taken one by one; any left at the end are unknown fields.
 pub(crate) struct Fields<'d> {
     own: Field<'d>,
     left: Vec<(&'d str, &'d Doc)>,
@@ -147,7 +147,7 @@ pub(crate) fn is_name(text: &str, most: usize, fits: impl Fn(char) -> bool) -> b
 }
 
 impl<'d> Fields<'d> {
-    /// The entry of that name. Written without a value it counts as absent.
+    /// The entry with that name. An entry without a value counts as absent.
     pub fn take(&mut self, name: &'static str) -> Option<Field<'d>> {
         self.known.push(name);
         let place = self.left.iter().position(|(found, _)| *found == name)?;
@@ -163,7 +163,7 @@ impl<'d> Fields<'d> {
         found
     }
 
-    /// Refuses what nobody took.
+    /// Refuses the entries that were not taken.
     pub fn end(self, sink: &mut Sink) {
         for (name, doc) in &self.left {
             let allowed = format!("only {}", self.known.join(", "));

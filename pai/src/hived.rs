@@ -1,5 +1,5 @@
-//! What a job asks of the cells of its virtual cluster: leaf cells per task, affinity groups, and the scheduling spec
-//! that HiveD reads from pods; and what of it is refused before anything is made.
+//! A job's request for cells of its virtual cluster: leaf cells per task, affinity groups, and the scheduling spec
+//! that HiveD reads from pods. Requests that can never be satisfied are refused before any object is made.
 
 mod spec;
 
@@ -9,7 +9,7 @@ use crate::{Problem, Protocol, Refusal, TaskRole, fields::Sink, names};
 
 pub use spec::{AffinityGroup, CellsPerPod, Member, PodGroup, PodGroupMember, PodSpec, SpecV1, SpecV2};
 
-/// What one leaf cell of a type holds.
+/// The resources of one leaf cell of a type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SkuUnit {
     pub gpu: i64,
@@ -17,23 +17,23 @@ pub struct SkuUnit {
     pub memory_mb: i64,
 }
 
-/// What there is to ask for.
+/// What a job can request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
     /// Types of leaf cells of the whole fleet.
     pub sku_types: BTreeMap<String, SkuUnit>,
-    /// The job's virtual cluster; `None` when nobody can be asked, and then nothing is too much.
+    /// The job's virtual cluster; `None` if it is not known, and then no request is too large.
     pub cluster: Option<ClusterOffer>,
-    /// Virtual clusters there are; `None` when nobody can be asked.
+    /// The virtual clusters; `None` if they are not known.
     pub clusters: Option<Vec<String>>,
 }
 
 /// Cells of one virtual cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterOffer {
-    /// Leaf cells with a guarantee, by type.
+    /// Guaranteed leaf cells, by type.
     pub leaf_cells: BTreeMap<String, i64>,
-    /// Cells of every level: how many, and of how many leaf cells each is.
+    /// Cells of every level: their number, and the leaf cells of each.
     pub cells: BTreeMap<String, CellOffer>,
 }
 
@@ -44,10 +44,10 @@ pub struct CellOffer {
     pub leaves: i64,
 }
 
-/// What a job asks for.
+/// The request of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// In the order of roles. `None`: no cells are known, and the role asks for no GPU.
+    /// In the order of roles. `None`: no cells are known, and the role requests no GPU.
     pub roles: Vec<RoleRequest>,
 }
 
@@ -62,7 +62,7 @@ pub struct RoleRequest {
 /// Maps a job to cells.
 ///
 /// # Errors
-/// What can never run, with what is there.
+/// Requests that can never be satisfied, with what exists.
 pub fn request(protocol: &Protocol, user: &str, offer: &Offer) -> Result<Request, Refusal> {
     let mut sink = Vec::new();
     cluster(protocol, offer, &mut sink);
@@ -84,8 +84,8 @@ pub fn request(protocol: &Protocol, user: &str, offer: &Offer) -> Result<Request
     Ok(Request { roles: roles.collect() })
 }
 
-/// Place of a job in its virtual cluster's line, as a pod priority: higher class first, then who came first, with a
-/// resolution of 16 seconds.
+/// A job's position in its virtual cluster's queue, as a pod priority: higher class first, then earlier submission,
+/// with a resolution of 16 seconds.
 pub fn pod_priority(priority: i64, submitted_ms: i64) -> i64 {
     const MOST: i64 = 126;
     const SPAN: i64 = 1 << 24;
@@ -108,7 +108,7 @@ fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     if names.is_empty() { "none: there are no cells".to_owned() } else { names.join(", ") }
 }
 
-/// Cells that one task of the role takes.
+/// Cells of one task of the role.
 fn cells(protocol: &Protocol, role: &TaskRole, offer: &Offer, sink: &mut Sink) -> i64 {
     let path = format!("extras.hivedScheduler.taskRoles.{}.skuType", role.name);
     let hived = protocol.hived_role(&role.name);
@@ -128,7 +128,7 @@ fn cells(protocol: &Protocol, role: &TaskRole, offer: &Offer, sink: &mut Sink) -
     }
     let wanted = &role.resources;
     let Some(unit) = unit else {
-        // Nobody says what a cell holds.
+        // The resources of a cell are not known.
         return wanted.gpu;
     };
     let mut most = 0;
@@ -165,7 +165,7 @@ impl DivCeil for i64 {
     }
 }
 
-/// What one cell of a named type holds, or which types are allowed.
+/// The resources of one cell of a named type, or which types are allowed.
 fn unit_of(protocol: &Protocol, sku: &str, offer: &Offer) -> Result<Option<SkuUnit>, String> {
     if offer.sku_types.is_empty() {
         return Ok(None);
@@ -195,7 +195,7 @@ fn unit_of(protocol: &Protocol, sku: &str, offer: &Offer) -> Result<Option<SkuUn
     }
 }
 
-/// The least of each resource that any cell type of the job's cells holds: so many cells are enough whichever it gets.
+/// The minimum of each resource over the cell types of the job: that many cells are enough, whichever type it gets.
 fn smallest_unit(protocol: &Protocol, offer: &Offer) -> Option<SkuUnit> {
     let opportunistic = protocol.extras.hived.class.is_opportunistic();
     let in_cluster = offer.cluster.as_ref().filter(|_| !opportunistic);
@@ -212,7 +212,7 @@ fn smallest_unit(protocol: &Protocol, offer: &Offer) -> Option<SkuUnit> {
     })
 }
 
-/// Types of cells that hold whole roles or groups are types of the virtual cluster.
+/// Types of cells for whole roles or groups must be types of the virtual cluster.
 fn within_one(protocol: &Protocol, offer: &Offer, sink: &mut Sink) {
     let hived = &protocol.extras.hived;
     let Some(cluster) = offer.cluster.as_ref().filter(|_| !hived.class.is_opportunistic()) else { return };
@@ -232,7 +232,7 @@ fn within_one(protocol: &Protocol, offer: &Offer, sink: &mut Sink) {
     }
 }
 
-/// Roles of one group ask for the same kind of cells.
+/// Roles of one group must request the same type of cells.
 fn affinity_groups(protocol: &Protocol, sink: &mut Sink) {
     let roles = &protocol.extras.hived.roles;
     let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
@@ -249,8 +249,8 @@ fn affinity_groups(protocol: &Protocol, sink: &mut Sink) {
     }
 }
 
-/// What starts together is not more than the virtual cluster ever has. Opportunistic jobs take what is idle anywhere;
-/// incremental ones start task by task, so one task has to fit.
+/// Tasks that start together must not exceed the virtual cluster. Opportunistic jobs use idle cells anywhere;
+/// incremental ones start task by task, so one task must fit.
 fn quota(protocol: &Protocol, cells: &[i64], offer: &Offer, sink: &mut Sink) {
     let Some(cluster) = offer.cluster.as_ref().filter(|_| !protocol.extras.hived.class.is_opportunistic())
     else {

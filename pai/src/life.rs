@@ -1,7 +1,7 @@
-//! The life of a job: its rules and what its pods did give what to do next and how it is shown.
+//! The life of a job: from its rules and the events of its pods follow the next actions and its state.
 //!
-//! It is told what happened (`did`, `stop`, `delay_over`) and answers with `todo`, the same answer however often it is
-//! asked. Nothing here knows of clusters or clocks; whoever drives it makes and deletes pods and waits.
+//! Events come in through `did`, `stop` and `delay_over`. `todo` returns the next actions, and the same ones until
+//! an event comes in. There are no clusters or clocks here; the caller creates and deletes pods, and waits.
 
 use crate::{
     completion::{self, Completed, Ended, Rules},
@@ -10,7 +10,7 @@ use crate::{
     state::{ExecutionType, State, SubState, shown},
 };
 
-/// A task of a job: role by its place in the rules, and index.
+/// A task of a job: its role, by position in the rules, and its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskId {
     pub role: usize,
@@ -24,7 +24,7 @@ pub enum Did {
     Ended {
         code: i64,
     },
-    /// It is no longer there.
+    /// Its pod is gone.
     Gone,
 }
 
@@ -32,7 +32,7 @@ pub enum Did {
 pub enum Todo {
     CreatePod(TaskId),
     DeletePod(TaskId),
-    /// Then say `delay_over`.
+    /// Call `delay_over` afterwards.
     Wait {
         delay_s: i64,
     },
@@ -40,12 +40,12 @@ pub enum Todo {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Pod {
-    /// There is none, or it is not known yet.
+    /// It does not exist, or is not known yet.
     #[default]
     None,
     Waiting,
     Running,
-    /// It has ended and stands there still.
+    /// It has ended and still exists.
     Ended,
 }
 
@@ -53,18 +53,18 @@ enum Pod {
 struct Task {
     pod: Pod,
     retried: Retried,
-    /// Its end in this attempt.
+    /// Its exit code in this attempt.
     over: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
     Goes,
-    /// The attempt is over; its pods are on their way out.
+    /// The attempt is over; its pods are terminating.
     Ends(Completed),
     Delayed {
         delay_s: i64,
-        /// The retry that follows counts against the bound.
+        /// The retry that follows counts against the limit.
         counts: bool,
         last: Completed,
     },
@@ -80,7 +80,7 @@ pub struct Life {
     attempt: i64,
     retried: Retried,
     tasks: Vec<Vec<Task>>,
-    /// In the order in which they ended, by role.
+    /// In the order of their ends, by role.
     ended: Vec<Vec<Ended>>,
     /// Some task of the attempt has run.
     has_run: bool,
@@ -111,7 +111,7 @@ impl Life {
         self.phase = Phase::Goes;
     }
 
-    /// Something happened to a task's pod. Of tasks that are not there, and of a job that is over, nothing is noted.
+    /// An event of a task's pod. Events of unknown tasks, and after the end of the job, are ignored.
     pub fn did(&mut self, id: TaskId, did: Did) {
         let ending = match &self.phase {
             Phase::Goes => None,
@@ -150,7 +150,7 @@ impl Life {
         self.settle();
     }
 
-    /// The owner wants it stopped.
+    /// The owner stops the job.
     pub fn stop(&mut self) {
         self.execution = ExecutionType::Stop;
         let stop = Completed {
@@ -180,7 +180,7 @@ impl Life {
         else {
             return;
         };
-        // A task that waits before its next try has no pod; the wait itself is that of the job level only.
+        // A task that waits for its next try has no pod; only the job level has a wait.
         if goes && let Decision::Retry { counts, .. } = retry::decide(rule.task_retry, &task.retried, code) {
             task.retried = task.retried.after(code, counts);
             return;
@@ -189,7 +189,7 @@ impl Life {
         self.ended[id.role].push(Ended { index: id.index as i64, code });
     }
 
-    /// Follows up until something outside has to happen.
+    /// Goes on until an event is needed.
     fn settle(&mut self) {
         if self.phase == Phase::Goes
             && let Some(completed) = completion::judge(&self.rules.roles, &self.ended)
@@ -221,7 +221,7 @@ impl Life {
         }
     }
 
-    /// What to do now.
+    /// The next actions.
     pub fn todo(&self) -> Vec<Todo> {
         let ids = self.tasks.iter().enumerate().flat_map(|(role, tasks)| {
             tasks.iter().enumerate().map(move |(index, task)| (TaskId { role, index }, task))
@@ -237,7 +237,7 @@ impl Life {
                 .filter(|(_, task)| task.over.is_none())
                 .filter_map(|(id, task)| match task.pod {
                     Pod::None => Some(Todo::CreatePod(id)),
-                    // Its last try stands in the way of the next.
+                    // Its last try blocks the next.
                     Pod::Ended => Some(Todo::DeletePod(id)),
                     Pod::Waiting | Pod::Running => None,
                 })
@@ -263,7 +263,7 @@ impl Life {
         shown(self.sub_state(), self.completed().map(|completed| completed.code), delayed)
     }
 
-    /// How a task is shown, with its exit code.
+    /// The state of a task, with its exit code.
     pub fn task(&self, id: TaskId) -> Option<(State, Option<i64>)> {
         let task = self.tasks.get(id.role)?.get(id.index)?;
         let ending = match &self.phase {
@@ -281,7 +281,7 @@ impl Life {
         Some((shown(state, code, false), code.filter(|_| task.over.is_some())))
     }
 
-    /// How the present attempt ended, or the last one of a job that is over.
+    /// How the present attempt ended, or the last one of a finished job.
     pub fn completed(&self) -> Option<&Completed> {
         match &self.phase {
             Phase::Goes => None,
@@ -309,7 +309,7 @@ impl Life {
     }
 }
 
-/// The end of tasks that an attempt's end stops.
+/// The exit code of tasks that are stopped at the end of an attempt.
 fn stopped_code(completed: &Completed) -> i64 {
     match completed.code {
         exit::STOP_REQUESTED => exit::STOP_REQUESTED,

@@ -1,14 +1,14 @@
-//! Names that jobs get in the fleet, and the marks by which they are found again.
+//! Names of a job's objects, and the marks by which they are found.
 
-/// Label on everything made for a job: the name of its first object.
+/// Label of every object of a job: the name of its first object.
 pub const JOB_LABEL: &str = "pai.fleet.dev/job";
 /// Label: its owner.
 pub const USER_LABEL: &str = "pai.fleet.dev/user";
-/// Label: 1 for the first time it was started, 2 for the next.
+/// Label: the number of the run; 1 is the first.
 pub const RUN_LABEL: &str = "pai.fleet.dev/run";
 /// Label on pods: the task role they belong to.
 pub const ROLE_LABEL: &str = "pai.fleet.dev/task-role";
-/// Label: the virtual cluster whose cells it takes.
+/// Label: the virtual cluster whose cells it uses.
 pub const VIRTUAL_CLUSTER_LABEL: &str = "fleet.dev/virtual-cluster";
 /// Label: its class, by name or number.
 pub const CLASS_LABEL: &str = "fleet.dev/class";
@@ -22,12 +22,12 @@ pub const SUBMITTED_ANNOTATION: &str = "pai.fleet.dev/submitted-ms";
 pub const GPUS_ANNOTATION: &str = "pai.fleet.dev/gpus";
 /// Annotation: tags, as a JSON list of texts.
 pub const TAGS_ANNOTATION: &str = "pai.fleet.dev/tags";
-/// Annotation: when it ends and is tried again, as [`crate::completion::Rules`] in JSON.
+/// Annotation: when it ends and is retried, as [`crate::completion::Rules`] in JSON.
 pub const RULES_ANNOTATION: &str = "pai.fleet.dev/completion";
-/// Annotation on pod templates: what HiveD is told of a pod.
+/// Annotation of pod templates: HiveD's scheduling spec.
 pub const HIVED_ANNOTATION: &str = "hivedscheduler.microsoft.com/pod-scheduling-spec";
 
-/// What stands between user and job.
+/// Separator of user and job.
 const BETWEEN: char = '~';
 /// Longest name of an object made from a job: pods are named after it and after role and index, within 63.
 const OBJECT_MAX: usize = 36;
@@ -47,10 +47,10 @@ pub fn of_id(id: &str) -> Option<(&str, &str)> {
     id.split_once(BETWEEN).filter(|(user, job)| !user.is_empty() && !job.is_empty())
 }
 
-/// The name of a job's object. Different ids have different names: one that cannot be kept as it is carries a hash.
+/// The name of a job's object. Different ids have different names: if an id is not a valid name, a hash is added.
 pub fn object(user: &str, job: &str) -> String {
     let plain = format!("{user}-{job}");
-    // The user ends at the first dash, so a plain name says which user and which job it is.
+    // The user ends at the first dash, so a plain name determines user and job.
     let is_plain = !user.contains('-') && plain == label(&plain) && plain.len() <= OBJECT_MAX;
     let starts = plain.starts_with(|c: char| c.is_ascii_lowercase());
     if is_plain && starts && !ends_in_hash(&plain) {
@@ -75,7 +75,8 @@ pub fn task(role: &str) -> String {
     }
 }
 
-/// A hub's user as the owner of jobs: what is left of a service account's or certificate's name that a label may hold.
+/// The owner of jobs for a user of the hub: the part of a service account's or certificate's name that a label can
+/// hold.
 pub fn user(hub_user: &str) -> String {
     let last = hub_user.rsplit(':').next().unwrap_or_default();
     let kept: String =
@@ -85,7 +86,7 @@ pub fn user(hub_user: &str) -> String {
     if kept.is_empty() { "unknown".to_owned() } else { kept.to_owned() }
 }
 
-/// Whether a text may own jobs.
+/// Whether a text is a valid owner.
 pub fn is_user(text: &str) -> bool {
     user(text) == text
 }
@@ -109,7 +110,7 @@ fn hashed(text: &str, whole: &str, most: usize) -> String {
     format!("{}-{:08x}", kept.trim_end_matches('-'), fnv(whole) & 0xffff_ffff)
 }
 
-/// A plain name that looks like a hashed one could be one.
+/// Whether a plain name looks like a hashed one.
 fn ends_in_hash(text: &str) -> bool {
     let end = text.rsplit('-').next().unwrap_or_default();
     text.contains('-') && end.len() == HASH && end.chars().all(|c| c.is_ascii_hexdigit())
@@ -138,7 +139,7 @@ mod tests {
         assert!(object("9", "x").starts_with('x'));
         let long = object("alice", &"x".repeat(255));
         assert!(long.len() <= OBJECT_MAX && long.starts_with("alice-xxx"), "{long}");
-        // Nobody can choose a job's name so that it meets a hashed one.
+        // Nobody can choose a job's name so that it clashes with a hashed one.
         assert_ne!(object("alice", "b-0123abcd"), "alice-b-0123abcd");
         assert_eq!((task("train"), task("worker1")), ("train".to_owned(), "worker1".to_owned()));
         assert_ne!(task("ps_server"), task("ps-server"));

@@ -1,8 +1,8 @@
-//! The objects that run a job in the fleet: a Volcano Job, and Secrets for what nobody else may read.
+//! The objects that run a job in the fleet: a Volcano Job, and Secrets for what others may not read.
 //!
-//! A Volcano Job carries several roles in one gang, with policies for each, and runs in members through Fleet's own
-//! controller. Its own policies say what they can of the job's completion, for members whose controller is Volcano's;
-//! the annotation `pai.fleet.dev/completion` says all of it, for Fleet's.
+//! A Volcano Job has several roles in one gang, with policies for each, and runs in members through Fleet's own
+//! controller. For members with Volcano's controller, its policies express as much of the job's completion rules as
+//! they can. For Fleet's controller, the annotation `pai.fleet.dev/completion` has all of them.
 
 mod env;
 
@@ -16,16 +16,16 @@ use crate::{
     render::{self, Script},
 };
 
-/// Resource by which a pod asks for GPUs.
+/// The resource name of GPUs.
 const GPU: &str = "nvidia.com/gpu";
 const INFINIBAND: &str = "rdma/hca";
 /// Registry of images whose name says none.
 const DEFAULT_REGISTRY: &str = "https://index.docker.io/v1/";
-/// Where scripts that hold secrets stand in a task.
+/// Where a task's scripts with secrets are mounted.
 const SCRIPTS: &str = "/etc/pai";
 const SHELL: &str = "/bin/bash";
 
-/// A job as it is handed in.
+/// A submitted job.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission<'a> {
     pub protocol: &'a Protocol,
@@ -43,14 +43,14 @@ pub struct Submission<'a> {
 pub struct Native {
     pub secrets: Vec<Value>,
     pub job: Value,
-    /// What is asked for and not done, for people.
+    /// Requests that have no effect, for the user.
     pub notices: Vec<String>,
 }
 
-/// Writes a job's objects.
+/// Makes a job's objects.
 ///
 /// # Errors
-/// What stands in the way of it, before anything is made.
+/// Why that is impossible; no object is made.
 pub fn native(submission: &Submission<'_>, offer: &Offer) -> Result<Native, Refusal> {
     let protocol = submission.protocol;
     let request = request(protocol, submission.user, offer)?;
@@ -138,7 +138,7 @@ impl Writer<'_> {
         let mut spec = json!({
             "schedulerName": "volcano",
             "minAvailable": if self.protocol.extras.gang_allocation { self.protocol.tasks() } else { 1 },
-            // Volcano counts runs, the protocol retries.
+            // Volcano counts runs, the protocol counts retries.
             "maxRetry": self.protocol.job_retry_count + 1,
             "policies": [{"event": "PodEvicted", "action": "RestartJob"}],
             "tasks": tasks,
@@ -181,7 +181,7 @@ impl Writer<'_> {
             names::CONFIG_ANNOTATION: self.submission.config,
             names::SUBMITTED_ANNOTATION: self.submission.submitted_ms.to_string(),
             names::GPUS_ANNOTATION: self.protocol.gpus().to_string(),
-            // Texts, numbers and lists of them are written without fail.
+            // Texts, numbers and lists of them can always be serialized.
             names::RULES_ANNOTATION: serde_json::to_string(&self.rules).unwrap_or_default(),
         })
     }
@@ -218,7 +218,7 @@ impl Writer<'_> {
         logins: &[(String, RegistryAuth)],
     ) -> Value {
         let mut policies = Vec::new();
-        // A native policy knows one failed pod, and all of a task's pods succeeded.
+        // A native policy can express one failed pod, and the success of all pods of a task.
         if role.completion.min_failed == 1 {
             policies.push(json!({"event": "PodFailed", "action": "RestartJob"}));
         }
@@ -290,7 +290,7 @@ fn login_name(image: &str) -> String {
     format!("login-{}", names::task(image))
 }
 
-/// Of one task; what is asked for as nothing is left out.
+/// Of one task; zero requests are left out.
 fn resources(role: &TaskRole) -> Value {
     let wanted = &role.resources;
     let parts = [

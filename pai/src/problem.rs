@@ -1,4 +1,4 @@
-//! What is wrong with a job, in words that say where, what was found and what is allowed.
+//! Problems of a job, as texts with the place, what was found and what is allowed.
 
 use thiserror::Error;
 
@@ -9,7 +9,7 @@ const SHOWN: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}{path}: found {found}; allowed: {allowed}", line_of(*.line))]
 pub struct Problem {
-    /// 0 where it is not known.
+    /// 0 if unknown.
     pub line: u64,
     /// Such as `taskRoles.train.instances`.
     pub path: String,
@@ -43,7 +43,7 @@ pub(crate) fn shortened(text: String) -> String {
     format!("{start}...")
 }
 
-/// OpenPAI's codes of refusals that the rules of this crate lead to.
+/// OpenPAI's error codes for the refusals of this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Code {
     InvalidProtocol,
@@ -62,7 +62,7 @@ impl Code {
         }
     }
 
-    /// Status of HTTP.
+    /// The HTTP status.
     pub fn status(self) -> u16 {
         match self {
             Self::InvalidProtocol => 400,
@@ -73,7 +73,7 @@ impl Code {
     }
 }
 
-/// Why a job is not taken: a code and at least one problem.
+/// Why a job is refused: a code and at least one problem.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}", sentences(problems))]
 pub struct Refusal {

@@ -1,5 +1,5 @@
-//! OpenPAI's job protocol: `types` as they stand after defaults are filled in, `read` takes a document apart, `check`
-//! looks at what one part says of another.
+//! OpenPAI's job protocol: `types` after defaults are applied, `read` parses a document, `check` compares its parts
+//! with each other.
 
 mod check;
 mod extras;
@@ -14,19 +14,19 @@ pub use types::{
 };
 
 impl Protocol {
-    /// Reads a document.
+    /// Parses a document.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All problems of it.
     pub fn read(doc: &Doc) -> Result<Self, Refusal> {
         let mut sink = Vec::new();
         let protocol = read::protocol(doc, &mut sink);
-        // What one part says of another is looked at when the parts can be read.
+        // Parts are compared only if all of them could be parsed.
         if let Some(protocol) = protocol.as_ref().filter(|_| sink.is_empty()) {
             check::check(protocol, doc, &mut sink);
         }
         Refusal::unless_empty(sink)?;
-        // A document that cannot be read has left a problem.
+        // A document that cannot be parsed has left a problem.
         protocol.ok_or_else(|| {
             Refusal::one(
                 crate::Code::InvalidProtocol,

@@ -4,23 +4,23 @@ use std::cmp::Ordering;
 
 use fleet_resources::Resources;
 
-/// What the choice knows of a cluster that may take the job.
+/// What the choice knows of a cluster that admits the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate<'c> {
     pub name: &'c str,
     /// Index of the affinity group that admits it; lower groups are tried first.
     pub group: usize,
-    /// The job failed there or was refused there lately: tried last.
+    /// The job failed or was refused there recently: tried last.
     pub avoided: bool,
-    /// The job is there already.
+    /// The job is already there.
     pub current: bool,
     /// Sums over the cluster's nodes.
     pub allocatable: &'c Resources,
-    /// Sums over the cluster's nodes, promises deducted.
+    /// Sums over the cluster's nodes, reserved amounts deducted.
     pub free: &'c Resources,
 }
 
-/// Whether jobs go to the emptiest cluster or to the fullest that holds them.
+/// Whether jobs go to the emptiest cluster or to the fullest that can hold them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClusterOrder {
     #[default]
@@ -28,9 +28,8 @@ pub enum ClusterOrder {
     Pack,
 }
 
-/// The candidates, most suitable first: those not avoided, the lower affinity
-/// group, where the job is already, then by the largest share of a resource in
-/// use after the job (of those it asks for), then by name.
+/// The candidates, best first: those not avoided, the lower affinity group, where the job is already, then by the
+/// largest share of a resource in use after the job (of those it requests), then by name.
 pub fn choose_cluster<'r, 'c>(
     candidates: &'r [Candidate<'c>],
     request: &Resources,
@@ -80,7 +79,7 @@ fn share_after(candidate: &Candidate<'_>, request: &Resources) -> Share {
 mod tests {
     use super::*;
 
-    /// GPUs, and how many of them are free.
+    /// GPUs of a cluster, and how many of them are free.
     type Whole = (Resources, Resources);
 
     fn gpus(all: i64, free: i64) -> Whole {

@@ -1,8 +1,8 @@
-//! Sharing of devices: nodes whose GPUs are counted one by one, in thousandths, and tasks that ask for whole
-//! ones or for a part of one.
+//! Sharing of devices: nodes whose GPUs are counted one by one, in thousandths, and tasks that request whole GPUs
+//! or a part of one.
 //!
-//! A task takes either several whole devices or a part of a single one. `fragments` says how much of what is
-//! free on a node the usual tasks could not use; `least_fragments` places a task where that grows least.
+//! A task gets either several whole devices or a part of a single one. `fragments` says how much of the free
+//! capacity of a node the usual tasks could not use. `least_fragments` places a task where that grows least.
 
 mod fragments;
 #[cfg(test)]
@@ -18,14 +18,14 @@ pub const WHOLE: i64 = 1000;
 pub struct DeviceNode {
     /// Millicores.
     pub cpu: i64,
-    /// Any one unit, the same as the tasks'.
+    /// In any unit, the same as the tasks'.
     pub memory: i64,
     /// Thousandths of each device.
     pub devices: Vec<i64>,
     pub model: String,
 }
 
-/// What one pod asks for.
+/// The request of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceTask {
     pub cpu: i64,
@@ -63,7 +63,7 @@ impl DeviceNode {
         self.devices.iter().sum()
     }
 
-    /// Takes the room of a task on these devices (by position).
+    /// Uses the capacity of these devices (by position) for a task.
     ///
     /// # Panics
     /// A position outside the node's devices.
@@ -75,7 +75,8 @@ impl DeviceNode {
         }
     }
 
-    /// The fullest devices that have room: the positions a packing of parts uses. `None` when it does not fit.
+    /// The fullest devices with enough capacity: the positions that a packing of parts uses. `None` if the task
+    /// does not fit.
     pub fn tightest(&self, task: &DeviceTask) -> Option<Vec<usize>> {
         if !self.fits(task) {
             return None;

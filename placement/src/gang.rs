@@ -10,13 +10,13 @@ use crate::node::{Node, NodeIndex};
 use crate::refusal::{Refusal, refuse};
 use crate::solver::Problem;
 
-/// What one pod asks for and where it may run.
+/// What one pod requests and where it may run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodShape {
     pub requests: Resources,
     pub node_selector: BTreeMap<String, String>,
-    /// Required terms, alternatives of each other; empty asks for nothing.
+    /// Required terms, of which one must match; empty: no requirement.
     pub node_affinity: Vec<NodeSelectorTerm>,
     pub tolerations: Vec<Toleration>,
 }
@@ -50,7 +50,7 @@ pub struct Gang {
 }
 
 impl Gang {
-    /// What the gang's minimum asks for in sum.
+    /// The sum of the requests of the gang's minimum.
     pub fn total(&self) -> Resources {
         let mut total = Resources::new();
         for component in &self.components {
@@ -59,7 +59,7 @@ impl Gang {
         total
     }
 
-    /// How many pods the gang's minimum has.
+    /// Number of pods of the gang's minimum.
     pub fn pods(&self) -> i64 {
         self.components.iter().map(GangComponent::least).sum()
     }
@@ -73,8 +73,7 @@ impl Gang {
     }
 }
 
-/// Where each pod of each component goes: one node name a pod, in the order of
-/// names, a node as often as it takes pods.
+/// The nodes of each component's pods: one node name for each pod, sorted; a node occurs as often as it gets pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GangPlacement {
     pub components: BTreeMap<String, Vec<String>>,
@@ -86,7 +85,7 @@ impl GangPlacement {
         self.each(gang, |name, requests| nodes.assign(name, requests, 1));
     }
 
-    /// Gives the places back.
+    /// Releases the places.
     pub fn undo(&self, nodes: &mut NodeIndex, gang: &Gang) {
         self.each(gang, |name, requests| nodes.unassign(name, requests, 1));
     }
@@ -100,17 +99,14 @@ impl GangPlacement {
     }
 }
 
-/// Places every pod of the gang, or at least each component's minimum, on
-/// nodes; or says what is missing and changes nothing.
+/// Places every pod of the gang, or at least each component's minimum; or says what is missing and changes nothing.
 ///
-/// Nodes that can hold least are filled first, so that large holes stay for
-/// large pods. Nodes with equal free amounts and constraints are looked at
-/// once. A gang that fits is found unless the search, bounded in steps, gives
-/// up; on a few nodes it never does.
+/// Nodes with the least capacity are filled first, so that large holes stay for large pods. Nodes with equal free
+/// amounts and constraints are considered once. A gang that fits is found unless the search, which is bounded in
+/// steps, gives up; on a few nodes it never does.
 ///
 /// # Errors
-/// A [`Refusal`] that says per component how many pods would fit and what the
-/// nodes lack.
+/// A [`Refusal`] that says per component how many pods would fit and what the nodes lack.
 pub fn place_gang(nodes: &NodeIndex, gang: &Gang) -> Result<GangPlacement, Refusal> {
     let all: Vec<&Node> = nodes.iter().collect();
     let problem = problem(&all, gang, |node| node.free(), Node::free_pods);
@@ -120,7 +116,7 @@ pub fn place_gang(nodes: &NodeIndex, gang: &Gang) -> Result<GangPlacement, Refus
     Ok(name_places(&counts, &all, gang))
 }
 
-/// Whether the gang's minimum would fit if nothing ran on the nodes.
+/// Whether the gang's minimum would fit if the nodes were empty.
 pub fn fits_empty(nodes: &NodeIndex, gang: &Gang) -> bool {
     let all: Vec<&Node> = nodes.iter().collect();
     let empty = |node: &Node| node.allocatable.clone();
@@ -143,7 +139,7 @@ fn problem(
     problem
 }
 
-/// `counts` says, per member node, how many pods of each component it takes.
+/// `counts` says, per member node, how many pods of each component it gets.
 fn name_places(counts: &[(usize, Vec<i64>)], nodes: &[&Node], gang: &Gang) -> GangPlacement {
     let mut placement = GangPlacement::default();
     for (k, component) in gang.components.iter().enumerate() {

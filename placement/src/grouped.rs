@@ -1,8 +1,8 @@
-//! The nodes of one cluster, equal ones kept together: a gang is placed at the cost of how many kinds of
-//! filling there are, not of how many nodes, and what it took is given back node by node.
+//! The nodes of one cluster, with equal ones grouped. Placing a gang costs by the number of different fillings, not
+//! of nodes; places are released node by node.
 //!
-//! For planners that place many gangs one after the other. Deliberately absent: readiness; nodes that take
-//! nothing are not offered.
+//! For planners that place many gangs one after the other. Deliberately absent: readiness; nodes that take no pods
+//! are not offered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +50,7 @@ pub struct GroupedNodes {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     taken: Vec<(usize, Resources, i64)>,
-    /// Pods of each component, node by node as in `taken`; empty where only sums are known.
+    /// Pods of each component, node by node as in `taken`; empty if only sums are known.
     pods: Vec<Vec<i64>>,
 }
 
@@ -61,8 +61,7 @@ impl Places {
 }
 
 impl GroupedNodes {
-    /// Nodes as the shapes describe them. `node_names` gives the names of the nodes of each shape as far as
-    /// they are known, in any order.
+    /// Nodes as the shapes describe them. `node_names` has the known names of each shape's nodes, in any order.
     pub fn new(shapes: &[NodeShape], node_names: &[Vec<String>]) -> Self {
         let mut names: Vec<ResourceName> = shapes
             .iter()
@@ -113,7 +112,7 @@ impl GroupedNodes {
         self.names.iter().map(|name| amounts.get(name.as_str())).chain([pods]).collect()
     }
 
-    /// Finds places for the gang's minimum at least and takes them.
+    /// Finds places for at least the gang's minimum, and takes them.
     ///
     /// # Errors
     /// A [`Refusal`] that says per component how many pods would fit and what the nodes lack.
@@ -123,7 +122,7 @@ impl GroupedNodes {
         Ok(places)
     }
 
-    /// As [`place`](Self::place), taking nothing.
+    /// As [`place`](Self::place), but takes nothing.
     ///
     /// # Errors
     /// As there.
@@ -151,8 +150,8 @@ impl GroupedNodes {
         Ok(places)
     }
 
-    /// The places of a gang whose nodes are known by name: component to the node of each pod. `None` when a
-    /// name is not known.
+    /// The places of a gang whose nodes are known by name: component to the node of each pod. `None` if a name is
+    /// not known.
     pub fn named(&self, gang: &Gang, nodes: &BTreeMap<String, Vec<String>>) -> Option<Places> {
         let mut sums: BTreeMap<usize, (Resources, i64)> = BTreeMap::new();
         for component in &gang.components {
@@ -166,8 +165,7 @@ impl GroupedNodes {
         Some(Places { taken, pods: Vec::new() })
     }
 
-    /// The node of each pod, by component and in the order of names: of places that were found here, on nodes
-    /// whose names are known.
+    /// The node of each pod, by component and sorted, for places that were found here on nodes with known names.
     pub fn node_names(&self, gang: &Gang, places: &Places) -> BTreeMap<String, Vec<String>> {
         let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for ((node, ..), counts) in places.taken.iter().zip(&places.pods) {
@@ -186,12 +184,12 @@ impl GroupedNodes {
         self.apply(places, -1);
     }
 
-    /// Gives places back.
+    /// Releases places.
     pub fn give_back(&mut self, places: &Places) {
         self.apply(places, 1);
     }
 
-    /// Whether one of the nodes gives more than it has. Places that were taken when they were not free show so.
+    /// Whether one of the nodes is overfull: places were taken that were not free.
     pub fn is_overfull(&self, places: &Places) -> bool {
         let nodes = places.taken.iter().filter_map(|(node, ..)| self.nodes.get(*node));
         nodes.flat_map(|node| &node.free).any(|amount| *amount < 0)
@@ -221,7 +219,7 @@ impl GroupedNodes {
         }
     }
 
-    /// Whether the gang's minimum would fit if nothing ran on the nodes.
+    /// Whether the gang's minimum would fit if the nodes were empty.
     pub fn holds_when_empty(&self, gang: &Gang) -> bool {
         let templates = self.templates.iter().enumerate();
         let groups =
@@ -229,8 +227,8 @@ impl GroupedNodes {
         self.problem(gang, groups).solve(&gang.minimum()).is_some()
     }
 
-    /// How many pods of one shape still fit. Counted node by node: alone, pods of one shape never stand in
-    /// each other's way.
+    /// How many pods of one shape still fit. Counted node by node: pods of a single shape never compete in a
+    /// packing.
     pub fn pods_of(&self, shape: &PodShape, limit: i64) -> i64 {
         let request = self.vector(&shape.requests, 1);
         let mut sum = 0_i64;

@@ -1,9 +1,8 @@
-//! Pure rules of fit: whether the whole gang of a job fits on a cluster's
-//! nodes, where, and which cluster suits it best.
+//! Pure rules of placement: whether the whole gang of a job fits on a cluster's nodes, where, and which cluster
+//! suits it best.
 //!
-//! Inputs are nodes (or shapes of nodes) and gangs as plain data. Deliberately
-//! absent: clocks, clients, and any choice that depends on hash order: the same
-//! input gives the same places.
+//! Inputs are nodes (or shapes of nodes) and gangs as plain data. Deliberately absent: clocks, clients, and any
+//! choice that depends on hash order. The same input gives the same places.
 
 mod choice;
 pub mod devices;

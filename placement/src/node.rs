@@ -21,7 +21,7 @@ pub struct Node {
     pub allocatable: Resources,
     /// Requests of the pods bound here and of places reserved here.
     pub used: Resources,
-    /// How many pods the node may hold; 0 is no bound.
+    /// How many pods the node may hold; 0: no limit.
     pub max_pods: i64,
     /// How many it holds.
     pub pods: i64,
@@ -37,7 +37,7 @@ impl Node {
         free_pods(self.max_pods, self.pods)
     }
 
-    /// Ready, not cordoned, and the pod's constraints hold; free amounts aside.
+    /// Ready, not cordoned, and it meets the pod's constraints. Free amounts are not checked.
     pub fn admits(&self, shape: &PodShape) -> bool {
         self.ready
             && !self.unschedulable
@@ -50,13 +50,13 @@ pub(crate) fn free_pods(max_pods: i64, pods: i64) -> i64 {
     if max_pods <= 0 { i64::MAX } else { (max_pods - pods).max(0) }
 }
 
-/// Node selector and required affinity hold.
+/// Meets the node selector and the required affinity.
 pub(crate) fn admits(shape: &PodShape, node_name: &str, labels: &BTreeMap<String, String>) -> bool {
     shape.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
         && constraints::any_term_matches(&shape.node_affinity, node_name, labels)
 }
 
-/// The nodes of one cluster by name, kept up to date by events.
+/// The nodes of one cluster by name, updated by events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeIndex {
     nodes: BTreeMap<String, Node>,
@@ -92,8 +92,7 @@ impl NodeIndex {
         self.nodes.remove(name)
     }
 
-    /// Takes room for `pods` pods that ask for `requests` each. Returns whether
-    /// the node exists.
+    /// Uses capacity for `pods` pods with these `requests` each. Returns whether the node exists.
     pub fn assign(&mut self, name: &str, requests: &Resources, pods: i64) -> bool {
         self.change(name, |node| {
             node.used.add(&requests.scaled(pods));
@@ -101,7 +100,7 @@ impl NodeIndex {
         })
     }
 
-    /// Gives back what [`assign`](Self::assign) took.
+    /// Releases what [`assign`](Self::assign) used.
     pub fn unassign(&mut self, name: &str, requests: &Resources, pods: i64) -> bool {
         self.change(name, |node| {
             node.used.sub(&requests.scaled(pods));

@@ -1,4 +1,4 @@
-//! Why a gang does not fit, in numbers and in one sentence.
+//! Why a gang does not fit, as numbers and as one sentence.
 
 use std::fmt;
 
@@ -13,16 +13,16 @@ use crate::solver::{Class, MAX_GANG_PODS, Problem, capacity};
 #[serde(rename_all = "camelCase")]
 pub struct ComponentRefusal {
     pub name: String,
-    /// Pods that would fit if the component were alone, at most `wanted`.
+    /// Pods that would fit if the component were alone; at most `wanted`.
     pub fit: i64,
     pub wanted: i64,
-    /// Nodes there are.
+    /// Number of nodes.
     pub nodes: i64,
     /// Nodes whose selectors, affinity and taints admit the component.
     pub admitted: i64,
     /// Admitted nodes that cannot take one more pod (once those that fit are placed).
     pub lacking: i64,
-    /// What most of those lack: asked for by one pod, and free on the best of them.
+    /// What most of those lack: the request of one pod, and what is free on the best of them.
     pub short: Vec<Shortage>,
 }
 
@@ -33,8 +33,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// One sentence for conditions and for people, such as
-    /// `1 of 2 worker fit: 3 of 4 nodes lack 2 nvidia.com/gpu`.
+    /// One sentence for conditions and messages, such as `1 of 2 worker fit: 3 of 4 nodes lack 2 nvidia.com/gpu`.
     pub fn sentence(&self) -> String {
         let blocked: Vec<String> = self
             .components
@@ -110,8 +109,8 @@ pub(crate) fn refuse(problem: &Problem, gang: &Gang) -> Refusal {
     }
 }
 
-/// Counts the nodes that cannot take one more pod, and what most of them lack.
-/// Where each could take one, those that fit are placed first: then all lack.
+/// Counts the nodes that cannot take one more pod, and what most of them lack. If each could take one, the pods
+/// that fit are placed first: then all nodes lack something.
 fn describe(problem: &Problem, k: usize, refusal: &mut ComponentRefusal) {
     let request = &problem.requests[k];
     let admitted: Vec<&Class> = problem.classes.iter().filter(|class| class.admitted[k]).collect();

@@ -1,5 +1,4 @@
-//! Summaries: a cluster's nodes as a few shapes, so that the hub can judge a
-//! gang without seeing each node.
+//! Node shapes: the nodes of a cluster, summarized so that the hub can judge a gang without seeing each node.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +11,24 @@ use crate::node::{Node, admits, free_pods};
 use crate::refusal::{Refusal, refuse};
 use crate::solver::Problem;
 
-/// Equal nodes, as far as placing is concerned.
+/// Nodes that are equal for placement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeShape {
-    /// Labels, without those that are a node's own name.
+    /// Labels, except those that only name the node.
     pub labels: BTreeMap<String, String>,
     pub taints: Vec<Taint>,
     pub allocatable: Resources,
     /// Of one node, in base units.
     pub free: Resources,
-    /// 0 is no bound.
+    /// 0: no limit.
     pub max_pods: i64,
     pub pods: i64,
-    /// How many nodes are like this.
+    /// Number of nodes of this shape.
     pub count: i64,
 }
 
-/// Labels that differ on every node and would make each node its own shape.
+/// Labels that differ on every node: they would make each node a shape of its own.
 const OWN_LABELS: &[&str] =
     &["kubernetes.io/hostname", "node.kubernetes.io/name", "csi.volume.kubernetes.io/nodeid"];
 
@@ -63,8 +62,7 @@ pub fn summarize_named<'n>(nodes: impl IntoIterator<Item = &'n Node>) -> Vec<(No
     found.into_iter().map(counted).collect()
 }
 
-/// Nodes as the shapes describe them, with made-up names: for planners that
-/// look several jobs ahead.
+/// Nodes as the shapes describe them, with made-up names, for planners that look several jobs ahead.
 pub fn expand(shapes: &[NodeShape]) -> Vec<Node> {
     let mut nodes = Vec::new();
     for (i, shape) in shapes.iter().enumerate() {
@@ -109,7 +107,7 @@ pub fn place_on_shapes(shapes: &[NodeShape], gang: &Gang) -> Result<ShapePlaceme
     Ok(placement)
 }
 
-/// Whether the gang's minimum would fit if nothing ran on the nodes.
+/// Whether the gang's minimum would fit if the nodes were empty.
 pub fn fits_shapes_empty(shapes: &[NodeShape], gang: &Gang) -> bool {
     problem(shapes, gang, |shape| (shape.allocatable.clone(), free_pods(shape.max_pods, 0)))
         .solve(&gang.minimum())
@@ -131,7 +129,7 @@ fn shape_admits(shape: &NodeShape, pod: &PodShape) -> bool {
     admits(pod, "", &shape.labels) && constraints::tolerates(&pod.tolerations, &shape.taints)
 }
 
-/// The sum of what is free, for comparing with a gang's sum.
+/// The sum of free amounts, to compare with a gang's total.
 pub fn free_sum(shapes: &[NodeShape]) -> Resources {
     let mut sum = Resources::new();
     for shape in shapes {
@@ -140,8 +138,8 @@ pub fn free_sum(shapes: &[NodeShape]) -> Resources {
     sum
 }
 
-/// For clusters that cannot reserve: whether the sum of what is free covers the
-/// sum the gang asks for. It may say yes where no node holds a pod.
+/// For clusters without reservations: whether the sum of free amounts covers the gang's total. It may say yes
+/// although no node can hold a pod.
 ///
 /// # Errors
 /// What the sum lacks.
@@ -150,8 +148,7 @@ pub fn fits_sum(free_sum: &Resources, gang: &Gang) -> Result<(), Vec<Shortage>> 
     if short.is_empty() { Ok(()) } else { Err(short) }
 }
 
-/// How many whole sets of the gang (every component's minimum once) fit on the
-/// nodes one after the other, at most `limit`.
+/// How many copies of the gang's minimum fit on the nodes one after the other; at most `limit`.
 pub fn first_fit_counts(nodes: &[Node], gang: &Gang, limit: i64) -> i64 {
     let mut index = crate::node::NodeIndex::new(nodes.iter().cloned());
     let mut sets = 0;

@@ -1,12 +1,10 @@
 //! The packing search.
 //!
-//! Nodes with the same free amounts (of what the gang asks for) that admit the
-//! same components form a class; the search moves whole classes, so its cost
-//! depends on how many kinds of node there are, not on how many nodes.
+//! Nodes with the same free amounts (of what the gang requests) that admit the same components form a class. The
+//! search moves whole classes, so its cost depends on the number of classes, not of nodes.
 //!
-//! First come a few greedy fills: components in the order of how hard they are
-//! to place, each best-fit; then other orders and fills. If all fail, a
-//! depth-first search over components, bounded by [`MAX_STEPS`], settles it:
+//! First come a few greedy fills: components in the order of how hard they are to place, each best-fit; then other
+//! orders and fills. If all fail, a depth-first search over components decides, bounded by [`MAX_STEPS`]. It is
 //! exact on small inputs.
 
 mod fill;
@@ -18,14 +16,14 @@ use fleet_resources::{ResourceName, Resources};
 
 use crate::gang::Gang;
 
-/// Bound on the work of the exact search: groups of nodes copied, about 20 ms.
-/// It also bounds the depth of the recursion to its square root.
+/// Limit on the work of the exact search: groups of nodes copied, about 20 ms. It also bounds the depth of the
+/// recursion, to its square root.
 pub(crate) const MAX_STEPS: usize = 300_000;
 /// Most pods of one gang that are placed; names are written per pod.
 pub(crate) const MAX_GANG_PODS: i64 = 200_000;
 /// Orders of components tried greedily before the exact search.
 const MAX_ORDERS: usize = 24;
-/// Bound on orders times classes, so that many kinds of node stay fast.
+/// Limit on orders times classes, so that many classes stay fast.
 const MAX_ORDER_WORK: usize = 20_000;
 
 /// Equal nodes.
@@ -36,7 +34,7 @@ pub(crate) struct Class {
     /// Free amounts of one node, in the order of `Problem::names`; the number
     /// of free pods comes last.
     pub free: Vec<i64>,
-    /// Free units of extended resources that the gang does not ask for.
+    /// Free units of extended resources that the gang does not request.
     pub spared: i64,
     /// (caller's node or shape, how many nodes it stands for).
     pub members: Vec<(usize, i64)>,
@@ -48,11 +46,11 @@ impl Class {
     }
 }
 
-/// A gang against classes of nodes.
+/// A gang, and classes of nodes to place it on.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub names: Vec<ResourceName>,
-    /// Per component, what one pod takes, pods (one) last.
+    /// Per component, the request of one pod; the number of pods (one) is last.
     pub requests: Vec<Vec<i64>>,
     pub classes: Vec<Class>,
     index: BTreeMap<(Vec<bool>, Vec<i64>, i64), usize>,
@@ -68,13 +66,13 @@ pub(crate) struct Group {
     pub taken: Vec<i64>,
 }
 
-/// Per caller's node or shape and per distinct filling: pods per component on
-/// each of a number of nodes.
+/// Per node or shape of the caller and per distinct filling: pods per component on each of a number of nodes.
 pub(crate) type NodeCounts = Vec<(usize, Vec<i64>)>;
 
-/// Places `wanted` pods of each kind, all or none, on nodes given as plain vectors: `requests` says per kind what one
-/// pod takes and `nodes` per node which kinds it admits and what is free, in one order of resources. Returns per
-/// filling the node and how many of each kind it takes; a node may come more than once only with different fillings.
+/// Places `wanted` pods of each kind, all or none, on nodes given as plain vectors. `requests` has the request of
+/// one pod of each kind; `nodes` has for each node which kinds it admits and what is free, with the same order of
+/// resources. Returns per filling the node and how many pods of each kind it gets. A node occurs more than once
+/// only with different fillings.
 pub fn pack(
     requests: &[Vec<i64>],
     wanted: &[i64],
@@ -135,8 +133,8 @@ impl Problem {
         self.offer_vector(member, count, admitted, vector, spared);
     }
 
-    /// As [`offer`](Self::offer), with amounts in the order of `names`, free pods last, and the free units
-    /// of extended resources that the gang does not ask for.
+    /// As [`offer`](Self::offer), with amounts in the order of `names`, free pods last, and the free units of
+    /// extended resources that the gang does not request.
     pub fn offer_vector(
         &mut self,
         member: usize,
@@ -159,7 +157,7 @@ impl Problem {
         self.index.insert(key, self.classes.len() - 1);
     }
 
-    /// No more nodes come.
+    /// All nodes have been offered.
     pub fn seal(&mut self) {
         self.index.clear();
     }
@@ -219,8 +217,8 @@ impl Problem {
         self.search(wanted, &hardest)
     }
 
-    /// Indexes of components that want pods, hardest first: fewest nodes that
-    /// could take one, then largest share of what the largest node has.
+    /// Indexes of components that want pods, hardest first: fewest nodes that could take a pod, then the largest
+    /// share of what the largest node has.
     fn hardest_first(&self, wanted: &[i64]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..wanted.len()).filter(|k| wanted[*k] > 0).collect();
         order.sort_by_cached_key(|k| {
@@ -258,7 +256,7 @@ impl Problem {
         groups.collect()
     }
 
-    /// Gives the members of each class their fillings, in the order offered.
+    /// Assigns the fillings of each class to its members, in the order offered.
     fn spread(&self, groups: &[Group]) -> NodeCounts {
         let mut left: Vec<std::vec::IntoIter<(usize, i64)>> =
             self.classes.iter().map(|class| class.members.clone().into_iter()).collect();
@@ -288,12 +286,12 @@ pub(crate) fn capacity(free: &[i64], request: &[i64]) -> i64 {
     asked.map(|(free, amount)| (*free).max(0) / amount).min().unwrap_or(i64::MAX)
 }
 
-/// The order given first, then others, at most `limit`.
+/// The order given first, then others; at most `limit`.
 fn orders(first: &[usize], limit: usize) -> Vec<Vec<usize>> {
     let mut all = vec![first.to_vec()];
     let mut at = 0;
-    // Each order begets those with one earlier pair swapped: breadth first, so
-    // near relatives of the first order come first.
+    // Each order is followed by those with one earlier pair swapped: breadth first, so orders similar to the first
+    // come first.
     while at < all.len() && all.len() < limit {
         for i in 1..first.len() {
             let mut next = all[at].clone();

@@ -17,6 +17,8 @@ pub enum Decision {
     /// End the job's run to make room for `taker`, which starts in `cluster` once all its victims have ended.
     /// Until the planner is told that the run is ending, the decision may come again.
     Evict { job: JobId, taker: JobId, cluster: String, rule: TakeRule, lost_work_ms: i64 },
+    /// The cells of a job that holds places have changed: its reservation is to say so.
+    Regroup { job: JobId, cluster: String },
 }
 
 /// What a member said to the question for places.

@@ -5,10 +5,13 @@ use std::{
     sync::Arc,
 };
 
+use fleet_api::cell_places::CellGroup;
 use fleet_placement::Gang;
 use fleet_policies::{reason::Reason, spec::Placement};
 use fleet_quota::JobId;
 use fleet_resources::Resources;
+
+use crate::cells::ask::CellJob;
 
 /// What equal jobs have in common; made once and shared by all of them.
 #[derive(Clone, Debug)]
@@ -62,10 +65,12 @@ pub struct Job {
     pub started_at_ms: Option<i64>,
     /// The run's last checkpoint: work before it is not lost when the run is ended.
     pub checkpoint_at_ms: Option<i64>,
+    /// What it asks of its virtual cluster, where it has one.
+    pub cells: Option<Arc<CellJob>>,
 }
 
 /// Where a job stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Stand {
     Waits,
     /// Holds quota and places: asked for, reserved, bound or running there.
@@ -73,7 +78,7 @@ pub enum Stand {
 }
 
 /// What a job holds in a member.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Held {
     pub cluster: String,
     pub counted: Counted,
@@ -81,6 +86,12 @@ pub struct Held {
     pub nodes: BTreeMap<String, Vec<String>>,
     /// The run is being ended; what it holds becomes free soon.
     pub ending: bool,
+    /// Its cells, as its reservation carries them.
+    pub cells: Vec<CellGroup>,
+    /// Component to the indices of pods that have ended.
+    pub ended: BTreeMap<String, Vec<i64>>,
+    /// Component and index of pods whose cells the member does not give.
+    pub ungiven: BTreeSet<(String, i64)>,
 }
 
 /// Whether the member's reports count a job's places already.
@@ -108,7 +119,15 @@ impl Job {
 
 impl Held {
     pub fn here(cluster: &str, counted: Counted) -> Self {
-        Self { cluster: cluster.to_string(), counted, nodes: BTreeMap::new(), ending: false }
+        Self {
+            cluster: cluster.to_string(),
+            counted,
+            nodes: BTreeMap::new(),
+            ending: false,
+            cells: Vec::new(),
+            ended: BTreeMap::new(),
+            ungiven: BTreeSet::new(),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! same planner without either. Deliberately absent: API objects, clocks, IO, and anything that depends on
 //! hash order. A change costs by what changed.
 
+mod cells;
 mod decision;
 mod entry;
 mod job;
@@ -20,10 +21,11 @@ mod tests;
 mod verdicts;
 mod view;
 
+pub use cells::ask::{CellGroupAsk, CellJob, CellNodes, SharedCellJob};
 pub use decision::{Answer, Decision, Plan, earliest};
 pub use job::{Counted, Held, Job, JobShape, Stand, Waiting};
 pub use place::unfit_text;
-pub use planner::Planner;
+pub use planner::{Planner, VcJobs, VcUse};
 pub use room::{Member, Room, Rooms};
 pub use settings::Settings;
 pub use view::{

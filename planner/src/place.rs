@@ -35,7 +35,7 @@ pub(super) struct OpenClusters {
 const SHAPES_KEPT: usize = 4096;
 
 impl OpenClusters {
-    fn of<'s>(&'s mut self, rooms: &Rooms, shape: &JobShape) -> &'s Open {
+    pub fn of<'s>(&'s mut self, rooms: &Rooms, shape: &JobShape) -> &'s Open {
         if self.facts_version != rooms.facts_version || self.of_shape.len() > SHAPES_KEPT {
             self.of_shape.clear();
             self.facts_version = rooms.facts_version;

@@ -1,5 +1,6 @@
 //! The planner's memory: jobs, members, the tree and the members' answers, as they are told.
 
+mod cells;
 mod plan;
 
 use std::{
@@ -14,6 +15,7 @@ use fleet_quota::{
 };
 
 use crate::{
+    cells::CellRoom,
     decision::{Answer, Decision},
     entry::{DirectOrder, Entry, direct_order},
     job::{Job, Stand, Waiting, name_of, namespace_of},
@@ -24,6 +26,8 @@ use crate::{
     settings::Settings,
     verdicts::{ClassId, Verdicts},
 };
+
+pub use cells::{VcJobs, VcUse};
 
 /// Distinct sets of clusters that refused or failed jobs; beyond it equal jobs count as different.
 const CLASSES_KEPT: usize = 65_536;
@@ -49,6 +53,7 @@ pub struct Planner {
     classes: BTreeMap<(u64, [Vec<String>; 3]), u64>,
     class_count: u64,
     verdicts: Verdicts,
+    cells: CellRoom,
     /// Something changed since the last plan.
     moved: bool,
     /// Plans made.
@@ -160,6 +165,7 @@ impl Planner {
             for (id, entry) in &self.jobs {
                 if let Stand::Holds(held) = &entry.job.stand
                     && held.cluster == name
+                    && !self.cells.has(id, &entry.job)
                 {
                     self.rooms.hold(id, &entry.job.shape, held);
                 }
@@ -185,6 +191,7 @@ impl Planner {
 
     /// A job's places in a cluster are free.
     fn give_back(&mut self, cluster: &str, id: &JobId) {
+        self.release_cells(id);
         let change = self.rooms.give_back(cluster, id);
         self.note(cluster, change);
     }
@@ -202,6 +209,7 @@ impl Planner {
             if entry.job == job {
                 return;
             }
+            let other_cells = entry.job.cells != job.cells;
             let left = match (&entry.job.stand, &job.stand) {
                 (Stand::Holds(old), Stand::Holds(new)) if old.cluster == new.cluster => None,
                 (Stand::Holds(old), _) => Some(old.cluster.clone()),
@@ -216,9 +224,12 @@ impl Planner {
             if let Some(cluster) = left {
                 self.give_back(&cluster, &id);
             }
-            match stays {
+            match stays && !other_cells {
                 true => self.leave_class(&id),
                 false => self.unqueue(&id),
+            }
+            if job.stand == Stand::Waits && (job.blocked.is_some() || other_cells) {
+                self.release_cells(&id);
             }
             if other {
                 self.verdicts.remove(&id);
@@ -248,8 +259,9 @@ impl Planner {
             self.learnt.ended(&entry.job, now_ms);
         }
         self.release(id);
-        if let Stand::Holds(held) = &entry.job.stand {
-            self.give_back(&held.cluster, id);
+        match &entry.job.stand {
+            Stand::Holds(held) => self.give_back(&held.cluster, id),
+            Stand::Waits => self.release_cells(id),
         }
         self.verdicts.remove(id);
         self.moved = true;
@@ -266,6 +278,10 @@ impl Planner {
                 let entry = self.jobs.get_mut(id)?;
                 entry.refusals.tried.insert(cluster.to_string());
                 entry.refusals.message = format!("{cluster}: {message}");
+                if self.cells.takes(&entry.job) {
+                    // The same cells would be asked of the same member.
+                    entry.refusals.hold_back(id, &self.settings, now_ms);
+                }
                 self.wait_again(id, now_ms);
                 None
             }
@@ -275,6 +291,10 @@ impl Planner {
     /// The question to a member, or a binding, could not be written: the job waits again, until then.
     pub fn hold_back(&mut self, id: &JobId, until_ms: i64, now_ms: i64) {
         let Some(entry) = self.jobs.get_mut(id) else { return };
+        // Its cells stand in its reservation, whatever became of a change to them.
+        if matches!(&entry.job.stand, Stand::Holds(held) if !held.cells.is_empty()) {
+            return;
+        }
         entry.refusals.until_ms = Some(until_ms);
         if entry.refusals.message.is_empty() {
             entry.refusals.message = "the hub did not take the request; it is made again".to_string();
@@ -321,6 +341,7 @@ impl Planner {
         }
         if let Some(entry) = self.jobs.get(id) {
             self.direct.remove(&direct_order(&entry.job));
+            self.cells.leave_queue(&entry.job);
         }
         self.leave_class(id);
     }
@@ -333,10 +354,15 @@ impl Planner {
 
     /// Brings queues, ledger and room in line with where the job stands.
     fn settle(&mut self, id: &JobId, now_ms: i64) {
+        self.settle_cells(id);
         let Some(entry) = self.jobs.get(id) else { return };
         match &entry.job.stand {
             Stand::Holds(held) => {
-                let change = self.rooms.hold(id, &entry.job.shape, held);
+                // Nodes of cells are no part of a member's room.
+                let change = match self.cells.has(id, &entry.job) {
+                    true => Change::None,
+                    false => self.rooms.hold(id, &entry.job.shape, held),
+                };
                 self.verdicts.remove(id);
                 if let Some(quota) = self.quota.as_mut()
                     && let Some(leaf) = leaf_of_use(quota, entry)
@@ -376,6 +402,13 @@ impl Planner {
             Err(waiting) if job.queued || waiting.reason == Reason::NotAdmittedToQueue => {
                 self.direct.remove(&direct_order(job));
                 self.verdicts.tell(id, waiting.clone());
+                return;
+            }
+            _ if self.cells.takes(job) => {
+                self.direct.remove(&direct_order(job));
+                if job.blocked.is_none() {
+                    self.cells.join_queue(job);
+                }
                 return;
             }
             Ok(leaf) if job.queued => *leaf,

@@ -55,6 +55,7 @@ fn job(name: &str, replicas: i64, cores: i64) -> Job {
         runtime_ms: None,
         started_at_ms: None,
         checkpoint_at_ms: None,
+        cells: None,
     }
 }
 
@@ -95,6 +96,7 @@ impl Fleet {
         let text = |decision: Decision| match decision {
             Decision::Ask { job, cluster } => format!("{} -> {cluster}", name_of(&job)),
             Decision::Bind { job, cluster } => format!("{} => {cluster}", name_of(&job)),
+            Decision::Regroup { job, cluster } => format!("{} ~ {cluster}", name_of(&job)),
             Decision::Evict { job, taker, rule, .. } => {
                 format!("{} x {} ({})", name_of(&taker), name_of(&job), rule.as_str())
             }

@@ -6,7 +6,7 @@ use fleet_resources::constraints::{Taint, Toleration, repelling_taint};
 
 use crate::spec::{ClusterAffinity, FieldOperator, Placement};
 
-/// The facts of a cluster that the filters use.
+/// What the filters need to know of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterFacts {
     pub name: String,
@@ -21,8 +21,7 @@ pub struct ClusterFacts {
     pub unschedulable: bool,
 }
 
-/// Every part of the affinity must hold; `exclude` wins over the rest; an empty
-/// affinity matches all clusters.
+/// Every part of the affinity must match. `exclude` wins over the rest. An empty affinity matches all clusters.
 pub fn cluster_matches(affinity: &ClusterAffinity, cluster: &ClusterFacts) -> bool {
     let excluded = affinity.exclude.contains(&cluster.name);
     let named = affinity.cluster_names.is_empty() || affinity.cluster_names.contains(&cluster.name);
@@ -33,8 +32,7 @@ pub fn cluster_matches(affinity: &ClusterAffinity, cluster: &ClusterFacts) -> bo
     !excluded && named && labelled && fields
 }
 
-/// Zones are a set: `In` asks for any of them, `NotIn` for none of them. An
-/// unknown key matches nothing.
+/// Zones are a set: `In` matches any of them, `NotIn` none. An unknown key matches nothing.
 fn field_matches(key: &str, operator: FieldOperator, values: &[String], cluster: &ClusterFacts) -> bool {
     let listed = match key {
         "provider" => values.contains(&cluster.provider),
@@ -66,9 +64,8 @@ pub struct ClusterGroup {
     pub clusters: Vec<String>,
 }
 
-/// The clusters a placement admits, group by group. A cluster that already
-/// holds the object (`current`) is never dropped for a taint: moving it is the
-/// eviction's business. A cluster appears in the first group that names it.
+/// The clusters a placement admits, group by group. A cluster that already has the object (`current`) is never
+/// dropped for a taint: eviction decides about that. A cluster is in the first group that names it.
 pub fn admitted_groups(
     placement: &Placement,
     clusters: &[ClusterFacts],
@@ -95,7 +92,7 @@ pub fn admitted_groups(
     groups
 }
 
-/// Why new work may not go to `cluster`, affinity aside.
+/// Why new work may not go to `cluster`; affinity is not checked.
 pub fn refusal(tolerations: &[Toleration], cluster: &ClusterFacts) -> Option<Unfit> {
     if !cluster.ready {
         return Some(Unfit::NotReady);
@@ -106,7 +103,7 @@ pub fn refusal(tolerations: &[Toleration], cluster: &ClusterFacts) -> Option<Unf
     repelling_taint(tolerations, &cluster.taints).map(|taint| Unfit::Taint(taint.clone()))
 }
 
-/// Why `placement` keeps new work off `cluster`; `None` where it may go there.
+/// Why `placement` keeps new work off `cluster`; `None` if it does not.
 pub fn unfit(placement: &Placement, cluster: &ClusterFacts) -> Option<Unfit> {
     let admitted = affinity_terms(placement).iter().any(|(_, affinity)| cluster_matches(affinity, cluster));
     if !admitted {

@@ -1,16 +1,15 @@
 //! Which policy governs an object.
 //!
-//! A claim is sticky: the policy that governs an object keeps it while it
-//! exists and still selects the object, unless a policy with `preemption:
-//! Always` takes it. Otherwise a policy of the object's namespace goes before a
-//! cluster-wide one, then priority, then how narrowly it selects, then name.
+//! A claim is sticky: a policy that governs an object keeps it while the policy exists and selects the object,
+//! unless a policy with `preemption: Always` takes it over. Otherwise a policy of the object's namespace comes
+//! before a cluster-wide one, then higher priority, then the narrower selector, then name.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::selector::{ImplicitPriority, ResourceSelector, match_selectors};
 
-/// The facts of an object that a choice uses.
+/// What the choice needs to know of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectRef {
     pub api_version: String,
@@ -21,15 +20,14 @@ pub struct ObjectRef {
     pub labels: BTreeMap<String, String>,
 }
 
-/// Whether a policy reaches its own namespace or every namespace. The order is
-/// the order of preference.
+/// Whether a policy applies to its own namespace or to every namespace, in the order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PolicyScope {
     Namespaced,
     Cluster,
 }
 
-/// Whether a policy takes objects that another policy already governs.
+/// Whether a policy takes over objects that another policy governs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PreemptionRule {
     #[default]
@@ -37,7 +35,7 @@ pub enum PreemptionRule {
     Always,
 }
 
-/// The facts of a policy that a choice uses.
+/// What the choice needs to know of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyRule {
     pub scope: PolicyScope,
@@ -58,7 +56,7 @@ pub struct ClaimRef {
     pub scope: PolicyScope,
     pub namespace: String,
     pub name: String,
-    /// Empty where only the name was recorded.
+    /// Empty if only the name was recorded.
     pub uid: String,
 }
 
@@ -71,8 +69,7 @@ impl ClaimRef {
     }
 }
 
-/// The policy that governs `object`, `None` where none does. The order of
-/// `policies` does not matter.
+/// The policy that governs `object`; `None` if there is none. The order of `policies` does not matter.
 pub fn choose<'a>(
     object: &ObjectRef,
     claimed: Option<&ClaimRef>,
@@ -108,8 +105,8 @@ impl<'a> Match<'a> {
         (policy.scope, Reverse(policy.priority), Reverse(self.implicit), &policy.name)
     }
 
-    /// A namespaced policy takes from lower namespaced ones and from any
-    /// cluster-wide one; a cluster-wide one only from lower cluster-wide ones.
+    /// A namespaced policy takes over from namespaced ones with lower priority and from any cluster-wide one; a
+    /// cluster-wide policy only from cluster-wide ones with lower priority.
     fn takes_from(&self, holder: &PolicyRule) -> bool {
         let scope = match (self.policy.scope, holder.scope) {
             (PolicyScope::Namespaced, PolicyScope::Cluster) => true,
@@ -171,7 +168,7 @@ mod tests {
         }
     }
 
-    /// `holder` is the index of the policy that governs the object already.
+    /// `holder` is the index of the policy that already governs the object.
     fn check(policies: &[PolicyRule], holder: Option<usize>, expected: Option<&str>) {
         let object = ObjectRef {
             api_version: "kubeflow.org/v1".into(),

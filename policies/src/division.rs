@@ -1,15 +1,14 @@
-//! Sharing replicas out between clusters.
+//! Division of replicas among clusters.
 //!
-//! Webster's method (Sainte-Laguë): the next replica goes to the cluster with
-//! the most votes per `2 * seats + 1`. Of all divisor methods it favours
-//! neither large nor small clusters, and a cluster's number never falls when
+//! Webster's method (Sainte-Laguë): the next replica goes to the cluster with the most votes per `2 * seats + 1`.
+//! Unlike other divisor methods, it favours neither large nor small clusters. A cluster's number never falls when
 //! the total grows.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Which name gets the odd replica when votes and seats are equal. Derived from
-/// the object's uid, so that not every object favours the same cluster.
+/// Which cluster gets the odd replica if votes and seats are equal. It depends on the object's uid, so that not
+/// every object favours the same cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TieOrder {
     #[default]
@@ -18,7 +17,7 @@ pub enum TieOrder {
 }
 
 impl TieOrder {
-    /// Descending where the FNV-1a hash (32 bit) of the uid is odd.
+    /// Descending if the FNV-1a hash (32 bit) of the uid is odd.
     pub fn of_uid(uid: &str) -> Self {
         let hash = uid
             .bytes()
@@ -32,15 +31,14 @@ pub fn duplicate(replicas: i64, clusters: &[String]) -> BTreeMap<String, i64> {
     clusters.iter().map(|name| (name.clone(), replicas)).collect()
 }
 
-/// Divides `total` by weight. Weights below one get nothing; where every weight
-/// is below one, all count as one. Clusters with nothing are left out.
+/// Divides `total` by weight. Weights below one get nothing; if every weight is below one, all count as one.
+/// Clusters that get nothing are left out.
 pub fn divide(total: i64, weights: &[(String, i64)], tie: TieOrder) -> BTreeMap<String, i64> {
     extend(total, weights, &BTreeMap::new(), tie)
 }
 
-/// As [`divide`], but clusters keep what they have (`current`) and only the
-/// difference moves: more is given by weight on top, less is taken in
-/// proportion to what each has.
+/// As [`divide`], but clusters keep what they have (`current`) and only the difference moves: additional replicas
+/// are divided by weight, surplus ones are removed in proportion to what each cluster has.
 pub fn redivide(
     total: i64,
     weights: &[(String, i64)],
@@ -58,8 +56,8 @@ pub fn redivide(
     }
 }
 
-/// Fills as few clusters as possible: those in use first, then those with most
-/// room; inside that prefix by room. `None` where all room together is short.
+/// Uses as few clusters as possible: those in use first, then those with most capacity; within these, divided by
+/// capacity. `None` if the total capacity is too small.
 pub fn aggregate(
     total: i64,
     available: &[(String, i64)],
@@ -154,11 +152,9 @@ fn extend(
     result
 }
 
-/// Gives each cluster at once what it gets in any case, so that millions of
-/// replicas do not take millions of steps. Webster's method gives each of `n`
-/// clusters at least its exact share less (n + 1) / 2; twice that is left to
-/// the steps. Clusters that hold more than their share keep it, and the others
-/// share the rest.
+/// Gives each cluster its certain part at once, so that millions of replicas do not take millions of steps.
+/// Webster's method gives each of `n` clusters at least its exact share less (n + 1) / 2; twice that is left to the
+/// steps. Clusters that have more than their share keep it, and the others divide the rest.
 fn start_near_the_end(seats: &mut [Seat<'_>], total: i64) {
     let slack = i128::try_from(2 * seats.len() + 2).unwrap_or(i128::MAX);
     let mut open: Vec<usize> = (0..seats.len()).collect();

@@ -1,9 +1,8 @@
-//! Pure rules of propagation: which policy governs an object, which clusters it
-//! admits, the requests, health and dependencies of a workload, and how
-//! it is written for a member.
+//! Pure rules of propagation: which policy governs an object, which clusters it admits, the requests, health and
+//! dependencies of a workload, and the form in which a member gets it.
 //!
-//! Inputs are plain JSON values and data; times come in as text. Deliberately
-//! absent: clients, clocks, logging, and any choice that depends on hash order.
+//! Inputs are plain JSON values and data; times are text. Deliberately absent: clients, clocks, logging, and any
+//! choice that depends on hash order.
 
 pub mod affinity;
 pub mod choice;

@@ -1,9 +1,9 @@
-//! Names derived from other names, and the names that only Fleet itself gives.
+//! Names derived from other names, and names that only Fleet sets.
 
-/// Labels and annotations under this prefix are Fleet's own marks: a member trusts what they say.
+/// Labels and annotations with this prefix are Fleet's own marks: members trust them.
 const RESERVED_PREFIX: &str = "fleet.dev/";
 
-/// Marks under the reserved prefix that users set on jobs and pod templates and that members read.
+/// Marks with the reserved prefix that users set on jobs and pod templates, and that members read.
 const SET_BY_USERS: [&str; 8] = [
     "fleet.dev/after-end",
     "fleet.dev/class",
@@ -15,7 +15,7 @@ const SET_BY_USERS: [&str; 8] = [
     "fleet.dev/virtual-cluster",
 ];
 
-/// Whether a label or annotation is one that only Fleet sets on objects in members.
+/// Whether only Fleet sets this label or annotation on objects in members.
 pub fn is_reserved(name: &str) -> bool {
     name.starts_with(RESERVED_PREFIX) && !SET_BY_USERS.contains(&name)
 }
@@ -26,14 +26,15 @@ pub fn names_a_quota(name: &str) -> bool {
         || name.starts_with("quota.scheduling.koordinator.sh/")
 }
 
-/// Longest name of a ResourceBinding. QueueUnits, Works and Reservations are named after it with at most 31 characters
-/// more, and no name may have more than 253.
+/// Longest name of a ResourceBinding. QueueUnits, Works and Reservations add at most 31 characters to it, and 253
+/// is the limit.
 pub const BINDING_NAME_MAX: usize = 220;
-/// Characters of a name that is too long which its binding's name keeps.
+/// Characters that a binding's name keeps of a name that is too long.
 const KEPT: usize = 120;
 
-/// Groups whose kinds have names of their own: their bindings are named by the kind alone. Kinds of other groups carry their group's mark, so that two
-/// kinds with one name (a Job of `batch` and one of `batch.volcano.sh`) do not share a binding.
+/// Groups whose kinds have unique names: their bindings are named by the kind alone. Kinds of other groups carry a
+/// mark of their group, so that two kinds with the same name (a Job of `batch` and one of `batch.volcano.sh`) do
+/// not share a binding.
 const NAMED_BY_KIND: [&str; 8] = [
     "",
     "apps",
@@ -45,10 +46,10 @@ const NAMED_BY_KIND: [&str; 8] = [
     "rbac.authorization.k8s.io",
 ];
 
-/// The name of the ResourceBinding of an object: lower-case name and kind, with `:` (legal in RBAC names, not in
-/// binding names) replaced. Names of different objects of one namespace never meet: a kind outside the groups of
-/// Kubernetes and Kubeflow adds a mark of its group (`vcjob` for Volcano's Job), a name that is too long is cut and
-/// gets a hash of the whole.
+/// The name of an object's ResourceBinding: name and kind in lower case, with `:` replaced (it is legal in RBAC
+/// names, not in binding names). Names of different objects of one namespace never clash: a kind outside the groups
+/// of Kubernetes and Kubeflow adds a mark of its group (`vcjob` for Volcano's Job); a name that is too long is cut
+/// and gets a hash of the whole.
 pub fn binding_name(api_version: &str, kind: &str, name: &str) -> String {
     let suffix = kind_suffix(api_version, kind);
     let readable = name.replace(':', ".").to_lowercase();
@@ -59,12 +60,13 @@ pub fn binding_name(api_version: &str, kind: &str, name: &str) -> String {
     format!("{}-x{:016x}-{suffix}", cut.trim_end_matches(['-', '.']), fnv(name))
 }
 
-/// The name that earlier versions gave: `lower(name-kind)`, whatever the group. A binding that stands under it is kept.
+/// The name that earlier versions used: `lower(name-kind)`, whatever the group. An existing binding with that name
+/// is kept.
 pub fn earlier_binding_name(kind: &str, name: &str) -> String {
     format!("{}-{kind}", name.replace(':', ".")).to_lowercase()
 }
 
-/// What a binding's name says of the object's name: all of it, or how it begins.
+/// What a binding's name says about the object's name: all of it, or a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
     Exactly(String),

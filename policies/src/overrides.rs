@@ -1,10 +1,9 @@
-//! Changing an object for the cluster it goes to.
+//! Overrides: changes of an object for one cluster.
 //!
-//! The rules of the policies that select the object apply in this order:
-//! cluster-wide policies before namespaced ones, the less narrow selection
-//! first, then name; inside a policy rule by rule, inside a rule overrider by
-//! overrider. Either all rules apply or the object stays as it was. What an object *is* (API version, kind,
-//! namespace, name, Fleet's own marks) cannot be overridden: see `identity`.
+//! The rules of the policies that select the object apply in this order: cluster-wide policies before namespaced
+//! ones, the wider selector first, then name; inside a policy rule by rule, inside a rule overrider by overrider.
+//! Either all rules apply, or the object stays as it was. The identity of an object (API version, kind, namespace,
+//! name, Fleet's own marks) cannot be overridden: see `identity`.
 
 mod identity;
 mod image;
@@ -19,14 +18,14 @@ use crate::choice::{ObjectRef, PolicyScope};
 use crate::selector::{ResourceSelector, match_selectors};
 use crate::spec::ClusterAffinity;
 
-/// Rules of one policy that are applied.
+/// Most rules of one policy that are applied.
 const RULES_MAX: usize = 64;
 
 /// The spec of an OverridePolicy or ClusterOverridePolicy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OverrideSpec {
-    /// Empty selects everything the policy's scope reaches.
+    /// Empty: everything in the policy's scope.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resource_selectors: Vec<ResourceSelector>,
     pub override_rules: Vec<OverrideRule>,
@@ -35,7 +34,7 @@ pub struct OverrideSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OverrideRule {
-    /// Absent means every cluster.
+    /// Absent: every cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_cluster: Option<ClusterAffinity>,
     pub overriders: Overriders,
@@ -79,7 +78,7 @@ pub struct PlaintextOverrider {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ImageOverrider {
-    /// Absent means every container of every pod template.
+    /// Absent: every container of every pod template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicate: Option<ImagePredicate>,
     pub component: ImageComponent,
@@ -116,8 +115,8 @@ pub struct MapOverrider {
     pub value: Map<String, Value>,
 }
 
-/// Changes a document embedded as text in one field, such as a ConfigMap's
-/// `/data/config.json`. YAML is changed by the caller, who has a YAML module.
+/// Changes a document embedded as text in one field, such as a ConfigMap's `/data/config.json`. The caller changes
+/// YAML, because it has a YAML module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldOverrider {
@@ -137,7 +136,7 @@ pub struct EmbeddedOperation {
     pub value: Value,
 }
 
-/// An override policy as the rules see it.
+/// An override policy, for the rules.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverridePolicy {
     pub scope: PolicyScope,
@@ -147,7 +146,7 @@ pub struct OverridePolicy {
     pub spec: OverrideSpec,
 }
 
-/// A rule that does not apply to the object it selects.
+/// A rule that cannot be applied to an object it selects.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("override policy {policy}: {field} of {object}: found {found}; allowed: {allowed}")]
 pub struct OverrideError {

@@ -1,15 +1,15 @@
-//! Pod Security Standards: what each level permits a pod template.
+//! Pod Security Standards: what each level allows in a pod template.
 //!
-//! The hub runs no pods, so its own admission never sees what a job's pods ask for; members see them under the
-//! agent's rights. Fleet therefore holds each template to the level of its namespace on the hub. The checks
-//! are those of <https://kubernetes.io/docs/concepts/security/pod-security-standards/>, version 1.36.
+//! The hub runs no pods, so its own admission never checks a job's pods; members see them under the agent's rights.
+//! Fleet therefore checks each template against the level of its namespace on the hub. The checks are those of
+//! <https://kubernetes.io/docs/concepts/security/pod-security-standards/>, version 1.36.
 
 use serde_json::Value;
 
-/// Label of a namespace that names the level its pods are held to.
+/// Label of a namespace with the level for its pods.
 pub const ENFORCE_LABEL: &str = "pod-security.kubernetes.io/enforce";
 
-/// How much pods of a namespace may ask for.
+/// The level of a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     #[default]
@@ -19,8 +19,8 @@ pub enum Level {
 }
 
 impl Level {
-    /// The level a label says. A word that is none reads as `Restricted`: Kubernetes refuses such a label, and a
-    /// typing error must not open what was to be closed.
+    /// The level of a label. An unknown word reads as `Restricted`: Kubernetes refuses such a label, and a typing
+    /// error must not open what was meant to be closed.
     pub fn from_label(label: Option<&str>) -> Self {
         match label {
             None | Some("" | "privileged") => Self::Privileged,
@@ -38,7 +38,7 @@ impl Level {
     }
 }
 
-/// Capabilities that containers may add at level baseline: those container runtimes give by default.
+/// Capabilities that containers may add at level baseline: those that container runtimes grant by default.
 const BASELINE_CAPABILITIES: [&str; 13] = [
     "AUDIT_WRITE",
     "CHOWN",
@@ -82,8 +82,8 @@ const RESTRICTED_VOLUMES: [&str; 9] = [
     "secret",
 ];
 
-/// The first thing in any pod template of `object` that `level` does not allow, as a sentence with the field, what
-/// was found and what is allowed.
+/// The first violation of `level` in any pod template of `object`, as a sentence with the field, what was found and
+/// what is allowed.
 ///
 /// # Errors
 /// That sentence.
@@ -104,8 +104,8 @@ pub fn check(level: Level, object: &Value) -> Result<(), String> {
     found.map_or(Ok(()), Err)
 }
 
-/// Calls `see` with the path and the spec of everything that holds containers, wherever it stands: a kind that is
-/// not known must not be a way around the check.
+/// Calls `see` with the path and the spec of everything that has containers, wherever it is: an unknown kind must
+/// not be a way around the check.
 fn visit(value: &Value, path: &mut String, see: &mut dyn FnMut(&str, &Value)) {
     let length = path.len();
     match value {
@@ -154,7 +154,7 @@ fn violation(level: Level, spec: &Value) -> Option<Violation> {
         })
 }
 
-/// The form of AppArmor's profiles before their field, still honoured.
+/// AppArmor profiles as annotations, which are still honoured.
 fn app_armor_annotation(annotations: &Value) -> Option<Violation> {
     let named = annotations.as_object()?.iter().filter(|(name, _)| name.starts_with(APP_ARMOR_ANNOTATION));
     let is_allowed = |value: &Value| {
@@ -247,7 +247,7 @@ fn baseline_container(path: &str, container: &Value) -> Option<Violation> {
     baseline_context(&at, context).or_else(|| host_of_probes(path, container))
 }
 
-/// Probes and hooks that go out from the node under another host's name.
+/// Probes and hooks that connect from the node to another host.
 fn host_of_probes(path: &str, container: &Value) -> Option<Violation> {
     let handlers =
         ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle.postStart", "lifecycle.preStop"];

@@ -1,8 +1,7 @@
 //! The one vocabulary of reasons.
 //!
-//! A reason's text is at once the condition reason, the event reason, the
-//! metric label and what the command line prints. Amounts, names and sentences
-//! travel beside it, never inside it.
+//! A reason's text is the condition reason, the event reason, the metric label and the text of the command line.
+//! Amounts and names are in the message beside it, never in the reason.
 
 use std::fmt;
 
@@ -57,6 +56,11 @@ reasons! {
     ExceedsEveryCluster: "No cluster could hold the job even if nothing else ran.",
     NoClusterFits: "No cluster that the policy allows can hold the whole job now.",
     ReservationRefused: "The chosen cluster could not reserve nodes for the whole job.",
+    InsufficientCells: "The job's virtual cluster, or for opportunistic jobs the whole fleet, has too few free cells.",
+    CellsFragmented: "There are cells enough in all, but not side by side as the job's pods need them.",
+    WithinOneCell: "No cell of the type that must hold the whole job has room for it.",
+    BadCells: "The job would fit if nodes that cannot be used now were good.",
+    InvalidCells: "What the job asks of its virtual cluster does not exist there, or is more than it ever has.",
     ReservationPending: "Nodes for the job are being reserved in a cluster.",
     NoPolicy: "No propagation policy selects the object.",
     PolicyInvalid: "The object's policy breaks a rule and has no effect.",
@@ -105,6 +109,8 @@ reasons! {
     SyncWorkFailed: "The cluster refused the object.",
     QuotaTreeWarning: "The quota tree breaks a documented rule and is used all the same.",
     QuotaTreeInvalid: "The quota tree cannot be used; the last usable one stays in force.",
+    CellConfigurationInForce: "The configuration of cells is in force.",
+    CellConfigurationInvalid: "The configuration of cells cannot be used; the last valid one stays in force.",
     Running: "The job is running.",
     Succeeded: "The job succeeded.",
     Failed: "The job failed.",

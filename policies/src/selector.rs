@@ -12,10 +12,10 @@ use crate::choice::ObjectRef;
 pub struct ResourceSelector {
     pub api_version: String,
     pub kind: String,
-    /// Empty selects every namespace.
+    /// Empty: every namespace.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Set means the label selector is ignored.
+    /// If set, the label selector is ignored.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ impl LabelSelectorRequirement {
     }
 }
 
-/// How narrowly a selector names an object; narrower wins between policies.
+/// How narrowly a selector names an object; between policies, the narrower one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ImplicitPriority {
     All = 1,
@@ -76,7 +76,7 @@ pub enum ImplicitPriority {
     Name = 3,
 }
 
-/// How `selector` matches `object`; `None` where it does not.
+/// How `selector` matches `object`; `None` if it does not.
 pub fn match_selector(selector: &ResourceSelector, object: &ObjectRef) -> Option<ImplicitPriority> {
     let kind = selector.api_version == object.api_version && selector.kind == object.kind;
     let namespace = selector.namespace.is_empty() || selector.namespace == object.namespace;

@@ -1,8 +1,7 @@
 //! The spec of a PropagationPolicy or ClusterPropagationPolicy as plain data.
 //!
-//! Field names and defaults are those of the Kubernetes JSON; unknown fields are
-//! ignored here (strictness is the API server's business). What the types cannot
-//! say is checked by [`validate`].
+//! Field names and defaults are those of the Kubernetes JSON. Unknown fields are ignored here; the API server is
+//! strict about them. Rules that the types cannot express are checked by [`validate`].
 
 mod validation;
 
@@ -13,10 +12,10 @@ use fleet_resources::constraints::Toleration;
 use crate::selector::{LabelSelector, ResourceSelector};
 pub use validation::{Violation, is_plain_json_path, validate};
 
-/// Longest text of a user's that a message repeats.
+/// Longest user text that a message repeats.
 const REPEATED_MAX: usize = 120;
 
-/// What was found, cut to what a message may repeat of it.
+/// The found text, shortened for a message.
 pub(crate) fn shortened(found: &str) -> String {
     match found.char_indices().nth(REPEATED_MAX) {
         None => found.to_owned(),
@@ -155,7 +154,7 @@ pub struct SpreadConstraint {
     pub spread_by_label: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_groups: Option<i64>,
-    /// Zero is no bound.
+    /// Zero: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_groups: Option<i64>,
 }
@@ -195,7 +194,7 @@ pub enum CustomSchedulingType {
 pub struct WeightPreference {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub static_weight_list: Vec<StaticWeight>,
-    /// Wins over the static list.
+    /// Overrides the static list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dynamic_weight: Option<DynamicWeight>,
 }
@@ -219,25 +218,25 @@ pub struct Failover {
     pub application: Option<ApplicationFailover>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterFailover>,
-    /// Accepts that two runs of a job are alive at once for a time.
+    /// Allows two runs of a job to be alive at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_two_runs: Option<bool>,
 }
 
 impl Failover {
-    /// Whether a cut-off member stops the job before it may start elsewhere.
+    /// Whether a member that is cut off stops the job before it may start elsewhere.
     pub fn is_fenced(&self) -> bool {
         self.cluster.as_ref().is_some_and(|cluster| cluster.fencing() != Fencing::None)
     }
 
-    /// How the old run of a job goes when it is moved for its own failure. Two runs of a job at once are
-    /// never the default: only a policy that says `Gracefully` gets them.
+    /// The purge mode when the job is moved for its own failure. Two runs at once are never the default: only a
+    /// policy with `Gracefully` allows them.
     pub fn application_purge(&self) -> PurgeMode {
         let Some(application) = &self.application else { return PurgeMode::Directly };
         self.permitted(application.purge_mode.unwrap_or(PurgeMode::Directly))
     }
 
-    /// The same when it is moved off a cluster that can still be reached.
+    /// The purge mode when the job is moved off a cluster that can be reached.
     pub fn cluster_purge(&self) -> PurgeMode {
         let asked = self.cluster.as_ref().and_then(|cluster| cluster.purge_mode);
         self.permitted(asked.unwrap_or(PurgeMode::Directly))
@@ -265,9 +264,9 @@ pub struct ApplicationFailover {
 }
 
 impl ApplicationFailover {
-    /// Seconds a job may stay unhealthy when the policy does not say.
+    /// Seconds a job may be unhealthy, if the policy does not say.
     pub const DEFAULT_TOLERATION_S: i64 = 300;
-    /// Seconds a graceful purge waits when the policy does not say.
+    /// Seconds a graceful purge waits, if the policy does not say.
     pub const DEFAULT_GRACE_S: i64 = 600;
 
     pub fn toleration_s(&self) -> i64 {
@@ -290,7 +289,7 @@ pub struct DecisionConditions {
     pub toleration_seconds: Option<i64>,
 }
 
-/// How the old copy leaves its cluster; the aliases are older spellings.
+/// How the old run leaves its cluster; the aliases are older spellings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PurgeMode {
     #[serde(alias = "Immediately")]
@@ -310,13 +309,13 @@ pub struct ClusterFailover {
     pub state_preservation: Option<StatePreservation>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fencing: Option<Fencing>,
-    /// Seconds a cluster may stay lost before its jobs move.
+    /// Seconds a cluster may be lost before its jobs move.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
 }
 
 impl ClusterFailover {
-    /// Seconds a cluster may stay lost when the policy does not say, as others do.
+    /// Seconds a cluster may be lost, if the policy does not say.
     pub const DEFAULT_TOLERATION_S: i64 = 300;
 
     pub fn toleration_s(&self) -> i64 {
@@ -328,11 +327,10 @@ impl ClusterFailover {
     }
 }
 
-/// What guarantees that a job lost with its cluster has stopped before it runs
-/// elsewhere.
+/// What ensures that a job on a lost cluster has stopped before it runs elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fencing {
-    /// Nothing: it moves after the timeout.
+    /// Nothing: it moves after the toleration.
     None,
     /// The member's agent stops it when its lease lapses.
     #[default]

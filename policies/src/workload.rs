@@ -1,9 +1,7 @@
-//! Reading a workload: its requests, its health, its dependencies, and
-//! how it is written for a member.
+//! Reading a workload: its requests, its health, its dependencies, and the form in which a member gets it.
 //!
-//! Every function takes the kind and the object (or its status) as JSON and is
-//! total: a field of the wrong type reads as absent, so that a broken object
-//! becomes a job with a reason and never a panic.
+//! Every function takes the kind and the object (or its status) as JSON, and is total: a field of the wrong type
+//! counts as absent. So a broken object becomes a job with a reason, and never a panic.
 
 mod aggregate;
 mod check;
@@ -18,14 +16,16 @@ use serde::{Deserialize, Serialize};
 
 pub use aggregate::{aggregate, withhold_end};
 pub use check::check;
-pub use components::{Component, PodRequirements, WorkloadError, components, most, template_requests, total};
+pub use components::{
+    Component, PodRequirements, WorkloadError, components, most, pod_templates, template_requests, total,
+};
 pub use conditions::{Condition, created_condition, queuing_condition, set_failed};
 pub use dependencies::{DependencyKind, DependencyRef, dependencies};
 pub use health::{Health, Outcome, ended_at, health, is_running, outcome, state_text};
 pub use revise::{revise_replicas, set_env, strip_for_member};
 pub use run::keep_run;
 
-/// The kinds whose meaning is known.
+/// The kinds that Fleet understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum WorkloadKind {
     /// kubeflow.org/v1
@@ -40,7 +40,7 @@ pub enum WorkloadKind {
     BatchJob,
     /// apps/v1 Deployment, StatefulSet and ReplicaSet
     Deployment,
-    /// Any object without pods that is known of.
+    /// Any other object.
     Other,
 }
 
@@ -57,19 +57,18 @@ impl WorkloadKind {
         }
     }
 
-    /// Runs to an end; the other kinds run until deleted.
+    /// Runs to an end; other kinds run until they are deleted.
     pub fn is_job(self) -> bool {
         !matches!(self, Self::Deployment | Self::Other)
     }
 
-    /// Speaks the Kubeflow status language: a list of conditions whose last
-    /// entry is what kubectl prints as STATE.
+    /// Has Kubeflow's status: a list of conditions of which kubectl prints the last as STATE.
     pub fn is_kubeflow(self) -> bool {
         matches!(self, Self::PyTorchJob | Self::TFJob | Self::MPIJob)
     }
 }
 
-/// The field of the spec that holds a Kubeflow job's roles.
+/// The field of the spec with a Kubeflow job's roles.
 fn replica_specs_field(kind: WorkloadKind) -> &'static str {
     match kind {
         WorkloadKind::TFJob => "tfReplicaSpecs",

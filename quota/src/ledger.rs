@@ -1,10 +1,8 @@
-//! What admitted jobs hold on each node of the tree.
+//! What admitted jobs use on each node of the tree.
 //!
-//! Admitting and releasing are idempotent by job id and cost the depth of the
-//! leaf times the resources asked for. Three counts are kept by node and
-//! resource: what jobs below use; what the node counts to itself when children
-//! keep back part of their min (lend limits); and what jobs that may not be
-//! preempted use.
+//! Admitting and releasing are idempotent by job id. They cost the depth of the leaf times the number of resources
+//! in the request. Three counts are kept by node and resource: the use of jobs below; what the node counts to
+//! itself when children keep back part of their min (lend limits); and the use of jobs that may not be preempted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,8 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::tree::{JOBS, NodeId, QuotaTree, Request};
 use crate::verdict::{Rule, Shortfall, Verdict};
 
-/// A job's id, unique over the hub and stable over restarts (its uid, or
-/// namespace and name of its unit).
+/// A job's id, unique on the hub and stable over restarts: its uid, or namespace and name of its unit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(Arc<str>);
 
@@ -70,15 +67,14 @@ pub struct AdmittedJob {
     pub preemptions: u32,
 }
 
-/// A bound that a request meets.
+/// A limit that a request would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Short {
     pub rule: Rule,
     pub node: NodeId,
     pub r: usize,
     pub asked: i64,
-    /// What it would add there: less than asked for where part of a min is not
-    /// lent.
+    /// What the job would add there: less than it requests if part of a min is not lent.
     pub need: i64,
 }
 
@@ -86,7 +82,7 @@ pub(crate) struct Short {
 pub struct Ledger {
     tree: Arc<QuotaTree>,
     jobs: BTreeMap<JobId, (AdmittedJob, Request)>,
-    /// Jobs that may be preempted, by leaf, the lowest priority first.
+    /// Jobs that may be preempted, by leaf, lowest priority first.
     preemptible: BTreeMap<NodeId, BTreeSet<(i64, JobId)>>,
     /// By node and resource.
     used: Vec<i64>,
@@ -122,9 +118,8 @@ impl Ledger {
         self.jobs.values().map(|(job, _)| job)
     }
 
-    /// Takes quota without asking whether it is there (see
-    /// [`check`](Self::check)): a restart rebuilds the ledger from jobs that run.
-    /// Returns false, changing nothing, when the job holds quota already.
+    /// Counts a job, whether or not it fits (see [`check`](Self::check)): after a restart the ledger is rebuilt
+    /// from running jobs. Returns false and changes nothing if the job is already counted.
     pub fn admit(&mut self, job: AdmittedJob) -> bool {
         if self.jobs.contains_key(&job.id) {
             return false;
@@ -138,7 +133,7 @@ impl Ledger {
         true
     }
 
-    /// As [`admit`](Self::admit), for a job that nobody may preempt as long as it is only supposed to run.
+    /// As [`admit`](Self::admit), for a job that only a search supposes to run: it cannot be preempted.
     pub(crate) fn suppose(&mut self, job: AdmittedJob) -> bool {
         let (leaf, key) = (job.leaf, (job.priority, job.id.clone()));
         let fresh = self.admit(job);
@@ -151,7 +146,7 @@ impl Ledger {
         fresh
     }
 
-    /// Gives back what the job holds; `None` when it holds nothing.
+    /// Releases the quota of the job; `None` if it has none.
     pub fn release(&mut self, id: &JobId) -> Option<AdmittedJob> {
         let (job, request) = self.jobs.remove(id)?;
         self.change(job.leaf, &request, job.preemptible, -1);
@@ -167,7 +162,7 @@ impl Ledger {
     /// Whether a job may be admitted now.
     ///
     /// # Errors
-    /// The first bound it meets, from the leaf to the root.
+    /// The first limit it would exceed, from the leaf to the root.
     pub fn check(&self, leaf: NodeId, request: &Resources, preemptible: bool) -> Result<(), Verdict> {
         self.check_request(leaf, &self.tree.request(request), preemptible)
     }
@@ -182,8 +177,8 @@ impl Ledger {
             .map_or(Ok(()), |short| Err(self.verdict(leaf, &short)))
     }
 
-    /// The first bound that the request meets, from the leaf to the root, when
-    /// `extra` is used under each bound (see [`bound`](Self::bound)) beside what is.
+    /// The first limit that the request would exceed, from the leaf to the root, if `extra` is used under each
+    /// limit (see [`bound`](Self::bound)) in addition.
     pub(crate) fn first_short(
         &self,
         leaf: NodeId,
@@ -217,13 +212,13 @@ impl Ledger {
         None
     }
 
-    /// Resources of the request for which the node has too little room under its max; `known` among them.
+    /// Resources of the request that do not fit under the node's max; `known` is one of them.
     pub(crate) fn short_at(&self, node: NodeId, request: &Request, known: usize) -> Vec<usize> {
         let amounts = request.amounts.iter();
         amounts.filter(|(r, asked)| *r == known || *asked > self.room_at(node, *r)).map(|(r, _)| *r).collect()
     }
 
-    /// A bound in words and numbers.
+    /// A limit as a verdict, with its numbers.
     pub(crate) fn verdict(&self, leaf: NodeId, short: &Short) -> Verdict {
         let cell = self.tree.cell(short.node, short.r);
         let (limit, used) = match short.rule {
@@ -241,19 +236,18 @@ impl Ledger {
         })
     }
 
-    /// Bounds are numbered: maxes by cell, then mins of jobs that may not be
-    /// preempted.
+    /// Limits are numbered: first each cell's max, then each cell's min for jobs that may not be preempted.
     pub(crate) fn bound(&self, short: &Short) -> usize {
         let cell = self.tree.cell(short.node, short.r);
         if short.rule == Rule::Max { cell } else { self.firm_bound(cell) }
     }
 
-    /// The bound that min is, at a cell, to jobs that may not be preempted.
+    /// The limit that a cell's min is for jobs that may not be preempted.
     pub(crate) fn firm_bound(&self, cell: usize) -> usize {
         self.used.len() + cell
     }
 
-    /// What may still be taken under a bound.
+    /// What is free under a limit.
     pub(crate) fn room_under(&self, bound: usize) -> i64 {
         let (node, r) = (self.node_of(bound), bound % self.used.len() % self.tree.resources().len());
         if bound < self.used.len() { self.room_at(node, r) } else { self.firm_room_at(node, r) }
@@ -264,7 +258,7 @@ impl Ledger {
         NodeId(((bound % self.used.len()) / self.tree.resources().len()) as u32)
     }
 
-    /// The request would not fit under the bound with nothing else there.
+    /// The request exceeds the limit even if nothing else is used.
     pub(crate) fn is_beyond(&self, bound: usize, request: &Request) -> bool {
         let cell = bound % self.used.len();
         let asked = request.amount(cell % self.tree.resources().len());
@@ -273,17 +267,17 @@ impl Ledger {
         asked > if bound < self.used.len() { self.tree.max[cell] } else { self.guaranteed_at(node, r) }
     }
 
-    /// Some bound of its path would refuse the job with nothing else there: it never starts as the tree is,
-    /// whichever bound stops it first today.
+    /// Some limit of its path is below the job's request: as the tree is, the job never starts, whichever limit
+    /// stops it first today.
     pub(crate) fn is_hopeless(&self, leaf: NodeId, request: &Request, preemptible: bool) -> bool {
         let firm = |bound: &usize| *bound >= self.used.len();
-        // Above a node that keeps part of its min back a job may add less than it asks for.
+        // Above a node that keeps back part of its min, a job may add less than it requests.
         let here = |bound: &usize| !self.tree.keeps_back() || self.node_of(*bound) == leaf;
         let mut bounds = self.bounds_of(leaf, request).into_iter();
         bounds.any(|bound| here(&bound) && !(preemptible && firm(&bound)) && self.is_beyond(bound, request))
     }
 
-    /// The first bound that would refuse the job with nothing else there.
+    /// The first limit that the request exceeds even if nothing else is used.
     pub(crate) fn first_beyond(&self, leaf: NodeId, request: &Request, preemptible: bool) -> Option<Short> {
         if !self.is_hopeless(leaf, request, preemptible) {
             return None;
@@ -299,7 +293,7 @@ impl Ledger {
         })
     }
 
-    /// All bounds that a job of the leaf is under.
+    /// All limits that apply to a job of the leaf.
     pub(crate) fn bounds_of(&self, leaf: NodeId, request: &Request) -> Vec<usize> {
         let cells = self.tree.path_to_root(leaf).flat_map(|node| {
             request.amounts.iter().map(move |(r, _)| self.tree.cell(node, *r)).collect::<Vec<_>>()
@@ -307,26 +301,26 @@ impl Ledger {
         cells.flat_map(|cell| [cell, self.firm_bound(cell)]).collect()
     }
 
-    /// Jobs of a leaf that may be preempted, the lowest priority first.
+    /// Jobs of a leaf that may be preempted, lowest priority first.
     pub(crate) fn preemptible_in(&self, leaf: NodeId) -> impl Iterator<Item = &AdmittedJob> {
         let ids = self.preemptible.get(&leaf);
         ids.into_iter().flatten().filter_map(|(_, id)| self.job(id))
     }
 
-    /// What admitted jobs below the node use, every resource of the tree named,
-    /// the count of jobs as `kube-queue/max-jobs`.
+    /// The use of admitted jobs below the node, for every resource of the tree; the number of jobs is
+    /// `kube-queue/max-jobs`.
     pub fn used(&self, node: NodeId) -> Resources {
         let names = self.tree.resources().iter().enumerate();
         names.map(|(r, name)| (name.clone(), self.used_at(node, r))).collect()
     }
 
-    /// How many admitted jobs are below the node.
+    /// Number of admitted jobs below the node.
     pub fn job_count(&self, node: NodeId) -> i64 {
         self.used_at(node, JOBS)
     }
 
-    /// The job would stay inside min on every node of its path below the root
-    /// for the resources it asks for. The root borrows from nobody.
+    /// With this request, every node of the path below the root stays inside its min, for the resources requested.
+    /// The root is left out, because it borrows from nobody.
     pub fn is_inside_min(&self, leaf: NodeId, request: &Resources) -> bool {
         self.inside_min(leaf, &self.tree.request(request))
     }
@@ -349,12 +343,12 @@ impl Ledger {
         self.used[self.tree.cell(node, r)]
     }
 
-    /// What may still be taken at the node under its max.
+    /// What is free at the node under its max.
     pub(crate) fn room_at(&self, node: NodeId, r: usize) -> i64 {
         self.tree.max_at(node, r).saturating_sub(self.held[self.tree.cell(node, r)])
     }
 
-    /// What jobs that may not be preempted may still take.
+    /// What is free for jobs that may not be preempted.
     pub(crate) fn firm_room_at(&self, node: NodeId, r: usize) -> i64 {
         if r == JOBS {
             return i64::MAX;
@@ -367,7 +361,7 @@ impl Ledger {
         if node == NodeId::ROOT { self.tree.max_at(node, r) } else { self.tree.min_at(node, r) }
     }
 
-    /// `sign` is 1 to take and -1 to give back.
+    /// `sign` is 1 to add and -1 to release.
     fn change(&mut self, leaf: NodeId, request: &Request, preemptible: bool, sign: i64) {
         let tree = Arc::clone(&self.tree);
         for (r, amount) in &request.amounts {
@@ -386,7 +380,7 @@ impl Ledger {
         }
     }
 
-    /// What is held with no job at all: parts of min that are never lent.
+    /// What counts as used without any job: parts of min that are never lent.
     fn hold_kept(&mut self) {
         let tree = Arc::clone(&self.tree);
         for node in tree.ids().rev() {

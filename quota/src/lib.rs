@@ -1,10 +1,9 @@
-//! Pure rules of admission: the quota tree, what each node holds, in which
-//! order waiting jobs are served, and why one waits.
+//! Pure rules of admission: the quota tree, the use of each node, the order of waiting jobs, preemption, and why a
+//! job waits.
 //!
-//! Inputs are plain data; times are milliseconds given by the caller; whether a
-//! job fits on a cluster is asked of a closure, so that admission and placement
-//! are one decision. Deliberately absent: clocks, clients, and any choice that
-//! depends on hash order.
+//! Inputs are plain data; times are milliseconds given by the caller. Whether a job fits on a cluster is asked
+//! through [`Places`], so that admission and placement are one decision. Deliberately absent: clocks, clients, and
+//! any choice that depends on hash order.
 
 mod ledger;
 mod places;

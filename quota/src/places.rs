@@ -1,5 +1,5 @@
-//! What the planner asks about clusters. Placement is the caller's: the planner
-//! knows jobs and quota, the oracle knows nodes.
+//! What the planner asks about clusters. The planner knows jobs and quota; the caller, who implements [`Places`],
+//! knows nodes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -36,38 +36,34 @@ impl fmt::Display for ClusterName {
     }
 }
 
-/// The oracle of placement. Jobs of one `shape` must get the same answers.
-/// Answers may change between plans only after the planner was told
-/// ([`places_freed`](crate::Planner::places_freed),
-/// [`places_changed`](crate::Planner::places_changed)); places that become
-/// fewer need no telling.
+/// Placement, as the planner sees it. Jobs of the same `shape` must get the same answers. Between plans, answers
+/// may improve only after [`places_freed`](crate::Planner::places_freed) or
+/// [`places_changed`](crate::Planner::places_changed) was called. Capacity may shrink without notice.
 pub trait Places {
-    /// Holds the gang's places from now on, on the best cluster that is open to
-    /// the job, has room now and is not in `avoid`.
+    /// Holds places for the gang from now on, in the best cluster that admits the job, has capacity now and is not
+    /// in `avoid`.
     fn take(&mut self, job: &WaitingJob, avoid: &BTreeSet<ClusterName>) -> Option<ClusterName>;
 
     /// Undoes a [`take`](Self::take) of this plan.
     fn put_back(&mut self, job: &WaitingJob, cluster: &ClusterName);
 
-    /// Clusters open to the job that could hold its gang if nothing ran there,
-    /// best first.
+    /// Clusters that admit the job and could hold its gang if they were empty, best first.
     fn could_hold(&mut self, job: &WaitingJob) -> Vec<ClusterName>;
 
-    /// Whether these gangs fit together in `cluster`, and it is open to them,
-    /// once the places of `gone` are free. Jobs that hold nothing there change
-    /// nothing. The last gang is the one that is asked about; those before it
-    /// and most of `gone` are the same from question to question.
+    /// Whether these gangs fit together in `cluster`, and it admits them, once the places of `gone` are free. Jobs
+    /// in `gone` that hold nothing there are ignored. The question is about the last gang. The gangs before it and
+    /// most of `gone` are the same from call to call, so an implementation can cache them.
     fn fits_without(&mut self, jobs: &[&WaitingJob], cluster: &ClusterName, gone: &[JobId]) -> bool;
 
-    /// As [`fits_without`](Self::fits_without), once the places of jobs that have ended can be taken as well:
-    /// there may be a while between the two. Nobody is taken from, nor is a taking given up, for what comes
-    /// by itself.
+    /// As [`fits_without`](Self::fits_without), but the places of jobs that have ended count as free already,
+    /// though a report may take a while to show them. The planner never preempts for capacity that is about to free
+    /// up, and does not give up a preemption while it waits for it.
     fn will_fit_without(&mut self, jobs: &[&WaitingJob], cluster: &ClusterName, gone: &[JobId]) -> bool {
         self.fits_without(jobs, cluster, gone)
     }
 
-    /// Of which resources the cluster has too little for these gangs once the places of `gone` are free; empty
-    /// where that cannot be said, as when the sum is enough and no node is.
+    /// The resources of which the cluster has too little for these gangs once the places of `gone` are free. Empty
+    /// if that cannot be said, for example if the sum is enough but no node is.
     fn short_in(
         &mut self,
         _jobs: &[&WaitingJob],
@@ -77,32 +73,30 @@ pub trait Places {
         Vec::new()
     }
 
-    /// Where an admitted job holds its places.
+    /// The cluster in which an admitted job holds its places.
     fn cluster_of(&self, job: &JobId) -> Option<ClusterName>;
 
-    /// The jobs that hold places in a cluster, those outside the tree too.
+    /// The jobs that hold places in a cluster, including those outside the tree.
     fn running_in(&self, cluster: &ClusterName) -> Vec<JobId>;
 
-    /// When it ends, by the run time that it declared, else by those of jobs like it; `None` where nothing is
-    /// known.
+    /// When the job ends, by its declared run time, or else by those of similar jobs; `None` if nothing is known.
     fn ends_at_ms(&self, job: &JobId) -> Option<i64>;
 
-    /// It has run for so much longer than any job like it that nobody can say when it ends.
+    /// The job has run so much longer than any similar job that its end cannot be predicted.
     fn has_outrun(&self, _job: &JobId) -> bool {
         false
     }
 
-    /// Work that is lost when the job is taken now: since its last checkpoint,
-    /// else since its start, in milliseconds.
+    /// Work lost if the job is preempted now, in milliseconds: since its last checkpoint, or else since its start.
     fn lost_work_ms(&self, job: &JobId) -> i64;
 
-    /// For how long the job has run since it last started, in milliseconds.
+    /// How long the job has run since its last start, in milliseconds.
     fn ran_ms(&self, job: &JobId) -> i64 {
         self.lost_work_ms(job)
     }
 }
 
-/// One endless cluster, for where only quota counts.
+/// One cluster of unlimited capacity, for callers to whom only quota matters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnyPlace;
 
@@ -142,7 +136,7 @@ impl Places for AnyPlace {
         0
     }
 
-    /// Nothing is known of any start: nobody is protected for one.
+    /// No start is known, so no job is protected because of one.
     fn ran_ms(&self, _: &JobId) -> i64 {
         i64::MAX
     }

@@ -1,5 +1,5 @@
-//! What a plan says: who starts where, who makes room for whom, for whom room
-//! is kept, and why the others wait.
+//! What a plan says: which jobs start and where, which preempt, for which a claim reserves capacity, and why the
+//! others wait.
 
 use fleet_resources::Resources;
 use serde::{Deserialize, Serialize};
@@ -9,14 +9,14 @@ use crate::places::ClusterName;
 use crate::tree::NodeId;
 use crate::verdict::Verdict;
 
-/// Bounds of one plan.
+/// Limits of one plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanLimits {
-    /// Jobs admitted at most.
+    /// Most jobs admitted.
     pub admissions: usize,
-    /// Times that a cluster is asked for places, at most.
+    /// Most questions to clusters about places.
     pub probes: usize,
-    /// Searches for victims at most; 0: nobody is taken.
+    /// Most searches for victims; 0 turns preemption off.
     pub searches: usize,
 }
 
@@ -26,12 +26,14 @@ impl Default for PlanLimits {
     }
 }
 
-/// By which right a victim is taken.
+/// The rule by which a victim is preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TakeRule {
     Reclaim,
     FairShare,
     InQueuePriority,
+    /// A higher class takes cells of a virtual cluster; no rule of quota.
+    VirtualCluster,
 }
 
 impl TakeRule {
@@ -40,6 +42,7 @@ impl TakeRule {
             Self::Reclaim => "Reclaim",
             Self::FairShare => "FairShare",
             Self::InQueuePriority => "InQueuePriority",
+            Self::VirtualCluster => "VirtualCluster",
         }
     }
 }
@@ -52,70 +55,70 @@ pub struct Victim {
     pub lost_work_ms: i64,
 }
 
-/// Jobs make room for a waiting one. Until they have ended the taker waits with
-/// [`WaitReason::WaitingForVictims`] and their room is kept for it.
+/// A preemption. Until its victims have ended, the preemptor waits with [`WaitReason::WaitingForVictims`], and
+/// their capacity is reserved for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Take {
-    /// Where the taker is going to start.
+    /// The cluster in which the preemptor will start.
     pub cluster: ClusterName,
-    /// To be evicted now, in the order in which they were chosen; never empty.
+    /// Jobs to evict now, in the order in which they were chosen; never empty.
     pub victims: Vec<Victim>,
-    /// Jobs on their way out already that the taker counts on as well.
+    /// Jobs that are ending already, whose capacity the preemptor also needs.
     pub awaited: Vec<JobId>,
 }
 
-/// Room kept for a job that others have passed for too long.
+/// Capacity reserved for a job that others have passed for too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub cluster: ClusterName,
-    /// The leaf's path; room is kept on each node of it.
+    /// The leaf's path; quota is reserved on each node of it.
     pub path: String,
     pub since_ms: i64,
     /// Since when others have passed the job.
     pub passed_since_ms: i64,
-    /// When the job is expected to start by what is known of the ends of others;
-    /// `None` where nothing is known of some.
+    /// The expected start of the job, from the expected ends of others; `None` if some of these are not known.
     pub start_ms: Option<i64>,
-    /// It is given up then at the latest.
+    /// The claim is given up then at the latest.
     pub until_ms: i64,
-    /// What it kept idle so far: amounts times seconds.
+    /// What the claim has kept idle so far: amounts times seconds.
     pub idled: Resources,
 }
 
 /// Why a job waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitReason {
-    /// The tree has no room.
+    /// The quota tree has no capacity.
     Quota(Verdict),
-    /// The tree has room, no cluster holds the gang now.
+    /// Quota is free, but no cluster can hold the gang now.
     NoPlace,
     /// An earlier job of the leaf goes first and cannot start.
     BehindHead(JobId),
-    /// There is room, but it is kept for `holder`.
+    /// Capacity is free, but reserved for `holder`.
     Claimed { holder: JobId },
-    /// It could take `victim`, which was preempted before and is protected until it has run for long enough.
+    /// The job could preempt `victim`, which is protected until then because it was preempted before or started a
+    /// moment ago.
     Protected { victim: JobId, until_ms: i64 },
-    /// Jobs that make room for it in `cluster` are ending.
+    /// The victims of its preemption in `cluster` are ending.
     WaitingForVictims { cluster: ClusterName, victims: Vec<JobId> },
-    /// It was refused lately.
+    /// The job backs off.
     Backoff { until_ms: i64 },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It holds quota and, in the oracle, places.
+    /// The job has quota, and places in [`Places`](crate::Places).
     Admit {
         cluster: ClusterName,
     },
     Take(Take),
-    /// A claim was given.
+    /// A claim was made.
     Claim(Claim),
-    /// A claim was given up: its time is over, or no start is in sight any more.
+    /// A claim was given up: its time is over, or no start is in sight.
     GiveUp(Claim),
     Wait(WaitReason),
 }
 
-/// What was decided on one job.
+/// The decision on one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub job: JobId,
@@ -123,22 +126,21 @@ pub struct Decision {
     pub outcome: Outcome,
 }
 
-/// What to do now.
+/// The result of one planning cycle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// In the order in which they were taken. A reason to wait is named once,
-    /// when it has changed in kind, for the first of equal jobs of a leaf:
-    /// [`equals`](crate::Planner::equals) gives the others and
-    /// [`reason`](crate::Planner::reason) tells any job's on demand.
+    /// In the order in which they were made. A reason to wait is reported only when its kind has changed, and only
+    /// for the first of equal jobs of a leaf. [`equals`](crate::Planner::equals) has the other jobs,
+    /// [`reason`](crate::Planner::reason) the present reason of any job.
     pub decisions: Vec<Decision>,
-    /// A bound was hit: plan again soon.
+    /// A limit was reached: plan again soon.
     pub more: bool,
-    /// Plan again then, even if nothing happens.
+    /// Plan again at this time, even if nothing happens.
     pub wake_at_ms: Option<i64>,
 }
 
 impl Plan {
-    /// Who starts and where.
+    /// Jobs that start, and where.
     pub fn admitted(&self) -> impl Iterator<Item = (&JobId, &ClusterName)> {
         self.decisions.iter().filter_map(|decision| match &decision.outcome {
             Outcome::Admit { cluster } => Some((&decision.job, cluster)),
@@ -146,7 +148,7 @@ impl Plan {
         })
     }
 
-    /// Who takes and from whom.
+    /// Jobs that preempt, and their victims.
     pub fn takes(&self) -> impl Iterator<Item = (&JobId, &Take)> {
         self.decisions.iter().filter_map(|decision| match &decision.outcome {
             Outcome::Take(take) => Some((&decision.job, take)),

@@ -1,13 +1,12 @@
-//! The planner: what waits, what is admitted, and what to do about it now.
+//! The planner: which jobs wait, which are admitted, and what to do now.
 //!
-//! Events come in through its methods, each of which marks only what it can
-//! unblock; [`Planner::plan`] then walks the jobs in the order of the tree: jobs
-//! that stay inside min before borrowers; among borrowers, from the root down,
-//! the child with the smallest dominant share after the job; ties by priority,
-//! age, name. A job is admitted when its quota path has room and the oracle
-//! holds its gang: one decision. Who may not start only because others hold the
-//! room may take it; whom others have passed for too long gets a claim.
+//! Each event marks only the leaves that it can unblock. [`Planner::plan`] then serves jobs in the order of the
+//! tree: jobs inside min before borrowers; among borrowers, from the root down, the child with the smallest
+//! dominant share after the job; ties by priority, age, name. A job is admitted when its quota path has capacity
+//! and [`Places`] can hold its gang: that is one decision. A job that cannot start only because of other jobs may
+//! preempt. A job that others have passed for too long gets a claim.
 
+mod backoff;
 mod claims;
 mod contest;
 mod edit;
@@ -15,8 +14,7 @@ mod explain;
 mod holds;
 mod index;
 mod pass;
-mod retake;
-mod taking;
+mod preemption;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,55 +25,55 @@ use crate::places::{ClusterName, Places};
 use crate::plan::{Claim, Plan, PlanLimits};
 use crate::queues::{ClassId, QueuePolicy, Queues, Stop, WaitingJob};
 use crate::tree::{NodeId, QuotaTree};
+use backoff::Backoffs;
 use claims::Watches;
 use contest::Contest;
 use holds::Holds;
 use index::Index;
-use retake::Retakes;
-use taking::evicted_key;
+use preemption::evicted_key;
 
 pub use edit::TreeEdit;
 pub use explain::Position;
 pub(crate) use explain::ReasonKind;
 pub(crate) use pass::{FRESH_MS, StartEnd, Started};
 
-/// How often one plan starts jobs again after starts were taken back.
+/// How many times one plan may continue after it has taken starts back.
 const ROUNDS: usize = 16;
 
-/// Jobs, quota and what follows from both, kept between plans.
+/// Jobs, quota, and indexes derived from both, kept between plans.
 #[derive(Clone, Debug)]
 pub struct Planner {
     ledger: Ledger,
     queues: Queues,
-    /// Admitted jobs on their way out.
+    /// Admitted jobs that are ending.
     ending: BTreeSet<JobId>,
-    /// Of these the ones that make room: leaf, priority and age.
+    /// Those of them that are victims: leaf, priority and age.
     evicted: BTreeSet<(NodeId, Reverse<i64>, i64, JobId)>,
     holds: Holds,
     watches: Watches,
     contest: Contest,
     index: Index,
-    /// Leaves whose candidate has to be found anew.
+    /// Leaves whose candidate must be found again.
     dirty: BTreeSet<NodeId>,
     /// Leaves whose reasons may have changed in kind.
     touched: BTreeSet<NodeId>,
-    /// Leaves that may have someone with a right to take.
-    takers: BTreeSet<NodeId>,
-    /// Classes that had their turn since the bound on searches was hit.
+    /// Leaves that may have a job with a right to preempt.
+    preemptors: BTreeSet<NodeId>,
+    /// Classes already searched since the limit on searches was reached.
     searched: BTreeSet<ClassId>,
-    retakes: Retakes,
-    /// Jobs started at the moment of the last plan.
+    backoffs: Backoffs,
+    /// Jobs that were started at the time of the last plan.
     started: BTreeMap<JobId, Started>,
     started_at_ms: i64,
-    /// When jobs started that did so a short while ago.
+    /// Start times of jobs that started recently.
     fresh: BTreeMap<JobId, i64>,
-    /// When jobs have run for long enough to be taken by those who would.
+    /// Times at which protected jobs become possible victims.
     protections: BTreeSet<i64>,
-    /// Pauses that end, by moment.
+    /// Jobs that back off, by end.
     pauses: BTreeSet<(i64, JobId)>,
     freed: BTreeSet<ClusterName>,
     places_changed: bool,
-    /// What is kept from waiting jobs may be less than what their classes say.
+    /// Less may be reserved than when the classes were stopped.
     kept_changed: bool,
     /// Counts changes of use and places.
     version: u64,
@@ -94,9 +92,9 @@ impl Planner {
             index: Index::default(),
             dirty: BTreeSet::new(),
             touched: BTreeSet::new(),
-            takers: BTreeSet::new(),
+            preemptors: BTreeSet::new(),
             searched: BTreeSet::new(),
-            retakes: Retakes::default(),
+            backoffs: Backoffs::default(),
             started: BTreeMap::new(),
             started_at_ms: i64::MIN,
             fresh: BTreeMap::new(),
@@ -113,22 +111,22 @@ impl Planner {
         self.ledger.tree()
     }
 
-    /// What admitted jobs hold.
+    /// What admitted jobs use.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// What waits.
+    /// Waiting jobs.
     pub fn queues(&self) -> &Queues {
         &self.queues
     }
 
-    /// Who has a claim, by leaf.
+    /// Jobs with a claim, by leaf.
     pub fn claims(&self) -> impl Iterator<Item = (&JobId, Claim)> {
         self.holds.claims.values().map(|claim| (&claim.job, self.claim_of(claim)))
     }
 
-    /// Whether victims end for the job, or room is kept for it.
+    /// Whether capacity is reserved for the job, by a preemption or a claim.
     pub fn holds_room(&self, id: &JobId) -> bool {
         self.holds.of(id)
     }
@@ -140,8 +138,7 @@ impl Planner {
         }
     }
 
-    /// A job waits, or what is known of a waiting one has changed. One that
-    /// holds quota is released first.
+    /// Adds a waiting job, or updates it. A job that has quota is released first.
     pub fn enqueue(&mut self, job: WaitingJob) {
         self.release(&job.id);
         let same = self.queues.get(&job.id).is_some_and(|known| {
@@ -162,7 +159,7 @@ impl Planner {
             self.forget_shape(shape);
         }
         self.look_at(leaf);
-        self.takers.insert(leaf);
+        self.preemptors.insert(leaf);
         if self.holds.of(&id) {
             self.queues.set_aside(&id, None);
         } else if until_ms > 0 {
@@ -170,21 +167,21 @@ impl Planner {
         }
     }
 
-    /// A job waits no longer.
+    /// The job no longer waits.
     pub fn remove(&mut self, id: &JobId) -> Option<WaitingJob> {
         let job = self.queues.remove(id)?;
         self.watches.forget(id);
-        // Others may have been searched victims for beside it.
+        // It may have been part of other jobs' searches for victims.
         self.version += 1;
         self.forget_shape(job.shape);
         self.pauses.remove(&(job.not_before_ms, id.clone()));
         self.drop_holds(id);
         self.look_at(job.leaf);
-        self.takers.insert(job.leaf);
+        self.preemptors.insert(job.leaf);
         Some(job)
     }
 
-    /// Keeps the job's place in line but does not look at it before `until_ms`.
+    /// The job keeps its place in the queue, but is not considered before `until_ms`.
     pub fn back_off(&mut self, id: &JobId, until_ms: i64) {
         let Some(job) = self.queues.get(id) else { return };
         let leaf = job.leaf;
@@ -195,9 +192,8 @@ impl Planner {
         self.look_at(leaf);
     }
 
-    /// A job holds quota, whether there is room or not: a restart tells what
-    /// runs. False when it is known to hold it; what has changed of it is taken
-    /// in, and whoever waits for its end goes on waiting.
+    /// Counts a job as admitted, whether or not it fits: after a restart, running jobs are added this way. Returns
+    /// false if the job is counted already. Its data is then updated, and jobs that wait for its end still do.
     pub fn admit(&mut self, job: AdmittedJob) -> bool {
         self.remove(&job.id);
         let leaf = job.leaf;
@@ -216,7 +212,7 @@ impl Planner {
         fresh
     }
 
-    /// A job holds nothing any more.
+    /// The job releases its quota.
     pub fn release(&mut self, id: &JobId) -> Option<AdmittedJob> {
         self.ending.remove(id);
         let job = self.ledger.release(id)?;
@@ -226,14 +222,14 @@ impl Planner {
         Some(job)
     }
 
-    /// An admitted job is on its way out: its room is coming.
+    /// An admitted job is ending: its capacity is about to free up.
     pub fn ending(&mut self, id: &JobId) {
         if self.ledger.job(id).is_some() && self.ending.insert(id.clone()) {
             self.version += 1;
         }
     }
 
-    /// Admitted jobs on their way out.
+    /// Admitted jobs that are ending.
     pub fn ending_jobs(&self) -> impl Iterator<Item = &JobId> {
         self.ending.iter()
     }
@@ -244,20 +240,19 @@ impl Planner {
         self.version += 1;
     }
 
-    /// Any answer of the oracle may have changed.
+    /// Any answer of [`Places`] may have changed.
     pub fn places_changed(&mut self) {
         self.places_changed = true;
         self.version += 1;
     }
 
-    /// Decides what to do now. Who is admitted holds quota and places when this
-    /// returns and waits no longer; who cannot be bound is given back with
-    /// [`enqueue`](Self::enqueue).
+    /// Makes a plan. An admitted job holds quota and places on return and no longer waits. To give back a job that
+    /// cannot be bound, call [`enqueue`](Self::enqueue).
     pub fn plan(&mut self, now_ms: i64, limits: PlanLimits, places: &mut dyn Places) -> Plan {
         let mut plan = Plan::default();
         self.begin_starts(now_ms);
         self.end_pauses(now_ms);
-        self.end_rests(now_ms);
+        self.end_backoffs(now_ms);
         self.end_protections(now_ms);
         self.end_claims(now_ms, places, &mut plan);
         let mut left = limits;
@@ -267,7 +262,7 @@ impl Planner {
             self.read_kept();
             self.start_holders(now_ms, places, &mut plan);
             self.start_winners(now_ms, &mut left, places, &mut plan);
-            let undone = self.take(now_ms, &mut left, places, &mut plan);
+            let undone = self.preempt(now_ms, &mut left, places, &mut plan);
             rounds += 1;
             if !undone {
                 break;
@@ -280,20 +275,19 @@ impl Planner {
         self.claim(now_ms, limits, places, &mut plan);
         self.tell(&mut plan);
         if plan.more {
-            // Not all were looked at: what stops them is noted next time.
+            // Not all leaves were considered: their reasons are recorded next time.
             self.touched.extend(self.contest.leaves_below(self.ledger.tree(), NodeId::ROOT));
         }
         let pause = self.pauses.first().map(|(until_ms, _)| *until_ms);
-        let rest = self.retakes.next_end_ms(|id| self.queues.get(id).is_some());
+        let backoff = self.backoffs.next_end_ms(|id| self.queues.get(id).is_some());
         let protection = self.protections.first().copied();
-        let wakes = [pause, rest, protection, self.watches.next_due_ms(), self.next_reckoning_ms()];
+        let wakes = [pause, backoff, protection, self.watches.next_due_ms(), self.next_recompute_ms()];
         plan.wake_at_ms = wakes.into_iter().flatten().min();
         plan
     }
 
-    /// Forgets what follows from other state, so that the next plan looks at
-    /// everything. Changes no decision: only what a plan costs. What the oracle
-    /// has refused stays known until places are free again.
+    /// Drops all derived state, so that the next plan considers everything. Changes no decision, only the cost of
+    /// the plan. What [`Places`] has refused is kept until places are freed.
     pub fn look_again(&mut self) {
         self.contest = Contest::new(self.ledger.tree());
         self.queues.forget_stops();
@@ -308,7 +302,7 @@ impl Planner {
         let leaves: Vec<NodeId> = self.queues.lines().map(|(leaf, _)| leaf).collect();
         for leaf in leaves {
             self.look_at(leaf);
-            self.takers.insert(leaf);
+            self.preemptors.insert(leaf);
         }
         self.version += 1;
     }

@@ -1,7 +1,7 @@
-//! Jobs that wait, by leaf and by class.
+//! Waiting jobs, by leaf and by class.
 //!
-//! Jobs of one leaf with the same request and constraints are one class: what
-//! stops the first of them stops them all, so a plan looks at classes.
+//! Jobs of one leaf with the same request and constraints are a *class*. What stops the first job of a class stops
+//! all of them, so a plan considers classes only.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,14 +65,14 @@ pub struct WaitingJob {
     pub priority: i64,
     /// When it was first enqueued, in milliseconds of the caller's clock.
     pub enqueued_at_ms: i64,
-    /// Not looked at before this moment: backoff after a refusal.
+    /// Not considered before this time: back-off after a refusal.
     pub not_before_ms: i64,
-    /// The longest it may run, as it declares.
+    /// The longest run time that the job declares.
     pub run_time_ms: Option<i64>,
     /// How often it was preempted.
     pub preemptions: u32,
-    /// Equal for jobs that any cluster holds equally (same components and
-    /// constraints), as a digest made by the caller.
+    /// A digest made by the caller, equal for jobs that the same clusters can hold (same components and
+    /// constraints).
     pub shape: u64,
 }
 
@@ -96,7 +96,7 @@ pub struct OrderKey {
     pub id: JobId,
 }
 
-/// What makes jobs of a leaf equal to the planner.
+/// What jobs of one class have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClassKey {
     pub leaf: NodeId,
@@ -106,21 +106,21 @@ pub(crate) struct ClassKey {
     pub shape: u64,
 }
 
-/// A class of equal waiting jobs; ids are dense and used again.
+/// A class of equal waiting jobs; ids are dense and reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClassId(u32);
 
-/// What stopped a class when it was last looked at.
+/// What stopped a class when it was last considered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Nothing, or it was not looked at.
+    /// Nothing, or it was not considered.
     #[default]
     None,
-    /// The tree; it may go once the bound has `need` of room.
+    /// Quota; the class is considered again once `need` is free under the limit.
     Quota { bound: usize, need: i64 },
-    /// No cluster.
+    /// No cluster can hold the gang.
     Place,
-    /// Room kept for this job.
+    /// Capacity is reserved for this job.
     Kept(JobId),
 }
 
@@ -130,35 +130,34 @@ pub(crate) struct Class {
     pub key: ClassKey,
     pub request: Request,
     jobs: BTreeSet<OrderKey>,
-    /// Those that are not in the running now: they back off, or their victims
-    /// are ending.
+    /// Jobs that are not candidates now: they back off, or their victims are ending.
     aside: BTreeSet<OrderKey>,
     front: Option<OrderKey>,
     pub stop: Stop,
-    /// Where the class stands in the index of bounds.
+    /// Where the index of limits lists the class.
     pub listed: Option<(usize, i64)>,
-    /// The kind of reason that was last told.
+    /// The kind of reason that was reported last.
     pub told: Option<ReasonKind>,
-    /// Its rights to take were looked at since its leaf changed.
+    /// Its rights to preempt were checked since its leaf changed.
     pub weighed: bool,
-    /// The last search for victims that led to nobody being taken.
+    /// The last search for victims without a result.
     pub missed: Option<Missed>,
 }
 
-/// A search for victims after which the class still waits. It holds as long as nothing changes that a search
-/// looks at: use, places, who is ending, what is kept.
+/// A search for victims after which the class still waits. It is valid until something changes that a search
+/// depends on: use, places, ending jobs, reservations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Missed {
-    /// The state of all jobs that was searched.
+    /// The version of the planner's state that was searched.
     pub version: u64,
-    /// Nobody had to be taken: what others take leaves room for it, too.
+    /// No victim was needed: other jobs' preemptions leave capacity for it, too.
     pub fits_behind: bool,
-    /// A job that it may take once that has run for long enough, and when.
+    /// A job that it may preempt once that has run for long enough, and when.
     pub protected: Option<(i64, JobId)>,
 }
 
 impl Class {
-    /// The first job in the running.
+    /// The first candidate.
     pub fn front(&self) -> Option<&OrderKey> {
         self.front.as_ref()
     }
@@ -172,15 +171,15 @@ impl Class {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
     pub policy: QueuePolicy,
-    /// The first job in the running of each class.
+    /// The first candidate of each class.
     pub fronts: BTreeMap<OrderKey, ClassId>,
-    /// Jobs that are not in the running now.
+    /// Jobs that are not candidates now.
     pub aside: BTreeSet<OrderKey>,
     waiting: usize,
 }
 
 impl Line {
-    /// Whether a job set aside stops all that come after `key`.
+    /// The job set aside that blocks all jobs after `key`, if there is one.
     pub fn blocked_by_aside(&self, key: &OrderKey) -> Option<&OrderKey> {
         self.aside.first().filter(|first| *first < key && self.policy.blocks(first.priority.0))
     }
@@ -203,7 +202,7 @@ impl Queues {
         self.lines.entry(leaf).or_default().policy = policy;
     }
 
-    /// Adds a job or replaces the one of that id.
+    /// Adds a job, or replaces the job with that id.
     pub(crate) fn enqueue(&mut self, tree: &QuotaTree, job: WaitingJob) {
         self.remove(&job.id);
         let class = self.class_for(tree, &job);
@@ -238,7 +237,7 @@ impl Queues {
         Some(job)
     }
 
-    /// Takes a job out of the running; it keeps its place in line.
+    /// The job is no candidate until then; it keeps its place in the queue.
     pub(crate) fn set_aside(&mut self, id: &JobId, until_ms: Option<i64>) {
         let Some((job, class)) = self.jobs.get_mut(id) else { return };
         if let Some(until_ms) = until_ms {
@@ -251,7 +250,7 @@ impl Queues {
         });
     }
 
-    /// Puts a job back into the running.
+    /// The job is a candidate again.
     pub(crate) fn set_running(&mut self, id: &JobId) {
         let Some((job, class)) = self.jobs.get(id) else { return };
         let (key, leaf, class) = (job.order_key(), job.leaf, *class);
@@ -273,7 +272,7 @@ impl Queues {
         self.jobs.is_empty()
     }
 
-    /// How many jobs wait in a leaf.
+    /// Number of waiting jobs of a leaf.
     pub fn waiting_in(&self, leaf: NodeId) -> usize {
         self.lines.get(&leaf).map_or(0, |line| line.waiting)
     }
@@ -286,13 +285,13 @@ impl Queues {
         keys.into_iter().take(count).filter_map(|key| self.get(&key.id)).collect()
     }
 
-    /// How many wait in a leaf, and what they ask for together.
+    /// Number of waiting jobs of a leaf, and the sum of their requests.
     pub fn asked(&self, leaf: NodeId) -> (usize, Resources) {
         let mut sum = Resources::new();
         let mut count = 0;
         for (_, class) in self.classes_of(leaf) {
             let Some(job) = class.jobs.first().and_then(|key| self.get(&key.id)) else { continue };
-            // Jobs of a class ask for the same.
+            // All jobs of a class have the same request.
             sum.add(&job.request.scaled(class.jobs.len() as i64));
             count += class.jobs.len();
         }
@@ -306,7 +305,7 @@ impl Queues {
         keys.into_iter().filter_map(|key| self.get(&key.id)).collect()
     }
 
-    /// The job's place in its leaf, 1 for the first. Costs the jobs before it.
+    /// The job's position in its leaf; 1 is the first. Costs the jobs before it.
     pub fn position(&self, id: &JobId) -> Option<usize> {
         let own = self.get(id)?;
         let (leaf, key) = (own.leaf, own.order_key());
@@ -314,16 +313,15 @@ impl Queues {
         Some(before + 1)
     }
 
-    /// The job's place among all that wait, by priority, age and name, 1 for the
-    /// first. Leaves are not served by that order alone: it says how many were
-    /// there before. Costs the jobs before it.
+    /// The job's position among all waiting jobs, by priority, age and name; 1 is the first. Leaves are not served
+    /// in that order alone, so this is only an estimate. Costs the jobs before it.
     pub fn fleet_position(&self, id: &JobId) -> Option<usize> {
         let key = self.get(id)?.order_key();
         let classes = self.classes.iter().flatten();
         Some(classes.map(|class| class.jobs.range(..&key).count()).sum::<usize>() + 1)
     }
 
-    /// The job and those of its leaf that are equal to it, in order.
+    /// The job and its equals in the leaf, in order.
     pub fn equals(&self, id: &JobId) -> impl Iterator<Item = &JobId> {
         let class = self.class_of(id).and_then(|class| self.class(class));
         class.into_iter().flat_map(|class| &class.jobs).map(|key| &key.id)
@@ -345,7 +343,7 @@ impl Queues {
         self.classes.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// Every class is as if it was never looked at.
+    /// Resets every class to "not considered".
     pub(crate) fn forget_stops(&mut self) {
         for class in self.classes.iter_mut().flatten() {
             (class.stop, class.listed, class.weighed, class.missed) = (Stop::None, None, false, None);
@@ -366,7 +364,7 @@ impl Queues {
         self.get(&class.jobs.first()?.id)
     }
 
-    /// How many shapes the waiting jobs have.
+    /// Number of shapes among the waiting jobs.
     pub(crate) fn shapes(&self) -> usize {
         self.shapes.len()
     }
@@ -379,7 +377,7 @@ impl Queues {
         self.lines.iter().map(|(leaf, line)| (*leaf, line))
     }
 
-    /// The first job of each class of a leaf and those that are not in the running, in the order of the leaf.
+    /// The first job of each class of a leaf, and the jobs that are no candidates, in the order of the leaf.
     pub(crate) fn in_line(&self, leaf: NodeId) -> impl Iterator<Item = &OrderKey> {
         let line = self.lines.get(&leaf);
         let mut running = line.into_iter().flat_map(|line| line.fronts.keys()).peekable();
@@ -391,7 +389,7 @@ impl Queues {
         })
     }
 
-    /// The classes of a leaf that have a job in the running or not.
+    /// The classes of a leaf, with or without a candidate.
     fn classes_of(&self, leaf: NodeId) -> impl Iterator<Item = (ClassId, &Class)> {
         let line = self.lines.get(&leaf);
         let ids = line.into_iter().flat_map(|line| {
@@ -440,7 +438,7 @@ impl Queues {
         id
     }
 
-    /// Changes a class's jobs and keeps its front known to the line.
+    /// Changes a class, and keeps the line's index of first candidates up to date.
     fn change(&mut self, id: ClassId, change: impl FnOnce(&mut Class)) {
         let Some(class) = self.classes.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
         change(class);
@@ -449,7 +447,7 @@ impl Queues {
         }
         let front = class.find_front().cloned();
         let old = std::mem::replace(&mut class.front, front.clone());
-        // Another job, other rights.
+        // Another first job has other rights.
         (class.weighed, class.missed) = (false, None);
         let leaf = class.key.leaf;
         let line = self.line(leaf);

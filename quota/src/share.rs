@@ -1,16 +1,15 @@
-//! Dominant shares: how much of what its parent can lend a node uses above its
-//! own min, in the resource where that is most, per weight.
+//! Dominant shares: how much of what its parent can lend a node uses above its own min, in the resource where that
+//! part is largest, divided by its weight.
 //!
-//! Source: Ghodsi et al., Dominant Resource Fairness (NSDI 2011), on a tree and
-//! counting only what is borrowed.
+//! Source: Ghodsi et al., Dominant Resource Fairness (NSDI 2011), here on a tree, and for borrowed amounts only.
 
 use std::cmp::Ordering;
 
 use crate::ledger::Ledger;
 use crate::tree::{JOBS, NodeId, Request};
 
-/// A node's share, compared exactly. Any share of a node with weight zero is
-/// larger than any of a node with a weight.
+/// A node's share, compared exactly. A share of a node with weight zero is larger than any share of a node with a
+/// weight.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     borrowed: i128,
@@ -19,8 +18,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The share of `node` when it takes `request` on top (or gives it back,
-    /// with `sign` -1, or nothing with 0).
+    /// The share of `node` after `request` is added (`sign` 1), released (-1), or neither (0).
     pub(crate) fn after(ledger: &Ledger, node: NodeId, request: &Request, sign: i64) -> Self {
         let tree = ledger.tree();
         let mut share = Self { borrowed: 0, lendable: 1, weight_milli: tree.node(node).weight_milli };

@@ -8,7 +8,7 @@ mod histories;
 mod laws;
 mod ledger;
 mod order;
-mod take;
+mod preempt;
 mod thrash;
 mod tree;
 
@@ -169,7 +169,7 @@ fn said(decision: &Decision) -> String {
             let victims: Vec<String> =
                 take.victims.iter().map(|v| format!("{} ({})", v.job, v.rule.as_str())).collect();
             let awaited: Vec<String> = take.awaited.iter().map(|id| format!(" and awaits {id}")).collect();
-            format!("{job} takes {}{} for {}", victims.join(", "), awaited.concat(), take.cluster)
+            format!("{job} preempts {}{} for {}", victims.join(", "), awaited.concat(), take.cluster)
         }
         Outcome::Claim(claim) => match claim.start_ms {
             Some(start_ms) => format!("{job} claims {} from {start_ms}", claim.cluster),

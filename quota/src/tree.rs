@@ -1,8 +1,7 @@
-//! The quota tree, read once and then asked often.
+//! The quota tree: parsed once, read often.
 //!
-//! Resource names are interned: inside the tree an amount is found by two small
-//! indexes, so that judging a job costs its depth times the resources it asks
-//! for. Jobs count as a resource of which each job asks for one.
+//! Resource names are interned, so an amount is found by two small indexes. Checking a job costs the depth of its
+//! leaf times the resources it requests. The number of jobs is a resource, of which each job requests one.
 
 mod attributes;
 mod build;
@@ -27,16 +26,16 @@ pub const MAX_JOBS: &str = "kube-queue/max-jobs";
 /// Labels of a job that name its leaf, by name or by path; the first wins.
 pub const QUOTA_LABELS: [&str; 2] =
     ["quota.scheduling.alibabacloud.com/name", "quota.scheduling.koordinator.sh/name"];
-/// Label of a job that may not be preempted when `false`.
+/// Label of a job; `false`: it may not be preempted.
 pub const PREEMPTIBLE_LABEL: &str = "quota.scheduling.alibabacloud.com/preemptible";
 
-/// A max of this and above is no bound, as in the queue systems of the field.
+/// A max of this or more is unlimited, as in other queue systems.
 const UNLIMITED_FROM: i64 = i32::MAX as i64;
 /// Deepest tree accepted; the root has depth 1.
 const MAX_DEPTH: usize = 64;
 /// Largest tree accepted.
 const MAX_NODES: usize = 100_000;
-/// More than any job can mean; a thousand such jobs can still be summed.
+/// More than any real job; the sum of a thousand such jobs still fits.
 const MAX_AMOUNT: i64 = 1 << 53;
 /// The index of [`MAX_JOBS`] among the tree's resources.
 pub(crate) const JOBS: usize = 0;
@@ -53,7 +52,7 @@ impl NodeId {
     }
 }
 
-/// One node as others see it.
+/// One node, for callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeNode {
     pub name: String,
@@ -65,17 +64,15 @@ pub struct TreeNode {
     pub attributes: BTreeMap<String, String>,
     /// Attribute `fleet.dev/weight` in thousandths; 0 is served last.
     pub weight_milli: i64,
-    /// Attribute `fleet.dev/max-bypass`: how long others may pass the first job
-    /// of this leaf before room is kept for it.
+    /// Attribute `fleet.dev/max-bypass`: how long others may pass the first job of this leaf before it gets a
+    /// claim.
     pub max_bypass_ms: i64,
-    /// Attribute `fleet.dev/max-claim`: how long room is kept for a job of this leaf whose start cannot be
-    /// foreseen.
+    /// Attribute `fleet.dev/max-claim`: how long a claim lasts for a job of this leaf whose start is not in sight.
     pub max_claim_ms: i64,
-    /// Attribute `fleet.dev/min-runtime`: how long a job of this leaf runs before it is preempted by priority or
-    /// by share.
+    /// Attribute `fleet.dev/min-runtime`: how long a job of this leaf runs before it may be preempted by priority
+    /// or by share.
     pub min_runtime_ms: i64,
-    /// The leaf was deleted and stays until its jobs have ended: nothing is
-    /// admitted here.
+    /// The leaf was deleted, and stays until its jobs have ended: nothing is admitted here.
     pub draining: bool,
 }
 
@@ -85,8 +82,8 @@ impl TreeNode {
     }
 }
 
-/// Amounts a job asks for, by the tree's resource index, one job included.
-/// Resources that the tree does not name are not bounded by it and are left out.
+/// A job's request by the tree's resource index, including one job. Resources that the tree does not name are not
+/// limited by it, and are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Request {
     pub(crate) amounts: Vec<(usize, i64)>,
@@ -111,7 +108,7 @@ pub struct QuotaTree {
     effective_max: Vec<i64>,
     /// By node and resource: the part of min that is never lent.
     kept: Vec<i64>,
-    /// Some part of some min is never lent.
+    /// Whether any part of any min is never lent.
     keeps: bool,
     /// The root's `fleet.dev/max-gpu-loss` in thousandths.
     max_loss_milli: Option<i64>,
@@ -151,15 +148,15 @@ pub enum TreeError {
     Negative { path: String, field: &'static str, resource: String, found: String },
 }
 
-/// A documented rule that a usable tree breaks.
+/// A documented rule that a valid tree breaks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TreeWarning {
     pub path: String,
     pub field: String,
     pub found: String,
     pub allowed: String,
-    /// The value is unknown or impossible, and does not count as it is written; else the tree does what it says, by
-    /// another rule than the documented one.
+    /// True: the value is unknown or impossible, and ignored. False: the value is used, but breaks a documented
+    /// rule.
     pub is_mistake: bool,
     /// One sentence naming node, field and values.
     pub sentence: String,
@@ -189,11 +186,11 @@ pub enum LeafError {
 }
 
 impl QuotaTree {
-    /// Reads a tree. Broken rules that leave it usable come back as warnings.
+    /// Parses a tree. Broken rules that leave it valid are returned as warnings.
     ///
     /// # Errors
-    /// What makes a tree unusable: overlapping namespaces, equal sibling names,
-    /// bad names or quantities, too deep or too large.
+    /// What makes a tree invalid: overlapping namespaces, equal sibling names, bad names or quantities, too deep or
+    /// too large.
     pub fn build(root: &NodeSpec) -> Result<(Self, Vec<TreeWarning>), TreeError> {
         let (tree, mut found) = build::build(root)?;
         found.extend(warnings::broken_rules(&tree, root));
@@ -245,13 +242,12 @@ impl QuotaTree {
         &self.names
     }
 
-    /// The guaranteed amount, zero where the tree does not say. The root's is
-    /// as written, not its capacity.
+    /// The guaranteed amount; zero if the tree has none. The root's is as written, not its capacity.
     pub fn min(&self, id: NodeId, resource: &str) -> i64 {
         self.resource_index(resource).map_or(0, |r| self.min_at(id, r))
     }
 
-    /// The bound, `None` where unlimited.
+    /// The max, `None` if unlimited.
     pub fn max(&self, id: NodeId, resource: &str) -> Option<i64> {
         let max = self.max_at(id, self.resource_index(resource)?);
         (max != i64::MAX).then_some(max)
@@ -327,18 +323,18 @@ impl QuotaTree {
         self.kept[self.cell(id, r)]
     }
 
-    /// Whether some min is not lent in full: then what a job adds to a node
-    /// depends on what else is below it.
+    /// Whether some min is not lent in full. Then what a job adds to a node depends on what else is below it.
     pub(crate) fn keeps_back(&self) -> bool {
         self.keeps
     }
 
-    /// GPU time that may be lost for each that a taker gains, in thousandths; none where the root does not say.
+    /// GPU time that may be lost for each unit that a preemptor gains, in thousandths; `None` if the root does not
+    /// say.
     pub(crate) fn max_loss_milli(&self) -> Option<i64> {
         self.max_loss_milli
     }
 
-    /// What the node can lend its children: no child can ever use more.
+    /// What the node can lend its children. No child can ever use more.
     pub(crate) fn lendable_at(&self, id: NodeId, r: usize) -> i64 {
         self.effective_max[self.cell(id, r)]
     }

@@ -1,4 +1,4 @@
-//! Why a job may not be admitted now: data first, one sentence from it.
+//! Why a job cannot be admitted now: data, and one sentence made from it.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::tree::MAX_JOBS;
 
-/// Which bound a job meets.
+/// The kind of limit that a job exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Rule {
     Max,
-    /// Jobs that may not be preempted have to stay inside min together.
+    /// All jobs together that may not be preempted must fit inside min.
     Min,
 }
 
-/// The bound a job meets on one node, in base units.
+/// The limit that a job exceeds on one node, in base units.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shortfall {
     pub rule: Rule,
     pub resource: ResourceName,
-    /// Path of the node that refuses.
+    /// Path of the node whose limit it is.
     pub path: String,
     /// The node is an ancestor of the job's leaf.
     pub in_parent: bool,
@@ -30,16 +30,15 @@ pub struct Shortfall {
     pub used: i64,
 }
 
-/// Why a job is not admitted. The variants' names are reasons of the one
-/// vocabulary.
+/// Why a job is not admitted. The variants' names are reasons of the one vocabulary.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verdict {
-    /// Would not be admitted with the quota empty.
+    /// The job would not be admitted even if the quota were empty.
     ExceedsQuota(Shortfall),
     InsufficientQuota(Shortfall),
     InsufficientQuotaInParent(Shortfall),
     MaxJobs(Shortfall),
-    /// A job that may not be preempted would leave min.
+    /// A job that may not be preempted would exceed min.
     InsufficientMin(Shortfall),
 }
 

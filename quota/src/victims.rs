@@ -1,15 +1,17 @@
-//! Whose jobs make room for a job that may take it.
+//! Which jobs a job may preempt.
 //!
-//! Three rules, tried in this order. *Reclaim*: a job inside its leaf's min
-//! takes from siblings of its path that are above theirs. *FairShare* (where
-//! the root says so): a job above min takes from siblings that keep the larger
-//! dominant share. *InQueuePriority*: in its own leaf, from lower priorities.
-//! The search releases victims in the ledger, asks whether the job fits tree
-//! and cluster, puts back whom it does not need, and restores the ledger before
-//! it answers.
+//! Three rules, tried in this order:
+//!
+//! - *Reclaim*: a job inside its leaf's min preempts jobs of siblings of its path that are above theirs.
+//! - *FairShare* (if the root says so): a job above min preempts jobs of siblings whose dominant share stays
+//!   larger.
+//! - *InQueuePriority*: a job preempts jobs of lower priority in its own leaf.
+//!
+//! The search releases candidates in the ledger and asks whether the job fits tree and cluster. It reprieves the
+//! victims that are not needed, and restores the ledger.
 
 mod candidates;
-mod honest;
+mod stability;
 mod worth;
 
 use std::cmp::Reverse;
@@ -28,60 +30,60 @@ use crate::tree::{GUARANTEE, NodeId, QuotaTree, RECLAIM, Request, SHARE_PREEMPTI
 use crate::verdict::Rule;
 use worth::Protected;
 
-/// Clusters whose victims are compared, best first; the others are not looked at.
+/// Most clusters whose victims are compared; the best come first.
 const CLUSTERS_COMPARED: usize = 128;
-/// Sets of victims looked at in one cluster, at most.
+/// Most sets of victims tried in one cluster.
 const SETS_TRIED: usize = 16;
-/// Jobs taken for one, at most.
+/// Most victims of one preemptor.
 const MAX_VICTIMS: usize = 1024;
 
-/// What a taker counts on.
+/// The victims found for a preemptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct VictimSet {
     pub cluster: ClusterName,
     pub victims: Vec<Victim>,
-    /// Jobs already ending that it needs too.
+    /// Jobs that are ending already, which it also needs.
     pub awaited: Vec<JobId>,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Searched {
-    pub found: Option<Found>,
-    /// A job that was not looked at because it is protected, and until when: the one to be looked at first.
+    pub found: Option<VictimSet>,
+    /// The job that was skipped because it is protected, and until when; the first to be possible.
     pub protected: Option<(i64, JobId)>,
-    /// When to search again although nothing has changed.
+    /// When to search again even if nothing changes.
     pub again_ms: Option<i64>,
 }
 
-/// One cluster to start in.
+/// One cluster in which to start.
 #[derive(Clone, Debug)]
 pub(crate) struct Goal<'g> {
     pub cluster: ClusterName,
-    /// Takers that count on places there already, and their victims.
-    pub takers: Vec<&'g WaitingJob>,
+    /// Preemptors that already count on places there, and their victims.
+    pub preemptors: Vec<&'g WaitingJob>,
     pub gone: Vec<JobId>,
 }
 
-/// What a search is told beside ledger and places.
+/// What a search knows besides ledger and places.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'k> {
-    /// Jobs on their way out that nobody counts on yet: they come first.
+    /// Ending jobs on which nobody counts yet: they come first.
     pub ending: &'k BTreeSet<JobId>,
-    /// Jobs that the present plan has started: the oracle may not know where.
+    /// Jobs that the present plan has started: [`Places`] may not know where.
     pub started: &'k BTreeMap<JobId, Started>,
-    /// When jobs started that did so a short while ago.
+    /// Start times of jobs that started recently.
     pub fresh: &'k BTreeMap<JobId, i64>,
     pub now_ms: i64,
-    /// Whether the taker fits its path beside what is kept from it.
+    /// Whether the preemptor fits its path beside what is reserved for others.
     pub leaves_room: &'k dyn Fn(&Ledger) -> bool,
 }
 
-/// By which rights a job may take, whether or not that leads anywhere.
+/// The rules by which a job may preempt, whether or not that finds victims.
 pub(crate) struct Rights;
 
 impl Rights {
-    /// From others, as guaranteed.
+    /// By its min, from other leaves.
     pub fn reclaim(ledger: &Ledger, leaf: NodeId, request: &Request) -> bool {
         let tree = ledger.tree();
         attribute(tree, leaf, RECLAIM) != "Never"
@@ -96,30 +98,29 @@ impl Rights {
         attribute(tree, NodeId::ROOT, SHARE_PREEMPTION) == "FairShare"
     }
 
-    /// From its own leaf: is there anyone?
-    pub fn within(ledger: &Ledger, taker: &WaitingJob) -> bool {
-        own_candidates(ledger, taker).next().is_some()
+    /// From its own leaf: whether there is a candidate.
+    pub fn within(ledger: &Ledger, preemptor: &WaitingJob) -> bool {
+        own_candidates(ledger, preemptor).next().is_some()
     }
 }
 
-/// The cheapest set of victims after which `taker` fits its path and one of
-/// `goals`; none where no right leads there. Victims of other takers have left
-/// the ledger and those takers are in it. `ending` are jobs on their way out:
-/// they come first. The ledger is the same after the call.
+/// The cheapest set of victims after which `preemptor` fits its path and one of `goals`; none if no rule leads
+/// there. Other preemptors count as started and their victims as gone in the ledger. Jobs in `ending` come first.
+/// The ledger is the same after the call.
 pub(crate) fn search(
     ledger: &mut Ledger,
     places: &mut dyn Places,
-    taker: &WaitingJob,
+    preemptor: &WaitingJob,
     known: Known,
     goals: &[Goal],
 ) -> Searched {
-    let request = ledger.tree().request(&taker.request);
+    let request = ledger.tree().request(&preemptor.request);
     let tree = Arc::clone(ledger.tree());
     let mut search = Search {
         tree,
         ledger,
         places,
-        taker,
+        preemptor,
         request,
         known,
         by_leaf: BTreeMap::new(),
@@ -129,47 +130,46 @@ pub(crate) fn search(
         protected: Protected::default(),
     };
     let found = search.best(goals);
-    // Places of jobs that have ended may count twice until a report has shown them: who is evicted has to help
-    // without them, else it is asked again once they show.
+    // Places of ended jobs may count twice until a report shows them. Victims must help without those; otherwise
+    // the search is repeated once the report is there.
     let found = found.filter(|(goal, found)| found.victims.is_empty() || search.helps_for_sure(goal, found));
     let (protected, again_ms) = (search.protected.first(), search.protected.again_ms());
     Searched { found: found.map(|(_, found)| found), protected, again_ms }
 }
 
-/// What a set of victims costs: the highest priority among them, the work lost,
-/// how many they are.
+/// The cost of a set of victims: the highest priority among them, the work lost, their number.
 type Cost = (i64, i64, usize);
 
-/// A released job and the right by which; none for jobs already ending.
+/// A released job and the rule; no rule for jobs that are ending already.
 type Released = (AdmittedJob, Option<TakeRule>);
 
 struct Search<'s> {
     tree: Arc<QuotaTree>,
     ledger: &'s mut Ledger,
     places: &'s mut dyn Places,
-    taker: &'s WaitingJob,
+    preemptor: &'s WaitingJob,
     request: Request,
     known: Known<'s>,
-    /// Jobs of the leaves that were visited, those to be taken first in front.
+    /// Jobs of the leaves visited so far, best victims first.
     by_leaf: BTreeMap<NodeId, Vec<AdmittedJob>>,
-    /// Where the min of the taker's side reaches: see [`Search::reckon_rights`].
+    /// Where the min of the preemptor's side reaches: see [`Search::compute_rights`].
     guaranteed: Vec<NodeId>,
-    /// Per node of the path, the share that the taker would lead to.
+    /// For each node of the path, the share after the preemptor.
     shares: Vec<(NodeId, Share)>,
-    /// Jobs that led to a swap, and those equal to them: not looked at again.
+    /// Jobs that led to a swap, and those equal to them: not tried again.
     spared: Vec<(NodeId, i64, Resources)>,
     protected: Protected,
 }
 
-/// What still keeps the taker from starting.
+/// What keeps the preemptor from starting.
 #[derive(Clone, Debug, Default)]
 struct Lack {
-    /// The lowest node of its path without room.
+    /// The lowest node of its path without enough quota.
     quota_at: Option<NodeId>,
     places: bool,
-    /// Resources that are short there, of those that the taker asks for.
+    /// Resources of its request that are short there.
     short: Vec<usize>,
-    /// It may not be preempted, and jobs like it hold the min: nobody's leaving helps.
+    /// It may not be preempted, and similar jobs use up the min: no victim helps.
     hopeless: bool,
 }
 
@@ -179,13 +179,13 @@ impl Lack {
     }
 }
 
-/// Whether a job may be taken; the node is the sibling of the taker's path that it is below.
-type MayTake<'f, 's> = &'f dyn Fn(&Search<'s>, NodeId, &AdmittedJob) -> bool;
+/// Whether a job may be a victim; the node is the sibling of the preemptor's path above the job.
+type MayPreempt<'f, 's> = &'f dyn Fn(&Search<'s>, NodeId, &AdmittedJob) -> bool;
 
 impl<'s> Search<'s> {
-    fn best<'g>(&mut self, goals: &'g [Goal<'g>]) -> Option<(&'g Goal<'g>, Found)> {
+    fn best<'g>(&mut self, goals: &'g [Goal<'g>]) -> Option<(&'g Goal<'g>, VictimSet)> {
         let goals = &goals[..goals.len().min(CLUSTERS_COMPARED)];
-        // Where it fits now, only quota has to be taken.
+        // If it fits there now, only quota is needed.
         for goal in goals {
             let going: Vec<JobId> = self.known.ending.iter().chain(&goal.gone).cloned().collect();
             if self.fits_in(goal, &going) {
@@ -203,23 +203,24 @@ impl<'s> Search<'s> {
         })
     }
 
-    fn helps_for_sure(&mut self, goal: &Goal, found: &Found) -> bool {
+    fn helps_for_sure(&mut self, goal: &Goal, found: &VictimSet) -> bool {
         let victims = found.victims.iter().map(|victim| &victim.job);
         let gone: Vec<JobId> = victims.chain(&found.awaited).chain(&goal.gone).cloned().collect();
-        let mut jobs = goal.takers.clone();
-        jobs.push(self.taker);
+        let mut jobs = goal.preemptors.clone();
+        jobs.push(self.preemptor);
         self.places.fits_without(&jobs, &goal.cluster, &gone)
     }
 
-    /// One set of which nobody could take its room back. A victim that could is spared, and another set is
-    /// looked for; so it is where a victim would only hand its fate on, unless there is no other set.
-    fn without_swap(&mut self, goal: &Goal, own: bool) -> Option<(Cost, Found)> {
+    /// A set of victims of which none could preempt the preemptor in turn. A victim that could is excluded, and the
+    /// search is repeated. The same holds for a victim that would only preempt others instead, unless there is no
+    /// other set.
+    fn without_swap(&mut self, goal: &Goal, own: bool) -> Option<(Cost, VictimSet)> {
         self.spared.clear();
         let mut handing_on = None;
         for _ in 0..SETS_TRIED {
             let Some((cost, found)) = self.with_own(goal, own) else { break };
             let worth = !self.costs_too_much(&found);
-            let spared = match self.takes_back(goal, &found) {
+            let spared = match self.preempts_back(goal, &found) {
                 Some(job) => job,
                 None => match self.hands_on(goal, &found) {
                     None if worth => return Some((cost, found)),
@@ -235,9 +236,9 @@ impl<'s> Search<'s> {
         handing_on
     }
 
-    /// One set, without or with victims in the taker's own leaf. Own victims
-    /// count as gone from the start, so that they lower the taker's own use.
-    fn with_own(&mut self, goal: &Goal, own: bool) -> Option<(Cost, Found)> {
+    /// One set, with or without victims in the preemptor's own leaf. Own victims count as gone from the start,
+    /// because they lower the leaf's use.
+    fn with_own(&mut self, goal: &Goal, own: bool) -> Option<(Cost, VictimSet)> {
         let own: Vec<AdmittedJob> = if own { self.own_in_order() } else { Vec::new() };
         let mut released: Vec<Released> = Vec::new();
         for id in self.known.ending {
@@ -246,7 +247,7 @@ impl<'s> Search<'s> {
         for job in &own {
             self.ledger.release(&job.id);
         }
-        self.reckon_rights();
+        self.compute_rights();
         let mut fits = false;
         while released.len() <= MAX_VICTIMS {
             let lack = self.lack(goal, released.iter().map(|(job, _)| job).chain(&own));
@@ -267,8 +268,7 @@ impl<'s> Search<'s> {
         Some(self.found(goal, kept))
     }
 
-    /// Restores the ledger; whom the taker does not need is not kept, last
-    /// added first.
+    /// Restores the ledger, and reprieves victims that are not needed, last added first.
     fn put_back(&mut self, goal: &Goal, mut released: Vec<Released>, fits: bool) -> Vec<Released> {
         let mut kept: Vec<Released> = Vec::new();
         while let Some((job, rule)) = released.pop() {
@@ -291,9 +291,9 @@ impl<'s> Search<'s> {
         kept
     }
 
-    /// Jobs of the taker's own leaf that gave it a right to others and no room are not evicted: they would start
-    /// again at once. Its leaf's min is the taker's before theirs all the same; what it takes by its share it
-    /// would hold beside them, so that such a set does not count.
+    /// Victims of the preemptor's own leaf that gave it a right but no capacity are not evicted: they would start
+    /// again at once. By min, the preemptor still goes before them. By share, it would run beside them, so such a
+    /// set is not valid.
     fn spare_those_of_no_use(&mut self, goal: &Goal, kept: Vec<Released>) -> Option<Vec<Released>> {
         if kept.iter().all(|(_, rule)| *rule != Some(TakeRule::InQueuePriority)) {
             return Some(kept);
@@ -321,8 +321,8 @@ impl<'s> Search<'s> {
         (!spared || !by_share).then_some(needed)
     }
 
-    fn found(&self, goal: &Goal, kept: Vec<Released>) -> (Cost, Found) {
-        let mut found = Found { cluster: goal.cluster.clone(), victims: Vec::new(), awaited: Vec::new() };
+    fn found(&self, goal: &Goal, kept: Vec<Released>) -> (Cost, VictimSet) {
+        let mut found = VictimSet { cluster: goal.cluster.clone(), victims: Vec::new(), awaited: Vec::new() };
         let mut cost = (i64::MIN, 0_i64, 0);
         for (job, rule) in kept {
             let Some(rule) = rule else {
@@ -336,9 +336,9 @@ impl<'s> Search<'s> {
         (cost, found)
     }
 
-    /// The cluster is asked only once the tree has room: that costs more.
+    /// Asks the cluster only once the tree has capacity, because that is more expensive.
     fn lack<'j>(&mut self, goal: &Goal, gone: impl Iterator<Item = &'j AdmittedJob>) -> Lack {
-        let (leaf, firm) = (self.taker.leaf, !self.taker.preemptible);
+        let (leaf, firm) = (self.preemptor.leaf, !self.preemptor.preemptible);
         if let Some(short) = self.ledger.first_short(leaf, &self.request, !firm, |_| 0) {
             return Lack {
                 quota_at: Some(short.node),
@@ -354,8 +354,8 @@ impl<'s> Search<'s> {
         if self.fits_in(goal, &gone) {
             return Lack::default();
         }
-        let mut jobs = goal.takers.clone();
-        jobs.push(self.taker);
+        let mut jobs = goal.preemptors.clone();
+        jobs.push(self.preemptor);
         let named = self.places.short_in(&jobs, &goal.cluster, &gone);
         let named = named.iter().filter_map(|name| self.tree.resource_index(name.as_str()));
         let mut short: Vec<usize> = named.filter(|r| self.request.amount(*r) > 0).collect();
@@ -366,16 +366,16 @@ impl<'s> Search<'s> {
     }
 
     fn fits_in(&mut self, goal: &Goal, gone: &[JobId]) -> bool {
-        let mut jobs = goal.takers.clone();
-        jobs.push(self.taker);
+        let mut jobs = goal.preemptors.clone();
+        jobs.push(self.preemptor);
         self.places.will_fit_without(&jobs, &goal.cluster, gone)
     }
 
     fn own_in_order(&mut self) -> Vec<AdmittedJob> {
         let ids: BTreeSet<JobId> =
-            own_candidates(self.ledger, self.taker).map(|job| job.id.clone()).collect();
-        self.visit(self.taker.leaf);
-        let jobs = self.by_leaf.get(&self.taker.leaf).into_iter().flatten();
+            own_candidates(self.ledger, self.preemptor).map(|job| job.id.clone()).collect();
+        self.visit(self.preemptor.leaf);
+        let jobs = self.by_leaf.get(&self.preemptor.leaf).into_iter().flatten();
         jobs.filter(|job| ids.contains(&job.id) && !self.known.ending.contains(&job.id))
             .filter(|job| !self.is_protected(job) && !self.just_started(job))
             .cloned()
@@ -387,7 +387,7 @@ impl<'s> Search<'s> {
         started.or_else(|| self.places.cluster_of(job))
     }
 
-    /// Reads a leaf's jobs once, in the order in which they are taken.
+    /// Reads a leaf's jobs once, in the order of victims.
     fn visit(&mut self, leaf: NodeId) {
         if self.by_leaf.contains_key(&leaf) {
             return;
@@ -405,14 +405,14 @@ impl<'s> Search<'s> {
 
 type VictimOrder = (i64, i64, Reverse<i64>, JobId);
 
-/// Jobs of the taker's leaf that it may take.
+/// Jobs of the preemptor's leaf that it may preempt.
 fn own_candidates<'l>(
     ledger: &'l Ledger,
-    taker: &WaitingJob,
+    preemptor: &WaitingJob,
 ) -> impl Iterator<Item = &'l AdmittedJob> + use<'l> {
-    let within = attribute(ledger.tree(), taker.leaf, WITHIN);
-    let (priority, age) = (taker.priority, taker.enqueued_at_ms);
-    let jobs = ledger.preemptible_in(taker.leaf).take_while(move |job| job.priority <= priority);
+    let within = attribute(ledger.tree(), preemptor.leaf, WITHIN);
+    let (priority, age) = (preemptor.priority, preemptor.enqueued_at_ms);
+    let jobs = ledger.preemptible_in(preemptor.leaf).take_while(move |job| job.priority <= priority);
     jobs.filter(move |job| match within {
         "Never" => false,
         "LowerOrNewerEqualPriority" => job.priority < priority || job.enqueued_at_ms > age,

@@ -1,8 +1,7 @@
-//! Whether a pod may use a node (or a job a cluster): label requirements,
-//! taints and tolerations, with the meaning Kubernetes gives them.
+//! Whether a pod may use a node, or a job a cluster: label requirements, taints and tolerations, with the meaning
+//! they have in Kubernetes.
 //!
-//! Field names are those of the Kubernetes JSON, so the types read a pod spec
-//! or a policy as it is written.
+//! Field names are those of the Kubernetes JSON, so the types parse a pod spec or a policy as it is written.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +28,7 @@ pub struct NodeSelectorRequirement {
 }
 
 impl NodeSelectorRequirement {
-    /// `value` is the label's value, `None` where the label is absent.
+    /// `value` is the label's value; `None`: the label is absent.
     pub fn matches(&self, value: Option<&str>) -> bool {
         let listed = |value: &str| self.values.iter().any(|allowed| allowed == value);
         match self.operator {
@@ -71,7 +70,7 @@ impl NodeSelectorTerm {
     }
 }
 
-/// Required node affinity: no terms at all is no requirement.
+/// Required node affinity; no terms: no requirement.
 pub fn any_term_matches(
     terms: &[NodeSelectorTerm],
     node_name: &str,
@@ -122,10 +121,10 @@ pub struct Toleration {
     pub operator: TolerationOperator,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
-    /// None tolerates every effect.
+    /// `None` tolerates every effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<TaintEffect>,
-    /// How long a `NoExecute` taint is tolerated, in seconds; `None` is for ever.
+    /// How long a `NoExecute` taint is tolerated, in seconds; `None`: forever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
 }

@@ -21,7 +21,7 @@ pub struct QuantityError {
     pub found: String,
 }
 
-/// Reads a quantity into base units of `name`: millicores for `cpu`, else units.
+/// Parses a quantity into base units of `name`: millicores for `cpu`, else units.
 ///
 /// # Errors
 /// A text outside the grammar above.

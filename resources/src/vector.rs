@@ -1,8 +1,7 @@
 //! A vector of resource amounts.
 //!
-//! A missing name and an amount of zero mean the same, so zeros are never
-//! stored and equality is equality of meaning. Arithmetic saturates: an amount
-//! that leaves `i64` is "more than anything real" and stays there.
+//! A missing name and an amount of zero mean the same. Zeros are never stored, so equal vectors have equal meaning.
+//! Arithmetic saturates: an amount beyond `i64` stays at its bound.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,11 +16,11 @@ pub struct Resources {
     entries: Vec<(ResourceName, i64)>,
 }
 
-/// One resource of which less is free than is asked for.
+/// One resource of which less is free than requested.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shortage {
     pub name: ResourceName,
-    /// Base units asked for.
+    /// Base units requested.
     pub requested: i64,
     /// Base units free.
     pub available: i64,
@@ -66,10 +65,10 @@ impl Resources {
         resources
     }
 
-    /// Reads a Kubernetes resource list (name to quantity text).
+    /// Parses a Kubernetes resource list (name to quantity text).
     ///
     /// # Errors
-    /// The first quantity that is not one, naming the resource.
+    /// The first invalid quantity, with its resource.
     pub fn parse<'a, I>(quantities: I) -> Result<Self, quantity::QuantityError>
     where
         I: IntoIterator<Item = (&'a str, &'a str)>,
@@ -81,7 +80,7 @@ impl Resources {
         Ok(resources)
     }
 
-    /// The amount of `name`, zero where it is not named.
+    /// The amount of `name`; zero if it is absent.
     pub fn get(&self, name: &str) -> i64 {
         match self.position(name) {
             Ok(at) => self.entries[at].1,
@@ -132,12 +131,12 @@ impl Resources {
         Self::from_pairs(self.entries.iter().map(|(name, amount)| (name.clone(), amount.saturating_mul(n))))
     }
 
-    /// Every amount asked for is free. Names asked for with zero or less always fit.
+    /// Every requested amount is free. Names with a request of zero or less always fit.
     pub fn fits_in(&self, free: &Self) -> bool {
         self.entries.iter().all(|(name, amount)| *amount <= 0 || *amount <= free.get(name.as_str()))
     }
 
-    /// What `fits_in` misses, by name.
+    /// What is missing, by name.
     pub fn shortages(&self, free: &Self) -> Vec<Shortage> {
         self.entries
             .iter()
@@ -150,7 +149,7 @@ impl Resources {
             .collect()
     }
 
-    /// How many times this vector fits in `free`; `None` when it asks for nothing.
+    /// How many times this vector fits in `free`; `None` if it is empty.
     pub fn times_in(&self, free: &Self) -> Option<i64> {
         self.entries
             .iter()

@@ -1,59 +1,59 @@
-//! Runs that were ended before their job: what follows from them for the next one.
+//! Attempts: runs that ended before their job, and what follows for the next run.
 
 use fleet_policies::{reason::Reason, spec::Failover};
 
 use crate::Limits;
 
-/// Runs remembered of one job. More than any allowed `backoffLimit`.
+/// Attempts kept of one job. More than any allowed `backoffLimit`.
 pub const KEPT: usize = 64;
-/// How long a cluster in which the job's name was taken, or that does not permit the job, is not tried again.
+/// How long a cluster is not tried again in which the job's name was taken, or which does not permit the job.
 pub const NAME_TAKEN_PAUSE_MS: i64 = 600_000;
-/// How long a cluster is not tried again to which the job could not be sent as it is.
+/// How long a cluster is not tried again to which the job cannot be sent as it is.
 pub const UNSENDABLE_PAUSE_MS: i64 = 60_000;
-/// Doublings of the time for which a cluster that failed a job is avoided.
+/// Most doublings of the time for which a cluster that failed a job is avoided.
 const AVOID_DOUBLINGS: u32 = 6;
-/// Runs taken back from one cluster for an edit before it is paused: an edit may come at a bad moment once.
+/// Attempts for an edit in one cluster before it is paused: one edit at a bad moment costs nothing.
 const EDITS_FREE: usize = 1;
 
-/// One run that was ended before its job.
+/// One run that ended before its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt<'a> {
     pub cluster: &'a str,
     /// `None`: a reason of a later release.
     pub reason: Option<Reason>,
     pub message: &'a str,
-    /// `None`: it cannot be read. Such a run is never held against a cluster.
+    /// `None`: it cannot be parsed. Such an attempt never counts against a cluster.
     pub ended_at_ms: Option<i64>,
 }
 
-/// Whether a cluster is chosen for a job that it has failed.
+/// Whether a cluster is avoided for a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Avoid {
     No,
-    /// Only when no other one can hold the job.
+    /// Chosen only if no other cluster can hold the job.
     Last {
         until_ms: i64,
     },
-    /// Not before then, and why.
+    /// Not chosen before then, and why.
     Until {
         until_ms: i64,
         why: AvoidReason,
     },
 }
 
-/// What keeps a job off a cluster.
+/// Why a job avoids a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AvoidReason {
     pub reason: Reason,
     pub message: String,
 }
 
-/// Whether a run that ended so is the job's own fault.
+/// Whether a run with this reason failed by the job's own fault.
 pub fn is_own_fault(reason: Option<Reason>) -> bool {
     matches!(reason, Some(Reason::ApplicationFailure | Reason::GangNotStarted))
 }
 
-/// Runs that failed by the job's own fault.
+/// Number of runs that failed by the job's own fault.
 pub fn failures<'a>(attempts: impl Iterator<Item = Attempt<'a>>) -> usize {
     attempts.filter(|attempt| is_own_fault(attempt.reason)).count()
 }
@@ -64,15 +64,15 @@ pub fn limit(failover: Option<&Failover>, limits: &Limits) -> usize {
     asked.and_then(|limit| usize::try_from(limit).ok()).map_or(limits.attempts, |limit| limit.max(1))
 }
 
-/// Which of the runs remembered goes when one more is noted: the oldest that was not the job's own fault.
+/// Which attempt to drop when one more is recorded: the oldest that was not the job's own fault.
 pub fn to_forget<'a>(attempts: impl Iterator<Item = Attempt<'a>>) -> Option<usize> {
     let attempts: Vec<Attempt> = attempts.collect();
     let first_free = attempts.iter().position(|attempt| !is_own_fault(attempt.reason));
     (attempts.len() >= KEPT).then(|| first_free.unwrap_or(0))
 }
 
-/// Whether and how long `cluster` is avoided. What is remembered against a cluster fades: each failure keeps the
-/// job off for a time that doubles with the number of failures there.
+/// Whether and how long `cluster` is avoided. Failures expire: each keeps the job off for a time that doubles with
+/// the number of failures there.
 pub fn avoidance<'a>(
     attempts: impl Iterator<Item = Attempt<'a>>,
     cluster: &str,
@@ -100,7 +100,7 @@ pub fn avoidance<'a>(
             _ => {}
         }
     }
-    // What is bound and taken back again and again is no edit at a bad moment.
+    // A job that is bound and taken back repeatedly is not edited at a bad moment.
     if let (true, Some((ended_ms, message))) = (edited > EDITS_FREE, edited_last) {
         let until_ms = ended_ms.saturating_add(doubled(UNSENDABLE_PAUSE_MS, edited - EDITS_FREE));
         if now_ms < until_ms {
@@ -113,7 +113,7 @@ pub fn avoidance<'a>(
     if now_ms < until_ms { Avoid::Last { until_ms } } else { Avoid::No }
 }
 
-/// How long the end of one run alone keeps a job off its cluster.
+/// How long one attempt alone keeps the job off its cluster.
 fn pause(attempt: &Attempt, reason: Reason) -> Option<(i64, AvoidReason)> {
     let said = || AvoidReason { reason, message: attempt.message.to_string() };
     match reason {
@@ -129,13 +129,13 @@ fn pause(attempt: &Attempt, reason: Reason) -> Option<(i64, AvoidReason)> {
     }
 }
 
-/// `base`, doubled with each time after the first, up to a limit.
+/// `base`, doubled for each time after the first, up to a limit.
 fn doubled(base_ms: i64, times: usize) -> i64 {
     let doublings = u32::try_from(times.saturating_sub(1)).unwrap_or(AVOID_DOUBLINGS).min(AVOID_DOUBLINGS);
     base_ms.saturating_mul(1 << doublings)
 }
 
-/// Why the job ends with the run that was given up last, instead of being placed again.
+/// Why the job ends with its last attempt instead of being placed again.
 pub fn final_reason<'a>(
     attempts: impl Iterator<Item = Attempt<'a>> + Clone,
     last: Attempt,

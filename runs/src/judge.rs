@@ -1,7 +1,7 @@
-//! What becomes of a run: it goes on, the job has ended, or the run is over before its job.
+//! What becomes of a run: it goes on, the job has ended, or the run ends before its job.
 //!
-//! Whatever has to last some time before it counts (a failure, a lost cluster) is kept by the caller from when it
-//! was first seen, so that a restart neither forgets nor shortens the wait.
+//! A condition that must last for some time (a failure, a lost cluster) is recorded by the caller when it is first
+//! seen, so that a restart neither forgets nor shortens it.
 
 use fleet_policies::{
     Outcome,
@@ -11,13 +11,13 @@ use fleet_policies::{
 
 use crate::{Limits, after_s, attempts, earliest};
 
-/// What the rules ask of the job.
+/// What the rules need to know of the job.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
     pub failover: Option<&'a Failover>,
-    /// All pods on one cluster, all or nothing: only such a run is ever taken back.
+    /// All pods are in one cluster, all or nothing: only such a run is ever taken back.
     pub is_gang: bool,
-    /// It ends by itself, and has a start that can be late.
+    /// It ends by itself, and its start can be late.
     pub is_batch: bool,
     /// The policy suspends dispatching: no start is expected.
     pub is_suspended: bool,
@@ -27,20 +27,20 @@ pub struct Job<'a> {
     pub failures: usize,
 }
 
-/// What is remembered of a run.
+/// What the caller has recorded of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
     /// When it was first seen bound.
     pub since_ms: i64,
     /// When it was first seen running.
     pub started_at_ms: Option<i64>,
-    /// When its cluster was first seen lost; `None` again when the cluster is heard.
+    /// When its cluster was first seen lost; `None` again once the cluster is heard.
     pub lost_since_ms: Option<i64>,
-    /// When it was first seen failed or unhealthy under a policy that tolerates that for a time.
+    /// When it was first seen failed or unhealthy, under a policy that tolerates that for a time.
     pub unhealthy_since_ms: Option<i64>,
 }
 
-/// What its member says of it.
+/// What the member reports of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub outcome: Option<Outcome>,
@@ -54,15 +54,15 @@ pub struct Report {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster<'a> {
     pub name: &'a str,
-    /// An administrator has taken it out of the fleet.
+    /// An administrator declared it gone.
     pub is_gone: bool,
     /// It has been silent for so long that its agent has stopped the jobs that may move.
     pub is_lost: bool,
     /// Since when it answers; `Some(None)`: always.
     pub ready_since_ms: Option<Option<i64>>,
-    /// A taint that the policy does not tolerate, or not for ever.
+    /// A taint that the policy does not tolerate, or only for a time.
     pub taint: Option<NotTolerated>,
-    /// A new run may start although this one was not seen to end.
+    /// A new run may start although the end of this one was not seen.
     pub may_leave: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct NotTolerated {
     pub until_ms: i64,
 }
 
-/// A run that is over before its job, and why.
+/// A run that ends before its job, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Eviction {
     pub reason: Reason,
@@ -91,23 +91,23 @@ pub enum Verdict {
     Evict(Eviction),
 }
 
-/// What a look at a run comes to.
+/// The judgement of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct Judgement {
     pub verdict: Verdict,
     /// When time alone may change the verdict.
     pub wake_ms: Option<i64>,
-    /// Only the mark of loss on the cluster's lease keeps the run from leaving it.
+    /// Only the missing mark of loss on the cluster's lease keeps the run there.
     pub wants_mark: bool,
 }
 
-/// What is remembered of a run, with what this look adds.
+/// The record of a run, updated by this report.
 pub fn standing(known: Run, report: &Report, cluster: &Cluster, now_ms: i64) -> Run {
     let mut run = known;
     if run.started_at_ms.is_none() && (report.is_running || report.outcome.is_some()) {
         run.started_at_ms = Some(now_ms);
     }
-    // Between the two, after a restart, nothing is known: what was noted stands.
+    // Between lost and ready, as after a restart, nothing is known: the record stands.
     if cluster.is_lost && run.lost_since_ms.is_none() {
         run.lost_since_ms = Some(now_ms);
     } else if !cluster.is_lost && cluster.ready_since_ms.is_some() {
@@ -116,7 +116,7 @@ pub fn standing(known: Run, report: &Report, cluster: &Cluster, now_ms: i64) -> 
     run
 }
 
-/// Judges a run. `asked`: somebody wants it to end now (preempted, drained).
+/// Judges a run. `asked`: it has to end now for another reason (preempted, drained).
 pub fn judge(
     job: &Job,
     run: &Run,
@@ -125,10 +125,10 @@ pub fn judge(
     asked: Option<&Eviction>,
     limits: &Limits,
     now_ms: i64,
-) -> Look {
+) -> Judgement {
     let mut judge = Judge { job, run, report, cluster, limits, now_ms, wake_ms: None, wants_mark: false };
     let verdict = judge.verdict(asked);
-    Look { verdict, wake_ms: judge.wake_ms, wants_mark: judge.wants_mark }
+    Judgement { verdict, wake_ms: judge.wake_ms, wants_mark: judge.wants_mark }
 }
 
 struct Judge<'a> {
@@ -163,7 +163,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether that time has come; if not, it is when to look again.
+    /// Whether that time has come; if not, judge again then.
     fn is_due(&mut self, at_ms: i64) -> bool {
         let due = self.now_ms >= at_ms;
         if !due {
@@ -172,7 +172,7 @@ impl Judge<'_> {
         due
     }
 
-    /// A job that ended: for good, or to be run again elsewhere.
+    /// A job that ended: for good, or to run again elsewhere.
     fn ended(&mut self, outcome: Outcome) -> Verdict {
         if outcome == Outcome::Succeeded || !self.job.is_gang {
             return Verdict::Ended(outcome);
@@ -189,7 +189,7 @@ impl Judge<'_> {
     fn health(&mut self) -> Verdict {
         let Some(failover) = self.job.failover else { return Verdict::GoesOn };
         let Some(application) = &failover.application else { return Verdict::GoesOn };
-        // Its pods may be alive: a second run beside them has to be accepted.
+        // Its pods may be alive: the policy must accept a second run beside them.
         let stays = failover.application_purge() == PurgeMode::Never && failover.allow_two_runs != Some(true);
         if !self.report.is_unhealthy || stays {
             return Verdict::GoesOn;
@@ -211,7 +211,7 @@ impl Judge<'_> {
         self.cluster.is_gone.then_some(Eviction { reason: Reason::ClusterGone, message })
     }
 
-    /// A taint with effect NoExecute that the policy does not tolerate, or not for so long.
+    /// A `NoExecute` taint that the policy does not tolerate, or no longer.
     fn tainted(&mut self) -> Option<Eviction> {
         let taint = self.cluster.taint.as_ref()?;
         if !self.is_due(taint.until_ms) {
@@ -238,12 +238,12 @@ impl Judge<'_> {
         Some(Eviction { reason: Reason::ClusterLost, message })
     }
 
-    /// A gang that has not started in time gives its places back.
+    /// A gang that has not started in time releases its places.
     fn not_started(&mut self) -> Option<Eviction> {
         if self.run.started_at_ms.is_some() || self.job.is_suspended || !self.job.is_batch {
             return None;
         }
-        // Of a cluster that does not answer nothing is known, and one that is back gets its time.
+        // If the cluster does not answer, nothing is known; if it is back, the gang gets its time again.
         let back_ms = self.cluster.ready_since_ms?;
         let since_ms = back_ms.map_or(self.run.since_ms, |back_ms| self.run.since_ms.max(back_ms));
         let timeout_ms = self.job.start_timeout_ms.filter(|ms| *ms > 0);

@@ -1,4 +1,4 @@
-//! How a run that was given up leaves its cluster.
+//! What happens to a run that was given up: is its Work deleted now, later or never.
 
 use fleet_policies::{
     reason::Reason,
@@ -7,7 +7,7 @@ use fleet_policies::{
 
 use crate::after_s;
 
-/// How the old run goes, as the policy says for this reason.
+/// The purge mode that the policy has for this reason.
 pub fn mode(failover: Option<&Failover>, reason: Reason) -> PurgeMode {
     let Some(failover) = failover else { return PurgeMode::Directly };
     match reason {
@@ -17,11 +17,11 @@ pub fn mode(failover: Option<&Failover>, reason: Reason) -> PurgeMode {
     }
 }
 
-/// Whether a run that was given up is left alone for now, and until when.
+/// Whether a run that was given up stays for now, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
     No,
-    /// Until then in milliseconds since 1970, or until somebody deletes it.
+    /// Until then, in milliseconds since 1970; `None`: until somebody deletes it.
     Until(Option<i64>),
 }
 

@@ -1,26 +1,26 @@
-//! Resources as numbers in fixed places: vectors that are added and compared without names.
+//! Resources as vectors: each resource has a fixed position, so amounts are added and compared without names.
 //!
-//! The first three places are pods, cpu and memory. Cpu counts in millicores, memory and storage in bytes,
-//! everything else in thousandths, so that queues can share what comes in whole pieces.
+//! The first three positions are pods, cpu and memory. Cpu is in millicores, memory and storage in bytes,
+//! everything else in thousandths, so that queues can share resources that come in whole units.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fleet_resources::{ResourceName, Resources};
 
-/// Place of the number of pods.
+/// Position of the number of pods.
 pub const PODS: usize = 0;
 pub const CPU: usize = 1;
 pub const MEMORY: usize = 2;
-/// Parts of one piece of a countable resource.
+/// Parts of one unit of a countable resource.
 const PARTS: i64 = 1000;
-/// What a node without a bound on pods may hold.
+/// Pods of a node without a limit.
 pub const UNBOUNDED: i64 = i64::MAX / 4;
 
-/// What is asked for: (place, amount), amounts above zero, by place. Pods are not among them.
+/// A request: (position, amount), amounts above zero, by position, without pods.
 pub type Request = Arc<[(u16, i64)]>;
 
-/// Which resource stands in which place.
+/// The position of each resource.
 #[derive(Clone, Debug)]
 pub struct Dimensions {
     names: Vec<ResourceName>,
@@ -54,7 +54,7 @@ impl Dimensions {
         self.at.get(name).copied()
     }
 
-    /// The place of `name`, a new one when it has none.
+    /// The position of `name`; a new one if it has none.
     pub fn place(&mut self, name: &ResourceName) -> usize {
         if let Some(at) = self.at.get(name) {
             return *at;
@@ -89,7 +89,7 @@ impl Dimensions {
         amounts.into()
     }
 
-    /// As a whole vector, pods included where they are named.
+    /// As a full vector, with pods if they are named.
     pub fn vector(&mut self, resources: &Resources) -> Vec<i64> {
         for (name, _) in resources.iter() {
             self.place(name);
@@ -102,14 +102,14 @@ impl Dimensions {
         vector
     }
 
-    /// Names and base units again.
+    /// Back to names and base units.
     pub fn resources(&self, vector: &[i64]) -> Resources {
         let named = vector.iter().enumerate().filter(|(_, amount)| **amount != 0);
         named.map(|(place, amount)| (self.names[place].clone(), amount / self.parts(place))).collect()
     }
 }
 
-/// Adds, growing `to` where it is shorter.
+/// Adds, and grows `to` if it is shorter.
 pub fn add(to: &mut Vec<i64>, request: &[(u16, i64)], pods: i64, sign: i64) {
     let longest = request.last().map_or(0, |(place, _)| usize::from(*place)) + 1;
     if to.len() < longest {
@@ -121,12 +121,12 @@ pub fn add(to: &mut Vec<i64>, request: &[(u16, i64)], pods: i64, sign: i64) {
     }
 }
 
-/// The amount in a place, zero beyond the end.
+/// The amount at a position; zero beyond the end.
 pub fn get(vector: &[i64], place: usize) -> i64 {
     vector.get(place).copied().unwrap_or(0)
 }
 
-/// Zeros at the end up to `len`.
+/// Padded with zeros up to `len`.
 pub fn padded(vector: &[i64], len: usize) -> Vec<i64> {
     let mut vector = vector.to_vec();
     vector.resize(len.max(vector.len()), 0);

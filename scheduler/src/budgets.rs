@@ -1,7 +1,7 @@
-//! Plugin pdb: nobody leaves whom a PodDisruptionBudget keeps.
+//! Plugin pdb: a pod protected by a PodDisruptionBudget is no victim.
 //!
-//! A budget's status says how many may go. Those that this scheduler has sent away and that are not gone yet are taken
-//! off once more, until the status knows of them.
+//! A budget's status says how many pods may be evicted. Pods that this scheduler has evicted and that still
+//! terminate are subtracted, until the status counts them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::pod::{Pod, PodId};
 /// A PodDisruptionBudget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// All must hold; empty selects no pod.
+    /// All must match; empty selects no pod.
     pub selector: Vec<NodeSelectorRequirement>,
     /// `status.disruptionsAllowed`.
     pub allowed: i64,
@@ -31,7 +31,7 @@ impl Budget {
 pub(crate) type Budgets = BTreeMap<Arc<str>, BTreeMap<Arc<str>, Budget>>;
 
 impl Cluster {
-    /// `None`: there is no such budget any more.
+    /// `None`: the budget is gone.
     pub fn set_budget(&mut self, namespace: &str, name: &str, budget: Option<Budget>) {
         let of_namespace = self.budgets.entry(namespace.into()).or_default();
         let before = match &budget {
@@ -43,7 +43,7 @@ impl Cluster {
         }
     }
 
-    /// Those of `candidates`, in their order, that their budgets let go together.
+    /// The `candidates`, in their order, that their budgets allow together.
     pub(crate) fn within_budgets(&self, candidates: &[PodId]) -> Vec<PodId> {
         if self.budgets.values().all(BTreeMap::is_empty) {
             return candidates.to_vec();

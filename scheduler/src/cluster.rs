@@ -1,8 +1,8 @@
-//! What the scheduler knows: nodes, pods, groups and queues in numbered lists, kept up to date by events.
+//! The scheduler's cache: nodes, pods, groups and queues in numbered lists, updated by events.
 //!
-//! Every sum (use of nodes, what groups and queues hold and wait for, selected pods per domain) changes with the
-//! one function that moves a pod, [`Cluster::set_place`]; undoing is moving back. Nothing is copied for a
-//! search. Deliberately absent: clocks, names of API objects' versions, IO.
+//! Every sum (use of nodes, what groups and queues hold and wait for, selected pods per domain) changes in the one
+//! function that moves a pod, [`Cluster::set_place`]; undo moves the pod back. Nothing is copied for a search.
+//! Deliberately absent: clocks, resource versions, IO.
 
 mod accounting;
 pub mod asked;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::amounts::{Dimensions, Request};
 use crate::config::Policy;
-use crate::extender::Words;
+use crate::extender::ExtenderAnswers;
 use crate::fair::FairTree;
 use crate::group::{Group, GroupId};
 use crate::index::ClassIndex;
@@ -47,7 +47,7 @@ pub struct Cluster {
     queues: Vec<Queue>,
     queue_ids: BTreeMap<Arc<str>, QueueId>,
     pub(crate) resource_quotas: ResourceQuotas,
-    /// Grows when room may have come free.
+    /// Grows when capacity may have become free.
     pub(crate) room: u64,
     dirty_groups: Vec<GroupId>,
     changed_groups: Vec<GroupId>,
@@ -58,27 +58,27 @@ pub struct Cluster {
     /// Moves since a statement began, oldest first.
     undo: Vec<(PodId, Status, Option<NodeId>)>,
     recording: bool,
-    /// Groups with promised places.
+    /// Groups with pipelined places.
     pub(crate) promised: BTreeSet<GroupId>,
-    /// Groups with pods that wait and ask for nothing.
+    /// Groups with waiting best-effort pods.
     pub(crate) best_effort: BTreeSet<GroupId>,
-    /// Those of them for which nobody could be taken from, and the state of things in which that was so.
+    /// Those of them for which no victim was found, and the state in which that was so.
     pub(crate) best_effort_refused: (u64, BTreeSet<GroupId>),
-    /// Pods on their way out.
+    /// Terminating pods.
     pub(crate) leaving: BTreeSet<PodId>,
     /// PodDisruptionBudgets.
     pub(crate) budgets: crate::budgets::Budgets,
-    /// Counts pods that were given places.
+    /// Counts pods that got places.
     pub(crate) bound_pods: u64,
     /// Counts pods that came to hold places.
     pub(crate) placed: u64,
-    /// Nodes kept for a group, by group.
+    /// Nodes reserved for a group, by group.
     pub(crate) claims: BTreeMap<GroupId, Vec<NodeId>>,
-    /// What the extender has said.
-    pub(crate) words: Words,
-    /// When the oldest measurement of a node was taken, in seconds.
+    /// Answers of the extender.
+    pub(crate) extender: ExtenderAnswers,
+    /// The age of the oldest load measurement, in seconds.
     pub(crate) oldest_load: Option<i64>,
-    /// Minute of the day, for nodes that are revoked by the clock.
+    /// Minute of the day, for nodes that are revoked by time.
     pub(crate) minute: i64,
 }
 
@@ -118,7 +118,7 @@ impl Cluster {
             bound_pods: 0,
             placed: 0,
             claims: BTreeMap::new(),
-            words: Words::default(),
+            extender: ExtenderAnswers::default(),
             oldest_load: None,
             minute: 0,
         };
@@ -126,7 +126,7 @@ impl Cluster {
         cluster
     }
 
-    /// Other rules from now on: everything that was refused is looked at again.
+    /// Sets another policy: everything refused is considered again.
     pub fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;
         self.indexes.iter_mut().for_each(|index| *index = None);
@@ -138,7 +138,7 @@ impl Cluster {
         }
     }
 
-    /// Something may fit now that did not.
+    /// Something may fit now that did not before.
     pub fn freed(&mut self) {
         self.room += 1;
     }
@@ -207,7 +207,7 @@ impl Cluster {
         self.class(self.pod(id).class).is_best_effort()
     }
 
-    /// State of things for who might be taken from: room, and who holds places.
+    /// The state that decides about victims: capacity, and which pods hold places.
     pub(crate) fn stand(&self) -> u64 {
         self.room.wrapping_mul(1 << 20).wrapping_add(self.placed)
     }

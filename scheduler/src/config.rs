@@ -1,8 +1,7 @@
-//! What the scheduler does and which rules it keeps: actions, and plugins in tiers, as `volcano-scheduler.conf`
-//! names them.
+//! The configuration of the scheduler: actions, and plugins in tiers, with the names of `volcano-scheduler.conf`.
 //!
-//! The file itself is read elsewhere, with its lines; here every name and argument is known by type, and
-//! [`Policy`] is what the actions ask.
+//! The file itself is parsed elsewhere, with line numbers. Here every name and argument has a type, and [`Policy`]
+//! is what the actions use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,12 +60,12 @@ macro_rules! plugins {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Arguments by name; a name that ends in `.` stands for all that begin so.
+            /// Arguments by name; a name that ends in `.` is a prefix.
             pub fn arguments(self) -> &'static [&'static str] {
                 match self { $(Self::$variant => &[$($argument),*],)* }
             }
 
-            /// False: the plugin is known, and naming it changes nothing.
+            /// False: the plugin is known, but has no effect.
             pub fn is_acted_on(self) -> bool {
                 match self { $(Self::$variant => $acted,)* }
             }
@@ -128,7 +127,7 @@ impl PluginName {
     }
 }
 
-/// A place where plugins are asked; switched per plugin by the `enable...` fields.
+/// A hook of plugins; the `enable...` fields turn it on and off for each plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Hook {
@@ -199,7 +198,7 @@ impl Hook {
 pub struct Hooks(u32);
 
 impl Default for Hooks {
-    /// As the file's reader has it: everything but hierarchy and the order of clusters.
+    /// The default of the file's parser: everything but hierarchy and the order of clusters.
     fn default() -> Self {
         let mut hooks = Self(u32::MAX);
         hooks.set(Hook::Hierarchy, false);
@@ -256,7 +255,7 @@ impl Plugin {
     }
 }
 
-/// Which actions run in which order under which plugins.
+/// Actions in their order, and plugins in tiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub actions: Vec<Action>,
@@ -265,8 +264,8 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Without a file: Volcano's built-in actions; gangs are packed, not spread, and nodes with devices are left to
-    /// pods that ask for them.
+    /// Without a file: Volcano's built-in actions. Gangs are packed, not spread, and nodes with devices are left to
+    /// pods that request devices.
     fn default() -> Self {
         use PluginName::*;
         Self {
@@ -287,7 +286,7 @@ impl Default for Config {
     }
 }
 
-/// An argument that cannot be.
+/// An invalid argument.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("plugin {plugin}, argument {argument}: found {found}; allowed: {allowed}")]
 pub struct ArgumentError {
@@ -307,20 +306,20 @@ pub enum JobOrder {
     Sla { wait_s: Option<i64> },
 }
 
-/// Where the order of drf's tree stands among the orders of queues.
+/// Where the order of drf's tree comes among the orders of queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeOrder {
     /// Before priority and share.
     First,
     Last,
-    /// Only reclaim asks the tree.
+    /// Only reclaim uses the tree.
     Never,
 }
 
 /// Whether a filter of Kubernetes is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filters {
-    /// Resources are always looked at; this turns off everything else.
+    /// False: only resources are checked.
     pub any: bool,
     pub node_affinity: bool,
     pub ports: bool,
@@ -330,7 +329,7 @@ pub struct Filters {
     pub volumes: bool,
 }
 
-/// The configuration as the actions ask it.
+/// The compiled configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub actions: Vec<Action>,
@@ -340,47 +339,47 @@ pub struct Policy {
     pub proportion: bool,
     pub capacity: bool,
     pub hierarchy: bool,
-    /// Plugin drf keeps shares over a tree of queues, and orders them by it so.
+    /// Plugin drf has shares over a tree of queues, and orders queues by it.
     pub fair_tree: Option<TreeOrder>,
     pub ancestor_reclaim_level: usize,
-    /// A queue at or over what it deserves is passed over.
+    /// A queue at or above what it deserves is skipped.
     pub overused: bool,
-    /// A queue may not go over what it deserves (proportion) or may have (capacity).
+    /// A queue may not exceed what it deserves (proportion) or its capability (capacity).
     pub allocatable: bool,
     pub preemptive: bool,
-    /// Admission into queues looks at what they may have.
+    /// Admission into queues checks their limits.
     pub queue_admission: bool,
-    /// Admission looks at the ResourceQuotas of namespaces.
+    /// Admission checks the ResourceQuotas of namespaces.
     pub resource_quota: bool,
-    /// Thousandths of the cluster that may be asked for at once.
+    /// Thousandths of the cluster that may be requested at once.
     pub overcommit: Option<i64>,
     pub sla: Option<Option<i64>>,
-    /// Tiers of plugins that say who may be preempted.
+    /// Tiers of plugins that decide about victims.
     pub preemptable: Vec<Vec<PluginName>>,
     pub reclaimable: Vec<Vec<PluginName>>,
-    /// Plugins that say who starves: the first tier that has any.
+    /// Plugins that decide which groups starve: the first tier that has any.
     pub starving: Vec<PluginName>,
     pub pipelined: bool,
-    /// A gang is bound when it has its minimum only.
+    /// A gang is bound only when it has its minimum.
     pub gang: bool,
     pub filters: Filters,
     pub scoring: Scoring,
     pub topology: bool,
-    /// Weight of the buckets of plugin task-topology, and whether they order tasks; zero is off.
+    /// Weight of the buckets of plugin task-topology, and whether they order tasks; zero: off.
     pub task_topology: (i64, bool),
-    /// Parts of cards are handed out.
+    /// Parts of cards are allocated.
     pub devices: Option<DevicePolicy>,
-    /// Pods with whole cpus go where the kubelet takes them.
+    /// Pods with whole cpus go where the kubelet accepts them.
     pub numa: Option<NumaAware>,
-    /// Nodes are judged by how busy they were measured to be.
+    /// Nodes are judged by their measured load.
     pub usage: Option<UsagePolicy>,
-    /// Queues have their groups of nodes.
+    /// Queues have affinity to groups of nodes.
     pub node_groups: Option<NodeGroupPolicy>,
-    /// A server that has a say.
+    /// An external server takes part in decisions.
     pub extender: Option<ExtenderPolicy>,
     /// Zone to minutes of the day (from, to) in which its nodes may be used.
     pub revocable_zones: Option<BTreeMap<String, (i64, i64)>>,
-    /// Preempt and reclaim may take whole gangs.
+    /// Preempt and reclaim may evict whole gangs.
     pub whole_gangs: bool,
 }
 
@@ -390,7 +389,7 @@ impl Policy {
     }
 
     /// # Errors
-    /// The first argument that is not of its type.
+    /// The first argument of the wrong type.
     pub fn compile(config: &Config) -> Result<Self, ArgumentError> {
         let plugins: Vec<&Plugin> = config.tiers.iter().flatten().collect();
         let find = |name: PluginName| plugins.iter().find(|plugin| plugin.name == name).copied();
@@ -502,7 +501,7 @@ impl Policy {
     }
 }
 
-/// The plugin that is named first decides first.
+/// The plugin named first decides.
 fn tree_order(plugins: &[&Plugin]) -> TreeOrder {
     use PluginName::{Capacity, Drf, Proportion};
     let mut ordering =
@@ -532,7 +531,7 @@ pub(crate) fn read_bool(plugin: &Plugin, name: &str) -> Result<Option<bool>, Arg
     }
 }
 
-/// A whole number; a whole number written with a point is one, too.
+/// A whole number; one written with a decimal point is accepted, too.
 pub(crate) fn read_int(
     plugin: &Plugin,
     name: &str,
@@ -570,7 +569,7 @@ fn thousandths(text: &str) -> Option<i64> {
     whole.checked_mul(1_000)?.checked_add(part)
 }
 
-/// Seconds to wait, when the plugin says so for all jobs.
+/// Seconds to wait, if the plugin sets a time for all jobs.
 fn read_sla(plugin: &Plugin) -> Result<Option<i64>, ArgumentError> {
     let name = "sla-waiting-time";
     let Some(text) = plugin.arguments.get(name) else { return Ok(None) };
@@ -622,7 +621,7 @@ fn read_devices(plugin: &Plugin) -> Result<DevicePolicy, ArgumentError> {
     })
 }
 
-/// Minutes of the day from which to which the nodes of each zone may be used.
+/// From which to which minute of the day the nodes of each zone may be used.
 fn read_zones(plugin: &Plugin) -> Result<BTreeMap<String, (i64, i64)>, ArgumentError> {
     let mut zones = BTreeMap::new();
     for (name, text) in &plugin.arguments {
@@ -640,10 +639,10 @@ fn read_zones(plugin: &Plugin) -> Result<BTreeMap<String, (i64, i64)>, ArgumentE
     Ok(zones)
 }
 
-/// Verbs of an extender that nobody is asked with.
+/// Verbs of an extender that are never called.
 const UNASKED: [&str; 2] = ["extender.onSessionOpenVerb", "extender.onSessionCloseVerb"];
 
-/// Known plugins and arguments that are named and change nothing.
+/// Known plugins and arguments that are named and have no effect.
 pub fn not_acted_on(config: &Config) -> BTreeSet<&'static str> {
     let plugins = || config.tiers.iter().flatten();
     let idle = plugins().map(|plugin| plugin.name).filter(|name| !name.is_acted_on());

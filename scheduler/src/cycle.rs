@@ -1,4 +1,4 @@
-//! A cycle: the configured actions over what is known now, and what came of it.
+//! A cycle: runs the configured actions, and collects their decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use crate::group::GroupId;
 use crate::node::NodeId;
 use crate::pod::{PodId, Status};
 
-/// Bounds of one cycle, so that events are heard between two.
+/// Limits of one cycle, so that events are handled between two.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Groups, or single pods of started groups, that are tried.
+    /// Most groups, or single pods of started groups, that are tried.
     pub turns: usize,
     /// Searches for victims.
     pub takes: usize,
@@ -23,24 +23,24 @@ impl Default for Limits {
     }
 }
 
-/// One pod that must leave.
+/// One pod to evict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Eviction {
     pub pod: PodId,
-    /// For whom; `None`: for nobody (its node's time is over).
+    /// For which group; `None`: for no other (its node was revoked).
     pub taker: Option<GroupId>,
     pub action: Action,
 }
 
-/// What a cycle decided; every decision is counted already.
+/// The decisions of a cycle; all of them are counted already.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Pods to bind, a group at a time.
+    /// Pods to bind, group by group.
     pub bound: Vec<(GroupId, Vec<(PodId, NodeId)>)>,
     pub evicted: Vec<Eviction>,
-    /// How those who are evicted for others stood before.
+    /// The former status of victims.
     pub(crate) stood: BTreeMap<PodId, Status>,
-    /// The bounds were reached: there is more to do at once.
+    /// The limits were reached: run the next cycle at once.
     pub more: bool,
 }
 
@@ -64,7 +64,7 @@ impl Cluster {
         }
         self.minute = minute;
         self.forget_old_loads(now);
-        self.forget_old_words(now);
+        self.forget_old_answers(now);
         self.refresh();
         self.refresh_shares();
         self.settle_promises(&mut outcome);
@@ -92,7 +92,7 @@ impl Cluster {
         outcome
     }
 
-    /// Without the action enqueue every group is let in as it comes.
+    /// Without the action enqueue, every group is admitted as it comes.
     fn admit_all(&mut self) {
         for queue in self.queue_ids() {
             if self.queue(queue).closed_because().is_some() {

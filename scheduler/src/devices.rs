@@ -1,8 +1,9 @@
 //! Plugin deviceshare: parts of GPUs by memory and cores, and whole cards, on the cards of a node.
 //!
-//! Pure: the cards of a node, what stands on each, and what a pod asks for, container by container, in; one card or more
-//! per container out. Source: Volcano's plugin of that name (`volcano.sh/gpu-memory`, `gpu-number`, `vgpu-number`,
-//! `vgpu-memory`, `vgpu-memory-percentage`, `vgpu-cores`). Deliberately absent: locks of nodes, NPUs, MIG geometries.
+//! Pure. Input: the cards of a node, their use, and what a pod requests for each container. Output: one or more
+//! cards for each container. Source: Volcano's plugin of that name (`volcano.sh/gpu-memory`, `gpu-number`,
+//! `vgpu-number`, `vgpu-memory`, `vgpu-memory-percentage`, `vgpu-cores`). Deliberately absent: locks of nodes,
+//! NPUs, MIG geometries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,16 +15,16 @@ use crate::pod::{Class, PodId, Status};
 
 /// Cores of a whole card, in hundredths.
 pub const ALL_CORES: i64 = 100;
-/// Steps of a search over several containers.
+/// Most steps of a search over several containers.
 const MAX_STEPS: usize = 10_000;
 
-/// Which of the two ways of sharing.
+/// The two ways of sharing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sharing {
     /// `volcano.sh/gpu-memory` and `gpu-number`: cards by number, memory only.
     #[default]
     Memory,
-    /// `volcano.sh/vgpu-*`: cards by uuid, with a bound on pods a card.
+    /// `volcano.sh/vgpu-*`: cards by uuid, with a limit of pods per card.
     Virtual,
 }
 
@@ -35,37 +36,37 @@ pub struct Card {
     pub id: Arc<str>,
     /// Type, as the device plugin names it.
     pub kind: Arc<str>,
-    /// Mebibytes, or whatever unit the device plugin counts in.
+    /// Mebibytes, or another unit that the device plugin uses.
     pub memory: i64,
-    /// Containers it takes at most; 0 is no bound.
+    /// Most containers; 0: no limit.
     pub slots: i64,
 }
 
-/// What one container asks for.
+/// The request of one container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ask {
     pub sharing: Sharing,
-    /// Cards, each another one.
+    /// Number of different cards.
     pub cards: i64,
     /// Memory of each; 0 with `percent` 0: all of it.
     pub memory: i64,
-    /// Memory in hundredths of the card's, where `memory` is 0.
+    /// Memory in hundredths of the card's, if `memory` is 0.
     pub percent: i64,
-    /// Hundredths of the card's cores; [`ALL_CORES`] is the card for itself.
+    /// Hundredths of the card's cores; [`ALL_CORES`]: exclusive use.
     pub cores: i64,
 }
 
-/// A part of a card that a container has.
+/// A container's part of a card.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Number of the container among those that ask for cards.
+    /// Number of the container among those that request cards.
     pub container: usize,
     pub card: Arc<str>,
     pub memory: i64,
     pub cores: i64,
 }
 
-/// Which card of those that fit.
+/// Which of the cards that fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// The one with the least memory left.
@@ -75,7 +76,7 @@ pub enum Choice {
     Spread,
 }
 
-/// The plugin as it is configured.
+/// The plugin's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DevicePolicy {
     /// `deviceshare.GPUSharingEnable`
@@ -85,12 +86,12 @@ pub struct DevicePolicy {
     /// `deviceshare.VGPUEnable`
     pub virtual_cards: bool,
     pub choice: Choice,
-    /// Of nodes among each other; 0 is off.
+    /// Weight among node scores; 0: off.
     pub weight: i64,
 }
 
 impl DevicePolicy {
-    /// Whether the plugin looks after this ask.
+    /// Whether the plugin handles this request.
     pub fn concerns(&self, ask: &Ask) -> bool {
         match ask.sharing {
             Sharing::Virtual => self.virtual_cards,
@@ -100,7 +101,7 @@ impl DevicePolicy {
     }
 }
 
-/// What stands on a card.
+/// Use of a card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     pub parts: i64,
@@ -117,7 +118,7 @@ impl Load {
 }
 
 impl Card {
-    /// Memory that the ask would take here, if the card can be part of it.
+    /// Memory that the request would take here, if the card is usable for it.
     pub fn takes(&self, ask: &Ask, load: &Load) -> Option<i64> {
         let memory = match (ask.memory, ask.percent) {
             (0, 0) => self.memory,
@@ -130,13 +131,13 @@ impl Card {
             && self.memory - load.memory >= memory
             && ALL_CORES - load.cores >= ask.cores
             && !(alone && load.parts > 0)
-            // A card that somebody has for himself takes nobody, whatever he asks for.
+            // A card in exclusive use takes no other container, whatever it requests.
             && load.cores < ALL_CORES;
         fits.then_some(memory)
     }
 }
 
-/// Cards for all asks of a pod; `None` when there are none.
+/// Cards for all requests of a pod; `None` if there are none.
 pub fn choose(
     cards: &[Card],
     loads: &BTreeMap<Arc<str>, Load>,
@@ -149,7 +150,7 @@ pub fn choose(
     place(cards, &mut loads, asks, 0, choice, &mut found, &mut steps).then_some(found)
 }
 
-/// One card after the other for the containers from `container` on, taking back what leads nowhere.
+/// One card after the other for the containers from `container` on, with backtracking.
 fn place(
     cards: &[Card],
     loads: &mut BTreeMap<Arc<str>, Load>,
@@ -165,7 +166,7 @@ fn place(
         return place(cards, loads, asks, container + 1, choice, found, steps);
     }
     let mut fitting: Vec<(i64, usize, i64)> = Vec::new();
-    // Cards of one container are taken in their order of preference, so that no set is tried twice.
+    // Cards of one container are taken in order of preference, so that no set is tried twice.
     for (at, card) in cards.iter().enumerate() {
         let mine = found.iter().any(|part| part.container == container && part.card == card.id);
         let load = loads.get(&card.id).copied().unwrap_or_default();
@@ -193,7 +194,7 @@ fn place(
         }
         found.pop();
         loads.insert(card.id.clone(), before);
-        // Alone, one set of cards is as good as another: what fails with the best fails with all.
+        // For a single request, all sets are equal: what fails with the best fails with all.
         if asks.len() == 1 {
             return false;
         }
@@ -201,7 +202,7 @@ fn place(
     false
 }
 
-/// Cards that a node shares by memory: as many as it names, with the same memory each.
+/// Cards that a node shares by memory: as many as it reports, with equal memory.
 pub fn cards_by_memory(memory: i64, number: i64) -> Vec<Card> {
     let card = |at: i64| Card {
         sharing: Sharing::Memory,
@@ -213,7 +214,7 @@ pub fn cards_by_memory(memory: i64, number: i64) -> Vec<Card> {
 }
 
 impl Cluster {
-    /// Says which cards a node has.
+    /// Sets the cards of a node.
     pub fn set_cards(&mut self, node: &str, cards: Vec<Card>) {
         let id = self.nodes.intern(node);
         if self.nodes.get(id).cards != cards {
@@ -223,7 +224,7 @@ impl Cluster {
         }
     }
 
-    /// Says which cards a pod has, as its annotations tell.
+    /// Sets the cards of a pod, as its annotations say.
     pub fn set_parts(&mut self, pod: PodId, parts: Vec<Part>) {
         if self.find_pod(pod).is_none_or(|known| known.parts == parts) {
             return;
@@ -235,7 +236,7 @@ impl Cluster {
         }
     }
 
-    /// Asks of the class that the plugin looks after.
+    /// Requests of the class that the plugin handles.
     pub(crate) fn asks<'c>(&self, class: &'c Class) -> &'c [Ask] {
         let asks = class.extras().map_or(&[][..], |extras| &extras.devices);
         let concerned = |policy: &DevicePolicy| asks.iter().any(|ask| policy.concerns(ask));

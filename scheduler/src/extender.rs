@@ -1,10 +1,11 @@
-//! Plugin extender: what a server of the cluster's owner says to placing, as far as it was asked.
+//! Plugin extender: answers of an external server about placement.
 //!
-//! A cycle waits for nobody. It notes its questions (may this group enter, which nodes are good for these pods), passes
-//! over the groups that need the answers, and finds them in a later cycle. Whether a pod may go to a node is asked when the
-//! node is chosen and before anything is bound: a no comes back as a veto, and the group is placed anew. Every word has a
-//! time until which it holds. So does who may leave for others: it is asked when victims are chosen and before one of them
-//! is told to go; who is to stay is no candidate for a while. Source: Volcano's plugin of that name (`extender.*`). Deliberately absent: requests.
+//! No cycle waits for the server. A cycle records its questions (may this group be admitted, which nodes are good
+//! for these pods), skips the groups that need the answers, and finds these in a later cycle. Whether a pod may go
+//! to a node is asked when the node is chosen, before anything is bound: a no is a veto, and the group is placed
+//! again. Whether a pod may be a victim is asked when victims are chosen, before one is evicted: a pod that must
+//! stay is no candidate for a while. Every answer expires. A restart loses all answers, and asks again. Source:
+//! Volcano's plugin of that name (`extender.*`). Deliberately absent: requests.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use std::ops::RangeInclusive;
@@ -17,17 +18,17 @@ use crate::node::NodeId;
 use crate::pod::{ClassId, PodId};
 use crate::score::POINT;
 
-/// Seconds for which a yes, or scores, hold.
+/// Seconds for which a yes, or scores, are valid.
 const YES_HOLDS_S: i64 = 60;
-/// Seconds for which a no to a node holds.
+/// Seconds for which a no to a node is valid.
 const VETO_HOLDS_S: i64 = 30;
-/// Seconds after which a group that was turned away, or got no answer, is asked for again.
+/// Seconds after which a refused or unanswered group is asked about again.
 const NO_HOLDS_S: i64 = 5;
 
-/// The plugin as it is configured.
+/// The plugin's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtenderPolicy {
-    /// Without a `/` at its end.
+    /// Without a trailing `/`.
     pub url: String,
     pub timeout_ms: u64,
     pub predicate: Option<String>,
@@ -37,7 +38,7 @@ pub struct ExtenderPolicy {
     pub job_ready: Option<String>,
     pub preemptable: Option<String>,
     pub reclaimable: Option<String>,
-    /// No answer is as good as a yes.
+    /// No answer counts as a yes.
     pub ignorable: bool,
 }
 
@@ -77,12 +78,12 @@ fn milliseconds(text: &str) -> Option<u64> {
     number.parse::<u64>().ok().filter(|n| *n > 0)?.checked_mul(scale)
 }
 
-/// What a cycle wants to know of a group.
+/// What a cycle wants to know about a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Question {
-    /// Whether its queue may let it in.
+    /// Whether its queue may admit it.
     MayEnter,
-    /// Whether its queue may hold more.
+    /// Whether its queue may use more.
     MayHold,
     /// How good nodes are for its pods of a class.
     Scores(ClassId),
@@ -96,13 +97,13 @@ pub struct Asked {
     pub question: Question,
 }
 
-/// What was said.
+/// An answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     Yes,
-    /// Points by node name; a node that is not named has none.
+    /// Points by node name; an absent node has none.
     Scores(BTreeMap<String, f64>),
-    /// With why.
+    /// With the reason.
     No(String),
 }
 
@@ -113,26 +114,26 @@ enum Word {
     No(Arc<str>),
 }
 
-/// Words by what they are about, each with the second until which it holds.
+/// Answers by subject, each with the second in which it expires.
 #[derive(Debug, Default)]
-pub(crate) struct Words {
+pub(crate) struct ExtenderAnswers {
     answers: BTreeMap<(GroupId, Question), (Word, i64)>,
     vetoes: BTreeMap<(GroupId, ClassId, NodeId), (Arc<str>, i64)>,
-    /// Pods that are not to leave for others.
+    /// Pods that must not be victims.
     kept: BTreeMap<PodId, i64>,
-    /// Nobody answers for these groups.
+    /// Groups without an answer.
     silent: BTreeMap<GroupId, (Arc<str>, i64)>,
-    /// By number, since numbers of groups are used again.
+    /// By serial number, because numbers of groups are reused.
     asked: BTreeMap<(GroupId, Question), u64>,
     last: u64,
     new: Vec<Asked>,
-    /// Seconds since the epoch, of the last cycle.
+    /// Time of the last cycle, in seconds since the epoch.
     now: i64,
-    /// No word loses its force before.
+    /// No answer expires before.
     next_end: Option<i64>,
 }
 
-impl Words {
+impl ExtenderAnswers {
     pub fn forget(&mut self, group: GroupId) {
         let questions = (group, Question::MayEnter)..=(group, Question::Scores(ClassId::MAX));
         let answered: Vec<_> = self.answers.range(questions.clone()).map(|(key, _)| *key).collect();
@@ -151,7 +152,7 @@ impl Words {
         self.new.retain(|asked| asked.group != group);
     }
 
-    /// Until when a word that is said now holds.
+    /// When an answer given now expires.
     fn holds(&mut self, seconds: i64) -> i64 {
         let end = self.now + seconds;
         self.next_end = Some(self.next_end.map_or(end, |next| next.min(end)));
@@ -167,23 +168,23 @@ fn nodes_of(group: GroupId) -> RangeInclusive<(GroupId, ClassId, NodeId)> {
 const WAITING: &str = "waiting for the extender to answer";
 
 impl Cluster {
-    /// Questions that nobody was asked yet.
+    /// Questions not yet sent.
     pub fn take_questions(&mut self) -> Vec<Asked> {
-        std::mem::take(&mut self.words.new)
+        std::mem::take(&mut self.extender.new)
     }
 
-    /// Hears an answer. One to a question that nobody has any more changes nothing.
+    /// Takes an answer. An answer to an obsolete question changes nothing.
     pub fn hear(&mut self, asked: Asked, answer: Answer) {
         let Asked { number, group, question } = asked;
-        if self.words.asked.get(&(group, question)) != Some(&number) {
+        if self.extender.asked.get(&(group, question)) != Some(&number) {
             return;
         }
-        self.words.asked.remove(&(group, question));
+        self.extender.asked.remove(&(group, question));
         let (word, holds) = match answer {
             Answer::Yes => (Word::Yes, YES_HOLDS_S),
             Answer::Scores(points) => {
                 let score = |(node, points): (&String, &f64)| {
-                    // Far from the bounds of i64, whatever was sent.
+                    // Far from the bounds of i64, whatever the server sent.
                     let points = points.clamp(-1e9, 1e9) * POINT as f64;
                     Some((self.nodes.find(node)?, points as i64))
                 };
@@ -191,8 +192,8 @@ impl Cluster {
             }
             Answer::No(why) => (Word::No(why.into()), NO_HOLDS_S),
         };
-        let until = self.words.holds(holds);
-        self.words.answers.insert((group, question), (word, until));
+        let until = self.extender.holds(holds);
+        self.extender.answers.insert((group, question), (word, until));
         self.reconsider(group);
     }
 
@@ -201,42 +202,42 @@ impl Cluster {
         let Some(known) = self.find_pod(pod) else { return };
         let Some(id) = self.nodes.find(node) else { return };
         let key = (known.group, known.class, id);
-        let until = self.words.holds(VETO_HOLDS_S);
-        self.words.vetoes.insert(key, (why.into(), until));
+        let until = self.extender.holds(VETO_HOLDS_S);
+        self.extender.vetoes.insert(key, (why.into(), until));
         self.reconsider(key.0);
     }
 
-    /// The pod is not to leave for others.
+    /// The pod must not be a victim.
     pub fn keep(&mut self, pod: PodId) {
-        let until = self.words.holds(VETO_HOLDS_S);
-        self.words.kept.insert(pod, until);
+        let until = self.extender.holds(VETO_HOLDS_S);
+        self.extender.kept.insert(pod, until);
         self.freed();
     }
 
     pub(crate) fn is_kept(&self, pod: PodId) -> bool {
-        self.words.kept.contains_key(&pod)
+        self.extender.kept.contains_key(&pod)
     }
 
     pub(crate) fn forget_kept(&mut self, pod: PodId) {
-        self.words.kept.remove(&pod);
+        self.extender.kept.remove(&pod);
     }
 
-    /// Nobody says whether the pods of the group may go where they were to go.
+    /// No answer came on whether the pods of the group may go to their nodes.
     pub fn no_answer(&mut self, group: GroupId, why: &str) {
-        let until = self.words.holds(NO_HOLDS_S);
-        self.words.silent.insert(group, (why.into(), until));
+        let until = self.extender.holds(NO_HOLDS_S);
+        self.extender.silent.insert(group, (why.into(), until));
         self.reconsider(group);
     }
 
-    /// When a word may lose its force next, in seconds since the epoch.
+    /// When the next answer may expire, in seconds since the epoch.
     pub fn next_word_ends(&self) -> Option<i64> {
-        self.words.next_end
+        self.extender.next_end
     }
 
-    /// Words whose time is over are forgotten, and asked for anew where they are still wanted.
-    pub(crate) fn forget_old_words(&mut self, now: i64) {
-        self.words.now = now;
-        if self.words.next_end.is_none_or(|end| end > now) {
+    /// Drops expired answers; they are asked for again if still needed.
+    pub(crate) fn forget_old_answers(&mut self, now: i64) {
+        self.extender.now = now;
+        if self.extender.next_end.is_none_or(|end| end > now) {
             return;
         }
         let mut groups: BTreeSet<GroupId> = BTreeSet::new();
@@ -249,16 +250,16 @@ impl Cluster {
             }
             until > now
         };
-        self.words.answers.retain(|(group, _), (_, until)| holds(*group, *until));
-        self.words.vetoes.retain(|(group, ..), (_, until)| holds(*group, *until));
-        self.words.silent.retain(|group, (_, until)| holds(*group, *until));
-        self.words.kept.retain(|_, until| {
+        self.extender.answers.retain(|(group, _), (_, until)| holds(*group, *until));
+        self.extender.vetoes.retain(|(group, ..), (_, until)| holds(*group, *until));
+        self.extender.silent.retain(|group, (_, until)| holds(*group, *until));
+        self.extender.kept.retain(|_, until| {
             if *until > now {
                 next_end = Some(next_end.map_or(*until, |next: i64| next.min(*until)));
             }
             *until > now
         });
-        self.words.next_end = next_end;
+        self.extender.next_end = next_end;
         self.freed();
         groups.into_iter().for_each(|group| self.reconsider(group));
     }
@@ -270,21 +271,21 @@ impl Cluster {
         }
     }
 
-    /// Why the group may not enter its queue now; asks where nothing was said.
+    /// Why the group may not be admitted to its queue now; asks if there is no answer.
     pub(crate) fn not_to_enter(&mut self, group: GroupId) -> Option<Arc<str>> {
         self.policy.extender.as_ref()?.enqueueable.as_ref()?;
-        self.word(group, Question::MayEnter)
+        self.answer_to(group, Question::MayEnter)
     }
 
-    /// Why the group may not be placed now; asks where nothing was said.
+    /// Why the group may not be placed now; asks if there is no answer.
     pub(crate) fn not_to_place(&mut self, group: GroupId) -> Option<Arc<str>> {
         let policy = self.policy.extender.as_ref()?;
-        if let Some((why, _)) = self.words.silent.get(&group) {
+        if let Some((why, _)) = self.extender.silent.get(&group) {
             return Some(why.clone());
         }
         let scores = policy.prioritize.is_some();
         if policy.queue_overused.is_some()
-            && let Some(why) = self.word(group, Question::MayHold)
+            && let Some(why) = self.answer_to(group, Question::MayHold)
         {
             return Some(why);
         }
@@ -292,21 +293,21 @@ impl Cluster {
             return None;
         }
         let classes: Vec<ClassId> = self.group(group).pending_by_class.keys().copied().collect();
-        let words: Vec<Option<Arc<str>>> =
-            classes.into_iter().map(|class| self.word(group, Question::Scores(class))).collect();
-        words.into_iter().flatten().next()
+        let refusals: Vec<Option<Arc<str>>> =
+            classes.into_iter().map(|class| self.answer_to(group, Question::Scores(class))).collect();
+        refusals.into_iter().flatten().next()
     }
 
-    fn word(&mut self, group: GroupId, question: Question) -> Option<Arc<str>> {
-        match self.words.answers.get(&(group, question)) {
+    fn answer_to(&mut self, group: GroupId, question: Question) -> Option<Arc<str>> {
+        match self.extender.answers.get(&(group, question)) {
             Some((Word::No(why), _)) => Some(why.clone()),
             Some(_) => None,
             None => {
-                let words = &mut self.words;
-                if let Entry::Vacant(vacant) = words.asked.entry((group, question)) {
-                    words.last += 1;
-                    vacant.insert(words.last);
-                    words.new.push(Asked { number: words.last, group, question });
+                let answers = &mut self.extender;
+                if let Entry::Vacant(vacant) = answers.asked.entry((group, question)) {
+                    answers.last += 1;
+                    vacant.insert(answers.last);
+                    answers.new.push(Asked { number: answers.last, group, question });
                 }
                 Some(WAITING.into())
             }
@@ -314,24 +315,24 @@ impl Cluster {
     }
 
     pub(crate) fn vetoed(&self, pod: PodId, node: NodeId) -> Option<&Arc<str>> {
-        if self.words.vetoes.is_empty() {
+        if self.extender.vetoes.is_empty() {
             return None;
         }
         let pod = self.pod(pod);
-        self.words.vetoes.get(&(pod.group, pod.class, node)).map(|(why, _)| why)
+        self.extender.vetoes.get(&(pod.group, pod.class, node)).map(|(why, _)| why)
     }
 
-    /// The group is not to be judged by its equals.
+    /// The group has answers of its own, so its equals do not decide about it.
     pub(crate) fn is_spoken_of(&self, group: GroupId) -> bool {
         let asks = |policy: &ExtenderPolicy| policy.prioritize.is_some() || policy.queue_overused.is_some();
         self.policy.extender.as_ref().is_some_and(asks)
-            || self.words.silent.contains_key(&group)
-            || self.words.vetoes.range(nodes_of(group)).next().is_some()
+            || self.extender.silent.contains_key(&group)
+            || self.extender.vetoes.range(nodes_of(group)).next().is_some()
     }
 
-    /// Scores by node, where some were given for pods of the class.
+    /// Scores by node, if there are any for pods of the class.
     pub(crate) fn given_scores(&self, group: GroupId, class: ClassId) -> Option<&BTreeMap<NodeId, i64>> {
-        match self.words.answers.get(&(group, Question::Scores(class))) {
+        match self.extender.answers.get(&(group, Question::Scores(class))) {
             Some((Word::Scores(scores), _)) => Some(scores),
             _ => None,
         }

@@ -1,8 +1,8 @@
-//! Plugin drf over a tree of queues (`enableHierarchy`): where each queue stands by the shares of the nodes above it.
+//! Plugin drf over a tree of queues (`enableHierarchy`): the order of queues by the shares of the nodes above them.
 //!
-//! The tree comes from the annotations `volcano.sh/hierarchy` and `volcano.sh/hierarchy-weights`; a queue without them
-//! stands where `spec.parent` has it, with `spec.weight`. Jobs are leaves below their queue's node. A node's sum over its
-//! own jobs is kept until one of them changes, so that a turn costs by the queue it concerned and by the number of
+//! The tree comes from the annotations `volcano.sh/hierarchy` and `volcano.sh/hierarchy-weights`. A queue without
+//! them is below its `spec.parent`, with `spec.weight`. Jobs are leaves below their queue's node. A node's sum over
+//! its own jobs is kept until one of them changes, so a turn costs by the changed queue and by the number of
 //! queues.
 
 use std::collections::BTreeMap;
@@ -23,10 +23,10 @@ use crate::queue::{QueueId, ROOT_QUEUE};
 pub const LEVELS: usize = 6;
 /// Shares that differ by less are equal.
 const STEP: i64 = WHOLE / 1_000_000;
-/// Of a saturated node: behind everything that can use more.
+/// A saturated node comes after all nodes that can use more.
 const BEHIND: i64 = 1 << 60;
 
-/// Place of a queue in the order of the tree, level by level from the root.
+/// Position of a queue in the order of the tree, level by level from the root.
 pub type TreeKey = [i64; LEVELS];
 
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,7 @@ pub(crate) struct FairTree {
     /// Parents come before their children; the first is the root.
     nodes: Vec<Node>,
     of_queue: BTreeMap<QueueId, usize>,
-    /// Queues came, changed or went.
+    /// Queues were added, changed or removed.
     pub(crate) restructure: bool,
     /// Dimensions of which something is left.
     demanding: Vec<bool>,
@@ -52,7 +52,7 @@ pub(crate) struct FairTree {
     changed: bool,
 }
 
-/// One change of what a job holds, to see what would come of it.
+/// A supposed change of what a job holds.
 struct Trial<'t> {
     group: GroupId,
     request: &'t Request,
@@ -107,7 +107,7 @@ impl FairTree {
 }
 
 impl Cluster {
-    /// Brings the order of the tree up to date; whether any queue's place may have changed.
+    /// Updates the order of the tree; returns whether any queue's position may have changed.
     pub(crate) fn refresh_fair(&mut self) -> bool {
         if self.policy.fair_tree.is_none() {
             return false;
@@ -137,7 +137,7 @@ impl Cluster {
         changed
     }
 
-    /// Of which dimensions something is left, if `more` of each were held.
+    /// Of which dimensions something is left if `more` of each were held.
     fn demanding(&self, more: impl Fn(usize) -> i64) -> Vec<bool> {
         let total = self.nodes.total();
         let mut held = vec![0_i64; total.len()];
@@ -208,7 +208,8 @@ impl Cluster {
         sum
     }
 
-    /// Pods without which the taker's queue, with the taker, would stand before theirs. Each is looked at by itself.
+    /// Pods of queues that would still come after the preemptor's queue, with the preemptor placed and the pod
+    /// evicted. Each is judged on its own.
     pub(crate) fn behind_in_tree(&self, taker: PodId, candidates: &[PodId]) -> Vec<PodId> {
         let group = self.pod(taker).group;
         let asked = self.request_of(taker);
@@ -232,7 +233,7 @@ impl Cluster {
         found
     }
 
-    /// Whether `own` would stand strictly before `other` after these changes.
+    /// Whether `own` would come strictly before `other` after these changes.
     fn precedes(&self, own: QueueId, other: QueueId, trials: &[Trial<'_>]) -> bool {
         let (Some(a), Some(b)) = (self.fair.of_queue.get(&own), self.fair.of_queue.get(&other)) else {
             return false;
@@ -262,7 +263,7 @@ impl Cluster {
     }
 }
 
-/// Everything a job asks for, placed or not.
+/// The request of all pods of a job, placed or not.
 fn asked(group: &Group) -> impl Fn(usize) -> i64 {
     |d| get(&group.allocated, d) + get(&group.requested, d)
 }

@@ -16,12 +16,12 @@ pub type GroupId = u32;
 /// Phase of a PodGroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Its queue has not let it in.
+    /// Its queue has not admitted it.
     #[default]
     Pending,
     Inqueue,
     Running,
-    /// Some of it runs and the rest cannot.
+    /// Some of its pods run and the rest cannot.
     Unknown,
     Completed,
 }
@@ -53,12 +53,12 @@ impl Phase {
 /// Which HyperNodes may hold the whole group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// Else only preferred.
+    /// False: only preferred.
     pub hard: bool,
     pub highest_tier: Option<i64>,
 }
 
-/// A group as its owner reports it.
+/// A group, as its owner reports it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupInput {
     pub namespace: Arc<str>,
@@ -67,23 +67,23 @@ pub struct GroupInput {
     pub min_member: i64,
     /// Minimum per task.
     pub min_roles: BTreeMap<Arc<str>, i64>,
-    /// Partitions of tasks, of which some must be whole.
+    /// Partitions of tasks, of which some must be complete.
     pub sub_groups: Vec<SubGroupPolicy>,
     pub min_resources: Option<Resources>,
     pub priority: i64,
     /// Seconds.
     pub created: i64,
-    /// Annotation; unset allows.
+    /// Annotation; unset: allowed.
     pub preemptable: Option<bool>,
-    /// Seconds it may wait before it goes ahead of others (plugin sla).
+    /// Seconds after which it goes before others (plugin sla).
     pub sla_wait: Option<i64>,
     pub topology: Option<Topology>,
-    /// Tasks that are to share nodes or to keep apart (plugin task-topology).
+    /// Tasks that share nodes or avoid each other (plugin task-topology).
     pub task_topology: Option<Arc<TaskTopology>>,
     pub phase: Phase,
-    /// Not let into a queue by phases: starts as Inqueue.
+    /// Needs no admission: starts as Inqueue.
     pub no_gate: bool,
-    /// Its pods are placed by name only, in no cycle.
+    /// Its pods are placed by name only, never in a cycle.
     pub manual: bool,
 }
 
@@ -109,12 +109,12 @@ impl Role {
     }
 }
 
-/// Pods waiting, by class, and how many the group still needs: equal shapes are refused alike.
+/// Waiting pods by class, and how many the group still needs: equal shapes are refused alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
     pub pods: Vec<(ClassId, u32)>,
     pub need: i64,
-    /// Set where the answer depends on more than the numbers.
+    /// Set if the answer depends on more than the numbers.
     pub only: Option<GroupId>,
 }
 
@@ -128,46 +128,46 @@ pub struct Group {
     pub roles: Vec<Role>,
     pub(crate) sub_groups: Vec<SubGroup>,
     pub pods: BTreeSet<PodId>,
-    /// Pods that may be placed, those that ask for nothing apart.
+    /// Pods that may be placed, without best-effort pods.
     pub pending: BTreeSet<TaskOrder>,
     pub pending_by_class: BTreeMap<ClassId, u32>,
     pub pending_best_effort: BTreeSet<TaskOrder>,
-    /// Asked for by pods that hold places, pods first.
+    /// Requests of pods that hold places; pods first.
     pub allocated: Vec<i64>,
-    /// Asked for by pods that wait.
+    /// Requests of waiting pods.
     pub requested: Vec<i64>,
     /// The vector of its minimum resources.
     pub min_resources: Option<Vec<i64>>,
-    /// It had its minimum once: what it lacks now is to be repaired.
+    /// It had its minimum once: missing pods are repairs.
     pub was_ready: bool,
-    /// Its pods have ended or left, and it was not let in anew since: it waits for nothing and holds no room.
+    /// Its pods have ended or left, and it was not admitted again since: it waits for nothing and holds nothing.
     pub(crate) over: bool,
     /// Where it waits in its queue.
     pub(crate) waits: Waits,
     pub(crate) dirty: bool,
     pub(crate) changed: bool,
-    /// What it counts for in its queue's admission.
+    /// How it counts in its queue's admission.
     pub(crate) counted: Admission,
     /// Why it waits, in one sentence.
     pub why: Option<Arc<str>>,
     /// How many pods had been bound when it was first refused.
     pub(crate) refused_since: Option<u64>,
-    /// HyperNode it stands in.
+    /// The HyperNode that holds it.
     pub domain: Option<u32>,
 }
 
-/// Where a group stands in its queue.
+/// Where a group waits in its queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Waits {
     #[default]
     No,
-    /// To be let in.
+    /// For admission.
     Outside(JobKey),
     /// For places.
     Inside(Arc<Shape>, JobKey),
 }
 
-/// Sums that decide who is let into a queue.
+/// Sums that decide about admission to a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Admission {
     pub inqueue: Vec<i64>,
@@ -213,7 +213,7 @@ impl Group {
         self.input.min_member
     }
 
-    /// Bound, being bound, running or well ended.
+    /// Bound, being bound, running or succeeded.
     pub fn ready(&self) -> i64 {
         [Status::Bound, Status::Binding, Status::Running, Status::Succeeded]
             .map(|s| self.count(s))
@@ -221,12 +221,12 @@ impl Group {
             .sum()
     }
 
-    /// Pods that run, may run or have run well.
+    /// Pods that run, may run or have succeeded.
     pub fn valid(&self) -> i64 {
         self.ready() + self.count(Status::Pipelined) + self.count(Status::Pending)
     }
 
-    /// Each task's minimum counts only where the group's covers them all.
+    /// Minima of tasks apply only if the group's minimum covers them all.
     fn roles_hold(&self, have: impl Fn(&Role) -> i64) -> bool {
         let sum: i64 = self.roles.iter().map(|role| role.min).sum();
         self.min() < sum || self.roles.iter().all(|role| have(role) >= role.min)
@@ -250,7 +250,7 @@ impl Group {
             || self.short_of_sub_groups(&PROMISED).is_some()
     }
 
-    /// Enough pods exist, of each task too; else which are missing, as reason and sentence.
+    /// Whether enough pods exist, of each task, too; else reason and message of what is missing.
     pub fn validity(&self) -> Result<(), (&'static str, String)> {
         let valid = |role: &Role| role.ready() + role.count(Status::Pipelined) + role.count(Status::Pending);
         let sum: i64 = self.roles.iter().map(|role| role.min).sum();
@@ -280,7 +280,7 @@ impl Group {
         Ok(())
     }
 
-    /// How many of its pods may go before it has less than its minimum.
+    /// How many of its pods may be evicted before it has less than its minimum.
     pub fn surplus(&self) -> i64 {
         (self.ready() - self.min()).max(0)
     }
@@ -294,8 +294,8 @@ impl Group {
         (self.roles.len() - 1) as u16
     }
 
-    /// Follows whether its pods have ended or are on their way out, and none is left to start or run. What it was
-    /// promised is everybody's again once the last has left.
+    /// Tracks whether its pods have ended or are terminating and none is left to start or run. Once the last has
+    /// left, its reserved capacity is free for all.
     pub(crate) fn see_end(&mut self) {
         let live = [
             Status::Pending,

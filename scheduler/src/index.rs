@@ -1,7 +1,7 @@
-//! Per class of pods, the nodes that can take one more, best first.
+//! For each class of pods, the nodes that can take one more, best first.
 //!
-//! An index follows the nodes' log of changes: it costs by what has changed since it was last asked. What depends
-//! on the single pod (pods of others nearby, ports, claims) is asked of the nodes in order, first that holds.
+//! An index follows the nodes' log of changes, so it costs by what changed since its last use. Rules that depend on
+//! the single pod (pods nearby, ports, claims) are checked on the nodes in order, until one passes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use crate::node::{Cell, NodeId, NodeState};
 use crate::pod::{Class, ClassId, PodId, Status};
 use crate::task_topology::Buckets;
 
-/// Classes whose indexes are kept at once; the one asked longest ago goes first.
+/// Most indexes kept; the least recently used is dropped first.
 const MAX_INDEXES: usize = 256;
 /// The node is not in the order.
 const OUT: i64 = i64::MIN;
@@ -33,13 +33,13 @@ pub enum Misfit {
     NumaCells,
     Ports,
     PodCount,
-    /// Places of the resources that lack.
+    /// The resources that are short, by dimension.
     Resources(Vec<u16>),
     PodAffinity,
     AntiAffinity,
     Spread,
     Claimed,
-    /// By the extender, with why.
+    /// By the extender, with the reason.
     Vetoed(Arc<str>),
     Revoked,
     /// The pod's queue does not go to the node's group.
@@ -49,7 +49,7 @@ pub enum Misfit {
 }
 
 impl Misfit {
-    /// Not a matter of resources and nodes alone.
+    /// About the pod itself, not about resources and nodes alone.
     pub(crate) fn is_about_pods(&self) -> bool {
         !matches!(
             self,
@@ -89,16 +89,16 @@ impl Misfit {
     }
 }
 
-/// Which room counts.
+/// Which capacity counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// Free now.
     Now,
-    /// Free once everything on its way out is gone.
+    /// Free once everything that is terminating is gone.
     Future,
 }
 
-/// Nodes a search may use; `None` is all.
+/// Nodes that a search may use; `None`: all.
 pub(crate) type Allowed<'a> = Option<&'a BTreeSet<NodeId>>;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -119,7 +119,7 @@ pub(crate) struct ClassIndex {
 }
 
 impl Cluster {
-    /// The node itself admits pods of the class, whatever stands on it.
+    /// The node itself admits pods of the class, whatever runs on it.
     pub(crate) fn admits(&self, class: &Class, node: &NodeState) -> Result<(), Misfit> {
         if !node.known || !node.ready {
             return Err(Misfit::NotReady);
@@ -177,7 +177,7 @@ impl Cluster {
         self.choose_cpus(class, node, fit).map(drop)
     }
 
-    /// What depends on the pod itself and on the pods around.
+    /// Rules that depend on the pod itself and on pods nearby.
     pub(crate) fn agrees(
         &self,
         id: PodId,
@@ -195,7 +195,7 @@ impl Cluster {
             return Err(Misfit::Vetoed(why.clone()));
         }
         let group = self.group(pod.group);
-        // Places that the hub asks for have no queue here.
+        // Places for the hub have no queue here.
         if !group.input.manual && !self.in_node_group(group.queue, state) {
             return Err(Misfit::NodeGroup);
         }
@@ -251,7 +251,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Pods on their way out still have their ports, and still stand beside those that must be apart from them.
+    /// Terminating pods still have their ports, and still count for anti-affinity.
     fn agrees_with_leaving(&self, id: PodId, state: &NodeState) -> Result<(), Misfit> {
         let pod = self.pod(id);
         let class = self.class(pod.class);
@@ -295,7 +295,7 @@ impl Cluster {
         }
     }
 
-    /// Nodes that could take the pod now by what it asks for, best first, `most` of them.
+    /// The `most` best nodes that could take the pod now by its request.
     pub fn best_nodes(&mut self, id: PodId, most: usize) -> Vec<NodeId> {
         let class = self.pod(id).class;
         self.catch_up(class);
@@ -308,7 +308,7 @@ impl Cluster {
         self.find_node_near(id, allowed, None)
     }
 
-    /// As [`find_node`](Self::find_node), with regard to the other tasks of the pod's job.
+    /// As [`find_node`](Self::find_node), considering the other tasks of the pod's job.
     pub(crate) fn find_node_near(
         &mut self,
         id: PodId,
@@ -360,7 +360,7 @@ impl Cluster {
             + self.numa_score(class, node)
     }
 
-    /// What preferred pods and soft spreading say of a node.
+    /// Points of a node by preferred pod terms and soft spreading.
     fn pods_score(&self, id: PodId, node: NodeId) -> i64 {
         use crate::score::POINT;
         let pod = self.pod(id);
@@ -375,14 +375,14 @@ impl Cluster {
         scoring.pod_affinity.max(1) * near * POINT - scoring.spread.max(1) * crowd * POINT + group
     }
 
-    /// What the buckets of the pod's job say of a node.
+    /// Points of a node by the buckets of the pod's job.
     fn bucket_score(&self, id: PodId, node: NodeId, buckets: &Buckets) -> i64 {
         let cells = self.nodes.cells(node);
         let points = buckets.points(id, node, |place| cells[place].idle() + cells[place].releasing);
         self.policy.task_topology.0 * crate::score::FULL / buckets.full() * points
     }
 
-    /// Brings the class's index up to date.
+    /// Updates the class's index.
     fn catch_up(&mut self, id: ClassId) {
         self.index_uses += 1;
         let mut index = match self.indexes[id as usize].take() {
@@ -451,7 +451,7 @@ impl Cluster {
         }
     }
 
-    /// Why each node cannot take the pod, with how many nodes say so; and how many could.
+    /// Why nodes cannot take the pod, each reason with its number of nodes; and how many nodes could.
     pub(crate) fn misfits(&self, id: PodId) -> (BTreeMap<Misfit, i64>, i64) {
         let class = self.class(self.pod(id).class);
         let spread = self.spread_room(class);
@@ -471,13 +471,13 @@ impl Cluster {
     }
 }
 
-/// What spreading allows, computed once a search.
+/// What spreading allows, computed once per search.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpreadRoom {
     least: Vec<i64>,
 }
 
-/// A sentence a person can read, from counts of misfits.
+/// A sentence made from counts of misfits.
 pub(crate) fn sentence(
     dimensions: &crate::amounts::Dimensions,
     misfits: &BTreeMap<Misfit, i64>,
@@ -486,7 +486,7 @@ pub(crate) fn sentence(
     if nodes == 0 {
         return "there are no nodes".into();
     }
-    // Each resource that lacks counts, as Kubernetes and Volcano count.
+    // Each missing resource counts, as in Kubernetes and Volcano.
     let mut counts: BTreeMap<String, i64> = BTreeMap::new();
     for (misfit, count) in misfits {
         let mut add = |what: String| *counts.entry(what).or_default() += count;

@@ -1,10 +1,10 @@
-//! The scheduler of one cluster, pure: which groups are let into queues, which pods go to which nodes, who has to
-//! leave for whom.
+//! The scheduler of one cluster, pure: which groups are admitted to queues, which pods go to which nodes, which
+//! pods are preempted.
 //!
-//! [`Cluster`] is told of nodes, pods, groups and queues as they change; [`Cluster::cycle`] runs the configured
-//! actions and says what to bind and whom to evict. It costs by what changed: classes of equal pods share indexes
-//! of nodes that follow a log, sums move with pods, a search undoes itself. Deliberately absent: clocks, clients,
-//! IO, and any choice that depends on hash order.
+//! Events tell [`Cluster`] about nodes, pods, groups and queues. [`Cluster::cycle`] runs the configured actions and
+//! returns pods to bind and pods to evict. A cycle costs by what changed: classes of equal pods share indexes of
+//! nodes that follow a log, sums move with pods, and a search undoes itself. Deliberately absent: clocks, clients,
+//! IO, and any choice that depends on hash order. A restart loses back-offs and explanations only.
 
 mod actions;
 pub mod amounts;

@@ -1,4 +1,4 @@
-//! Nodes: what they offer, what stands on them, and a log of what has changed.
+//! Nodes: what they offer, their use, and a log of changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ const MIN_LOG: usize = 1 << 14;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     pub allocatable: i64,
-    /// By pods that are bound or being bound, those on their way out included.
+    /// By pods that are bound or being bound, terminating ones included.
     pub used: i64,
-    /// The part of `used` whose pods are on their way out.
+    /// The part of `used` whose pods are terminating.
     pub releasing: i64,
-    /// Promised to pods that wait for what is being released.
+    /// Reserved for pods that wait for what is being released.
     pub pipelined: i64,
 }
 
@@ -35,12 +35,12 @@ impl Cell {
         self.allocatable - self.used
     }
 
-    /// Once everything on its way out is gone and everything promised has come.
+    /// Free once everything terminating is gone and everything pipelined is placed.
     pub fn future_idle(&self) -> i64 {
         self.allocatable - self.used + self.releasing - self.pipelined
     }
 
-    /// Free for somebody new now, promises kept.
+    /// Free for other pods now, without what is pipelined.
     pub fn free(&self) -> i64 {
         self.idle().min(self.future_idle())
     }
@@ -53,25 +53,25 @@ pub struct NodeState {
     pub taints: Vec<Taint>,
     pub unschedulable: bool,
     pub ready: bool,
-    /// False: pods stand here, and the node itself was not seen yet or is gone.
+    /// False: pods are here, and the node itself was not seen yet or is gone.
     pub known: bool,
     /// Counts changes of everything but use.
     pub version: u32,
-    /// Pods that are bound, being bound, on their way out, or promised the place.
+    /// Pods that are bound, being bound, terminating, or pipelined here.
     pub pods: Vec<PodId>,
     /// Host ports in use.
     pub ports: Vec<Port>,
     /// Cards that are shared in parts (plugin deviceshare).
     pub cards: Vec<Card>,
-    /// Its cpus by NUMA node, where its exporter says (plugin numa-aware).
+    /// Its cpus by NUMA node, if an exporter reports them (plugin numa-aware).
     pub numa: Option<Arc<Numa>>,
-    /// How busy it was when somebody last measured (plugin usage).
+    /// Its load when it was last measured (plugin usage).
     pub measured: Option<Measured>,
-    /// The group that nobody else may start pods here before.
+    /// The group for which the node is reserved.
     pub claimed_by: Option<u32>,
 }
 
-/// All nodes, by number; numbers are not used again.
+/// All nodes, by number; numbers are not reused.
 #[derive(Debug, Default)]
 pub struct Nodes {
     list: Vec<NodeState>,
@@ -80,7 +80,7 @@ pub struct Nodes {
     stride: usize,
     log: Vec<NodeId>,
     log_start: u64,
-    /// Sum of what known, ready nodes offer.
+    /// Sum over known, ready nodes.
     total: Vec<i64>,
 }
 
@@ -123,7 +123,7 @@ impl Nodes {
         &self.total
     }
 
-    /// Makes room for new dimensions.
+    /// Adds dimensions.
     pub fn widen(&mut self, dimensions: usize) {
         if dimensions <= self.stride {
             return;
@@ -165,7 +165,7 @@ impl Nodes {
         id
     }
 
-    /// Takes over what the node offers; use stays as it is counted. Returns whether anything changed.
+    /// Sets what the node offers; its use is kept. Returns whether anything changed.
     pub fn put(&mut self, dimensions: &mut Dimensions, node: &Node) -> Option<NodeId> {
         let id = self.intern(&node.name);
         let mut offered = dimensions.vector(&node.allocatable);
@@ -201,7 +201,7 @@ impl Nodes {
         Some(id)
     }
 
-    /// The node is gone; what stands on it stays counted until its pods are gone too.
+    /// The node is gone; its pods count until they are gone, too.
     pub fn remove(&mut self, name: &str) -> Option<NodeId> {
         let id = self.find(name).filter(|id| self.get(*id).known)?;
         self.count_total(id, -1);
@@ -227,7 +227,7 @@ impl Nodes {
         }
     }
 
-    /// Room for one pod: what it asks for and one of the places for pods.
+    /// Uses or releases capacity for one pod: its request, and one of the node's pods.
     pub fn change(&mut self, id: NodeId, request: &[(u16, i64)], pods: i64, change: impl Fn(&mut Cell, i64)) {
         let at = id as usize * self.stride;
         change(&mut self.cells[at + PODS], pods);
@@ -241,7 +241,7 @@ impl Nodes {
         &mut self.list[id as usize]
     }
 
-    /// Says who may start pods here; `None` everybody.
+    /// Sets for which group the node is reserved; `None`: none.
     pub fn claim(&mut self, id: NodeId, group: Option<u32>) {
         if self.list[id as usize].claimed_by != group {
             self.list[id as usize].claimed_by = group;
@@ -249,7 +249,7 @@ impl Nodes {
         }
     }
 
-    /// What of the node is free now, by name, in base units; for people and reports.
+    /// What is free on the node now, by name, in base units; for reports.
     pub fn free(&self, dimensions: &Dimensions, id: NodeId) -> fleet_resources::Resources {
         let free: Vec<i64> = self.cells(id).iter().map(Cell::idle).collect();
         let mut free = dimensions.resources(&free);
@@ -271,13 +271,13 @@ impl Nodes {
         }
     }
 
-    /// Where the log ends. An entry equal to the last one is not repeated, so that a reader must take the last
-    /// entry it has seen again.
+    /// The end of the log. An entry equal to the last one is not repeated, so a reader must read the last entry it
+    /// has seen again.
     pub fn log_end(&self) -> u64 {
         self.log_start + self.log.len() as u64
     }
 
-    /// What has changed since `cursor`; `None` when that is too long ago.
+    /// Changes since `cursor`; `None` if that is too long ago.
     pub fn changes_since(&self, cursor: u64) -> Option<&[NodeId]> {
         if cursor < self.log_start {
             return None;

@@ -1,6 +1,6 @@
-//! Plugin nodegroup: queues say to which groups of nodes, named by a label, their pods go.
+//! Plugin nodegroup: queues have affinity to groups of nodes, which a label names.
 //!
-//! A queue without affinity has that of the nearest queue above it, where the plugin's hierarchy is on. Source:
+//! If the plugin's hierarchy is on, a queue without affinity has that of the nearest queue above it. Source:
 //! Volcano's plugin of that name, without its limits of resources per group.
 
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ impl NodeGroups {
 
     fn allows(&self, group: &str) -> bool {
         let wanted = self.required.contains(group) || self.preferred.contains(group);
-        // What is only not preferred is allowed, even beside a refusal.
+        // A group that is only not preferred is allowed, even beside a refusal.
         (wanted && !self.never.contains(group)) || self.rather_not.contains(group)
     }
 
@@ -46,9 +46,9 @@ impl NodeGroups {
 /// The plugin's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeGroupPolicy {
-    /// Nodes without a group are for nobody; else for queues without affinity.
+    /// True: nodes without a group are for no queue. False: for queues without affinity.
     strict: bool,
-    /// Affinity of queues above counts.
+    /// Affinity is inherited from queues above.
     hierarchy: bool,
     filters: bool,
     scores: bool,
@@ -82,7 +82,7 @@ impl Cluster {
         }
     }
 
-    /// How much the queue likes the node's group; `None`: it is not asked.
+    /// The queue's preference for the node's group; `None`: the plugin is off.
     pub(crate) fn node_group_score(&self, queue: QueueId, node: &NodeState) -> Option<i64> {
         let policy = self.policy.node_groups.filter(|policy| policy.scores)?;
         let groups = self.node_groups_of(queue, policy)?;

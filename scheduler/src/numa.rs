@@ -1,10 +1,10 @@
-//! Plugin numa-aware: pods that get whole cpus go where the kubelet's topology manager will take them.
+//! Plugin numa-aware: pods with whole cpus go where the kubelet's topology manager accepts them.
 //!
-//! Pure: the cells of a node with their free cpus, and what each container asks for, in; cpus by cell out, or that the
-//! kubelet would refuse. Only containers of guaranteed pods that ask for whole cpus count; a node counts where its exporter
-//! says (Numatopology). What pods were given since its last report is kept here. Source: the kubelet's policies
-//! best-effort, restricted and single-numa-node with the static cpu manager as the one provider of hints, and Volcano's
-//! plugin of that name. Deliberately absent: cores and sockets, devices.
+//! Pure. Input: the NUMA cells of a node with their free cpus, and the request of each container. Output: cpus by
+//! cell, or that the kubelet would refuse the pod. Only containers of guaranteed pods that request whole cpus
+//! count, on nodes that an exporter reports (Numatopology). Cpus given to pods since the last report are kept here.
+//! Source: the kubelet's policies best-effort, restricted and single-numa-node with the static cpu manager as the
+//! only hint provider, and Volcano's plugin of that name. Deliberately absent: cores and sockets, devices.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::node::NodeId;
 use crate::pod::{Class, Extras, PodId, Status};
 use crate::score::FULL;
 
-/// Cells of a node beyond this number are not looked at: the kubelet's own bound.
+/// Most cells of a node; the kubelet has the same limit.
 pub const MAX_CELLS: usize = 8;
 
-/// Which of its containers' alignments a node takes, or a pod wants.
+/// The alignment of containers that a node enforces, or a pod requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NumaPolicy {
     #[default]
@@ -29,7 +29,7 @@ pub enum NumaPolicy {
 }
 
 impl NumaPolicy {
-    /// As pods and kubelets write it; anything else is none.
+    /// As pods and kubelets write it; anything else: none.
     pub fn read(text: &str) -> Self {
         match text {
             "best-effort" => Self::BestEffort,
@@ -48,22 +48,22 @@ pub struct NumaCell {
     pub free: i64,
 }
 
-/// What a node says of its cpus.
+/// A node's report of its cpus.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Numa {
     pub policy: NumaPolicy,
-    /// Containers get whole cpus for themselves (cpu manager policy `static`).
+    /// Containers get exclusive whole cpus (cpu manager policy `static`).
     pub exclusive: bool,
     /// At most [`MAX_CELLS`].
     pub cells: Vec<NumaCell>,
 }
 
-/// What a guaranteed pod asks for.
+/// The request of a guaranteed pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NumaAsk {
-    /// Nodes must have this one; `None`: any.
+    /// Nodes must have this policy; `None`: any.
     pub policy: NumaPolicy,
-    /// Of each container that asks for whole cpus.
+    /// Of each container that requests whole cpus.
     pub cpus: Vec<i64>,
 }
 
@@ -72,15 +72,15 @@ pub struct NumaAsk {
 pub struct Given {
     /// By cell.
     pub cpus: Vec<i64>,
-    /// The node's report counts them already.
+    /// The node's report already counts them.
     pub reported: bool,
 }
 
-/// The plugin as it is configured.
+/// The plugin's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumaAware {
     filters: bool,
-    /// Of nodes among each other; 0 is off.
+    /// Weight among node scores; 0: off.
     weight: i64,
 }
 
@@ -92,15 +92,15 @@ impl NumaAware {
     }
 }
 
-/// Cpus by cell for containers that ask for `cpus` each, on cells with `free` of `capacity`; `None`: the kubelet would
-/// refuse the pod.
+/// Cpus by cell for containers that request `cpus` each, on cells with `free` of `capacity`; `None`: the kubelet
+/// would refuse the pod.
 pub fn give(policy: NumaPolicy, capacity: &[i64], free: &[i64], cpus: &[i64]) -> Option<Vec<i64>> {
     let mut left = free.to_vec();
     let mut given = vec![0; free.len()];
     for asked in cpus.iter().copied().filter(|asked| *asked > 0) {
         let mask = best_mask(policy, capacity, &left, asked)?;
         let mut cells: Vec<usize> = (0..left.len()).filter(|cell| mask & (1 << cell) != 0).collect();
-        // Cells that are free as a whole first, as the kubelet takes them.
+        // Wholly free cells first, as the kubelet takes them.
         cells.sort_by_key(|cell| (std::cmp::Reverse(left[*cell]), *cell));
         let mut rest = asked;
         for cell in cells {
@@ -113,7 +113,8 @@ pub fn give(policy: NumaPolicy, capacity: &[i64], free: &[i64], cpus: &[i64]) ->
     Some(given)
 }
 
-/// The cells that the kubelet would choose: the fewest it could ever need, where they have the cpus, else the fewest.
+/// The cells that the kubelet would choose: the fewest that could ever be enough, if they have the cpus now; else
+/// the fewest that are enough now.
 fn best_mask(policy: NumaPolicy, capacity: &[i64], free: &[i64], asked: i64) -> Option<u32> {
     let cells = free.len().min(MAX_CELLS);
     let sum = |of: &[i64], mask: u32| -> i64 {
@@ -134,7 +135,7 @@ fn best_mask(policy: NumaPolicy, capacity: &[i64], free: &[i64], asked: i64) -> 
 }
 
 impl Cluster {
-    /// Says what the node's exporter reports; `None`: nothing any more. What its running pods were given is part of it.
+    /// Sets the exporter's report of a node; `None`: none any more. It includes what running pods were given.
     pub fn set_numa(&mut self, node: &str, numa: Option<Numa>) {
         let id = self.nodes.intern(node);
         if self.nodes.get(id).numa.as_deref() == numa.as_ref() {
@@ -152,18 +153,18 @@ impl Cluster {
         self.freed();
     }
 
-    /// What the class asks for, where the plugin looks after it.
+    /// The request of the class, if the plugin handles it.
     pub(crate) fn whole_cpus<'c>(&self, class: &'c Class) -> Option<&'c NumaAsk> {
         self.policy.numa.as_ref().filter(|policy| policy.filters)?;
         class.extras()?.numa.as_ref()
     }
 
-    /// Pods of the class go by amounts and nodes alone.
+    /// Pods of the class depend on amounts and nodes alone.
     pub(crate) fn is_plain(&self, class: &Class) -> bool {
         class.extras().is_none_or(Extras::is_whole_cpus_alone) && self.whole_cpus(class).is_none()
     }
 
-    /// Cpus by cell for one more pod of the class; `None`: the node gives whole cpus to nobody, or looks at no cells.
+    /// Cpus by cell for one more pod of the class; `None`: the node has no exclusive cpus, or no topology policy.
     pub(crate) fn choose_cpus(
         &self,
         class: &Class,
@@ -190,7 +191,7 @@ impl Cluster {
         give(numa.policy, &capacity, &free, &ask.cpus).map(Some).ok_or(Misfit::NumaCells)
     }
 
-    /// What a pod that comes to a node is given there.
+    /// The cpus that a pod gets when it comes to a node.
     pub(crate) fn given_to(&self, id: PodId, status: Status, node: Option<NodeId>) -> Option<Box<Given>> {
         let class = self.class(self.pod(id).class);
         let fit = if status == Status::Pipelined { Fit::Future } else { Fit::Now };
@@ -198,7 +199,7 @@ impl Cluster {
         Some(Box::new(Given { cpus, reported: false }))
     }
 
-    /// Points of a node by over how few cells the pod would be spread, for pods that name a policy.
+    /// Points of a node by the number of cells that the pod would use, for pods that name a policy.
     pub(crate) fn numa_score(&self, class: &Class, node: NodeId) -> i64 {
         let Some(policy) = self.policy.numa.as_ref().filter(|policy| policy.weight != 0) else { return 0 };
         if self.whole_cpus(class).is_none_or(|ask| ask.policy == NumaPolicy::None) {

@@ -1,4 +1,4 @@
-//! Orders: which queue, which group of it, which victim comes first.
+//! Orders of queues, of groups in a queue, and of victims.
 
 use crate::cluster::Cluster;
 use crate::config::{JobOrder, TreeOrder};
@@ -16,10 +16,11 @@ pub type JobKey = ([i64; JOB_KEYS], i64);
 /// Parts of the order of queues.
 const QUEUE_KEYS: usize = 3 + LEVELS;
 
-/// Order of queues: higher priority and smaller share, before or after their place in drf's tree; then by name's arrival.
+/// Order of queues: higher priority and smaller share, before or after their position in drf's tree; then by the
+/// order of first mention.
 pub type QueueKey = ([i64; QUEUE_KEYS], QueueId);
 
-/// Where a victim stands: the largest goes first.
+/// Order of victims: the largest is evicted first.
 pub type VictimKey = (QueueKey, JobKey, GroupId, TaskOrder);
 
 impl Cluster {
@@ -28,7 +29,7 @@ impl Cluster {
         for (at, order) in self.policy.job_order.iter().take(JOB_KEYS).enumerate() {
             key[at] = match order {
                 JobOrder::Priority => -group.input.priority,
-                // A gang that had its places and lost some comes before everything that waits for its first.
+                // A gang that had its places and lost some comes before all gangs that wait for their first.
                 JobOrder::Repair => i64::from(!(group.was_ready && group.ready() < group.min())),
                 JobOrder::Gang => i64::from(group.ready() >= group.min()),
                 JobOrder::Drf => fleet_quota::shares::dominant_share(&group.allocated, self.nodes.total()),
@@ -64,7 +65,7 @@ impl Cluster {
         fleet_quota::shares::deserved_share(&queue.allocated, &queue.deserved)
     }
 
-    /// Who goes first when something must: queues, jobs and pods in reverse of their order.
+    /// The reverse of the orders of queues, jobs and pods.
     pub fn victim_key(&self, id: PodId) -> VictimKey {
         let pod = self.pod(id);
         let group = self.group(pod.group);

@@ -1,4 +1,4 @@
-//! Pods and their classes: pods that ask for the same under the same constraints are looked at once.
+//! Pods and their classes: pods with the same request and constraints are considered once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use crate::terms::TermId;
 pub type PodId = u32;
 pub type ClassId = u32;
 
-/// Where a pod stands. `Pipelined` and `Binding` are this scheduler's own; the others are read off the pod.
+/// Status of a pod. `Pipelined` and `Binding` are this scheduler's own; the others are read from the pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
     #[default]
     Pending,
     /// Behind a scheduling gate.
     Gated,
-    /// Has a place that others are leaving.
+    /// Has a place that victims are leaving.
     Pipelined,
-    /// Has a place; the API server was not told or has not confirmed.
+    /// Has a place; the API server has not confirmed it yet.
     Binding,
     /// Has a node and does not run yet.
     Bound,
     Running,
-    /// On its way out.
+    /// Terminating.
     Releasing,
     Succeeded,
     Failed,
@@ -45,7 +45,7 @@ impl Status {
         matches!(self, Self::Pipelined | Self::Binding | Self::Bound | Self::Running)
     }
 
-    /// Takes room on its node.
+    /// Uses capacity of its node.
     pub fn uses_node(self) -> bool {
         matches!(self, Self::Binding | Self::Bound | Self::Running | Self::Releasing | Self::Unknown)
     }
@@ -69,7 +69,7 @@ impl Status {
 /// Pods selected by label in a topology domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodTerm {
-    /// Namespaces of the pods meant; empty means all.
+    /// Namespaces of the selected pods; empty: all.
     pub namespaces: Vec<String>,
     /// All must hold; empty selects every pod.
     pub selector: Vec<NodeSelectorRequirement>,
@@ -77,12 +77,12 @@ pub struct PodTerm {
     pub topology_key: String,
 }
 
-/// How evenly pods stand over domains.
+/// How evenly pods are spread over domains.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spread {
     pub term: PodTerm,
     pub max_skew: i64,
-    /// `DoNotSchedule`; else it only lowers a node's score.
+    /// `DoNotSchedule`; false: it only lowers a node's score.
     pub hard: bool,
 }
 
@@ -103,28 +103,28 @@ impl Port {
     }
 }
 
-/// What few pods ask for beside resources and nodes.
+/// Constraints that few pods have, beside resources and nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Extras {
     pub preferred_nodes: Vec<(i64, NodeSelectorTerm)>,
     pub affinity: Vec<PodTerm>,
     pub anti_affinity: Vec<PodTerm>,
-    /// Weights below zero keep apart.
+    /// Negative weights are anti-affinity.
     pub preferred_pods: Vec<(i64, PodTerm)>,
     pub spread: Vec<Spread>,
     pub ports: Vec<Port>,
-    /// Per volume bound to some nodes, its alternatives.
+    /// For each volume bound to some nodes, its alternatives.
     pub volumes: Vec<Vec<NodeSelectorTerm>>,
     /// Plugin tdm: the zone of nodes that are revoked by the clock, `*` any.
     pub revocable_zone: Option<String>,
-    /// Plugin deviceshare: what each container asks of cards.
+    /// Plugin deviceshare: the request of each container.
     pub devices: Vec<Ask>,
-    /// Plugin numa-aware: whole cpus, of a guaranteed pod.
+    /// Plugin numa-aware: whole cpus of a guaranteed pod.
     pub numa: Option<NumaAsk>,
 }
 
 impl Extras {
-    /// Asks for nothing but whole cpus.
+    /// Has no constraint here but whole cpus.
     pub fn is_whole_cpus_alone(&self) -> bool {
         let Self {
             preferred_nodes,
@@ -150,7 +150,7 @@ impl Extras {
     }
 }
 
-/// What makes pods equal to the scheduler.
+/// What pods of one class have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodSpec {
     pub shape: PodShape,
@@ -169,7 +169,7 @@ pub struct Class {
 }
 
 impl Class {
-    /// Asks for nothing but one of the node's places for pods.
+    /// Requests nothing but one of the node's pods.
     pub fn is_best_effort(&self) -> bool {
         self.request.is_empty()
     }
@@ -230,7 +230,7 @@ pub struct PodInput {
     pub preemptable: bool,
     /// `preemptionPolicy: Never`.
     pub never_preempts: bool,
-    /// Of a class that must always run, or of the system's namespace.
+    /// Of a system-critical priority class, or in the system's namespace.
     pub critical: bool,
     pub labels: Labels,
 }
@@ -249,7 +249,7 @@ pub struct Pod {
     pub node: Option<NodeId>,
     pub priority: i64,
     pub created: i64,
-    /// Number at the end of the name, when there is one.
+    /// The number at the end of its name, if there is one.
     pub index: u32,
     pub preemptable: bool,
     pub never_preempts: bool,
@@ -257,7 +257,7 @@ pub struct Pod {
     pub labels: Labels,
     /// Its parts of its node's cards.
     pub parts: Vec<Part>,
-    /// Its whole cpus, where its node gives such.
+    /// Its whole cpus, if its node has such.
     pub given: Option<Box<Given>>,
     /// Terms of other pods that select this one.
     pub matches: Vec<TermId>,

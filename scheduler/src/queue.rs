@@ -1,4 +1,4 @@
-//! Queues: whose pods may use how much of the cluster.
+//! Queues: how much of the cluster their pods may use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -55,18 +55,18 @@ pub struct QueueInput {
     pub parent: Option<Arc<str>>,
     pub capability: Resources,
     pub deserved: Resources,
-    /// Names that `deserved` sets to zero, which is more than saying nothing.
+    /// Names that `deserved` sets to zero; that is not the same as leaving them out.
     pub deserved_names: BTreeSet<String>,
     pub guarantee: Resources,
     pub reclaimable: bool,
-    /// `dequeueStrategy` fifo: nobody goes ahead of the first that waits. Else who fits goes.
+    /// `dequeueStrategy` fifo: no group passes the head. Otherwise, groups that fit do.
     pub fifo: bool,
     /// `affinity` to groups of nodes (plugin nodegroup).
     pub node_groups: NodeGroups,
     pub state: QueueState,
     /// Annotations volcano.sh/hierarchy and volcano.sh/hierarchy-weights.
     pub hierarchy: Vec<(String, i64)>,
-    /// What its owner could not read of it, in one sentence.
+    /// What its owner could not parse, in one sentence.
     pub unreadable: Option<Arc<str>>,
 }
 
@@ -76,20 +76,20 @@ impl QueueInput {
     }
 }
 
-/// Groups of one shape that wait.
+/// Waiting groups of one shape.
 #[derive(Clone, Debug, Default)]
 pub struct Waiting {
     pub groups: BTreeSet<(JobKey, GroupId)>,
-    /// State of the room in which the shape was refused, and why.
+    /// The capacity state in which the shape was refused, and why.
     pub refused: Option<(u64, Arc<str>)>,
-    /// State of things in which nobody could be taken from, by preempt and by reclaim.
+    /// The states in which no victim was found, by preempt and by reclaim.
     untakeable: [Option<u64>; 2],
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
     pub input: QueueInput,
-    /// The object exists; else groups only name it.
+    /// The object exists; false: groups only name it.
     pub known: bool,
     pub parent: Option<QueueId>,
     pub children: BTreeSet<QueueId>,
@@ -97,19 +97,19 @@ pub struct Queue {
     pub ancestors: Vec<QueueId>,
     /// Of its own groups and of those below.
     pub allocated: Vec<i64>,
-    /// Waited for by its groups and those below.
+    /// Requested by its waiting groups and those below.
     pub requested: Vec<i64>,
     pub inqueue: Vec<i64>,
     pub elastic: Vec<i64>,
-    /// What it may have at most; `i64::MAX` without bound.
+    /// The most it may use; `i64::MAX`: no limit.
     pub real_capability: Vec<i64>,
     pub deserved: Vec<Option<i64>>,
     pub guarantee: Vec<i64>,
     pub groups: BTreeSet<GroupId>,
-    /// Groups not let in yet, in their order.
+    /// Groups not admitted yet, in their order.
     pub pending: BTreeSet<(JobKey, GroupId)>,
     pub waiting: BTreeMap<Arc<Shape>, Waiting>,
-    /// Why it can hold no groups: its place in the tree.
+    /// Why it can hold no groups: its position in the tree.
     pub problem: Option<Arc<str>>,
     pub(crate) changed: bool,
     /// Its groups by phase.
@@ -125,7 +125,7 @@ impl Queue {
         self.known && self.input.state == QueueState::Open
     }
 
-    /// Why no group may be let in, if so.
+    /// Why no group may be admitted, if so.
     pub fn closed_because(&self) -> Option<String> {
         let name = &self.input.name;
         if !self.known {
@@ -153,7 +153,7 @@ impl Waiting {
         self.untakeable[usize::from(action == Action::Reclaim)] = Some(stand);
     }
 
-    /// Refused, and nothing came free since.
+    /// Refused, and nothing was freed since.
     pub fn is_refused(&self, room: u64) -> bool {
         self.refused.as_ref().is_some_and(|(at, _)| *at == room)
     }

@@ -1,8 +1,8 @@
-//! Plugin resourcequota: a group is let in only when the ResourceQuotas of its namespace leave room for its minimum.
+//! Plugin resourcequota: a group is admitted only if the ResourceQuotas of its namespace can hold its minimum.
 //!
-//! Amounts keep the names of quotas (`requests.cpu`, `limits.memory`, `count/pods`). What groups were let in for and have
-//! no pods for yet counts beside what is used, so that two groups are not let in for the same room. Source: Volcano's
-//! plugin of that name, which forgets between two cycles what it has let in.
+//! Amounts keep the names of quotas (`requests.cpu`, `limits.memory`, `count/pods`). Admitted groups whose pods do
+//! not exist yet count beside the use, so two groups are not admitted for the same capacity. Source: Volcano's
+//! plugin of that name, which forgets its admissions between two cycles.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use fleet_resources::{Resources, quantity};
 use crate::cluster::Cluster;
 use crate::group::{Group, GroupId, Phase};
 
-/// What a ResourceQuota allows and what is used of it.
+/// Limits and use of a ResourceQuota.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceQuota {
     pub hard: Resources,
@@ -22,16 +22,16 @@ pub struct ResourceQuota {
 /// By namespace and name.
 pub(crate) type ResourceQuotas = BTreeMap<Arc<str>, BTreeMap<Arc<str>, ResourceQuota>>;
 
-/// What groups of a namespace were let in for and have no pods for, as far as it was asked for in one cycle.
+/// Admitted amounts of a namespace for which no pods exist yet, as far as a cycle has asked for them.
 pub(crate) type Promised = BTreeMap<Arc<str>, Resources>;
 
-/// Units in which quotas count a name: those of the resource behind `requests.` or `limits.`.
+/// The resource whose units a quota's name uses: the part after `requests.` or `limits.`.
 pub fn resource_behind(name: &str) -> &str {
     name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name)
 }
 
 impl Cluster {
-    /// `None`: there is no such quota any more.
+    /// `None`: the quota is gone.
     pub fn set_resource_quota(&mut self, namespace: &str, name: &str, quota: Option<ResourceQuota>) {
         match quota {
             Some(quota) => {
@@ -48,7 +48,7 @@ impl Cluster {
         }
     }
 
-    /// Why the quotas of its namespace do not let the group in, if so.
+    /// Why the quotas of its namespace refuse the group, if so.
     pub(crate) fn over_resource_quota(&self, id: GroupId, promised: &mut Promised) -> Option<String> {
         if !self.policy.resource_quota {
             return None;
@@ -79,7 +79,7 @@ impl Cluster {
         None
     }
 
-    /// The group has been let in.
+    /// The group was admitted.
     pub(crate) fn promise_of_quota(&self, id: GroupId, promised: &mut Promised) {
         let input = &self.group(id).input;
         if let (Some(sum), Some(minimum)) = (promised.get_mut(&input.namespace), &input.min_resources) {

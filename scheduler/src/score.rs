@@ -1,4 +1,4 @@
-//! How good a node is for a pod: sums of what the plugins say, in millionths of Volcano's points.
+//! The score of a node for a pod: the sum of the plugins' points, in millionths of Volcano's points.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub const FULL: i64 = 100 * POINT;
 /// Soft taints beyond this number make no difference.
 const MOST_SOFT_TAINTS: i64 = 10;
 
-/// Weights of everything that scores nodes; zero is off.
+/// Weights of all scores; zero: off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scoring {
     pub least_requested: i64,
@@ -27,20 +27,19 @@ pub struct Scoring {
     pub pod_affinity: i64,
     pub spread: i64,
     pub binpack: i64,
-    /// Weight of each resource by name; `*` all that are not named.
+    /// Weight of each resource by name; `*`: all others.
     pub binpack_resources: BTreeMap<String, i64>,
-    /// Weight of plugin resource-strategy-fit, and of each resource whether nodes that are full of it are better, and
-    /// its weight.
+    /// Weight of plugin resource-strategy-fit. For each resource: whether fuller nodes are better, and its weight.
     pub strategy: i64,
     pub strategy_resources: BTreeMap<String, (bool, i64)>,
-    /// Against nodes with free devices that the pod does not ask for.
+    /// Against nodes with free devices that the pod does not request.
     pub spare: i64,
 }
 
-/// Weight of plugin resource-strategy-fit where none is said.
+/// Weight of plugin resource-strategy-fit if none is set.
 const DEFAULT_STRATEGY_WEIGHT: i64 = 10;
 
-/// `resources.NAME.type` and `resources.NAME.weight`; cpu and memory spread out where nothing is said.
+/// `resources.NAME.type` and `resources.NAME.weight`; default: cpu and memory are spread.
 fn read_strategies(plugin: &Plugin) -> Result<BTreeMap<String, (bool, i64)>, ArgumentError> {
     let mut found: BTreeMap<String, (bool, i64)> = BTreeMap::new();
     for (argument, text) in &plugin.arguments {
@@ -108,7 +107,7 @@ impl Scoring {
         Ok(scoring)
     }
 
-    /// The part that depends on the node and its use alone, if the pod came there.
+    /// The part that depends only on the node and its use, with the pod placed there.
     pub fn node_score(&self, dimensions: &Dimensions, class: &Class, cells: &[Cell], fixed: i64) -> i64 {
         let mut score = fixed;
         let asked = |place: usize| {
@@ -140,7 +139,7 @@ impl Scoring {
         score
     }
 
-    /// Weighted mean of what would be used of each resource asked for, of a full score.
+    /// Weighted mean of the use of each requested resource, of a full score.
     fn packed(&self, dimensions: &Dimensions, class: &Class, cells: &[Cell]) -> i64 {
         let (mut sum, mut weights) = (0_i64, 0_i64);
         let every = self.binpack_resources.get("*").copied();
@@ -163,7 +162,7 @@ impl Scoring {
         if weights == 0 { 0 } else { sum / weights }
     }
 
-    /// Weighted mean of what would be used, or left, of each resource that is asked for and has a strategy.
+    /// Weighted mean of what would be used, or left, of each requested resource with a strategy.
     fn by_strategy(&self, dimensions: &Dimensions, class: &Class, cells: &[Cell]) -> i64 {
         let (mut sum, mut weights) = (0_i64, 0_i64);
         for (place, amount) in class.request.iter() {
@@ -182,7 +181,7 @@ impl Scoring {
         if weights == 0 { 0 } else { sum / weights }
     }
 
-    /// The part that depends on the node's labels and taints alone.
+    /// The part that depends only on the node's labels and taints.
     pub fn fixed_score(&self, class: &Class, node: &NodeState) -> i64 {
         let mut score = 0;
         if self.node_affinity != 0
@@ -207,12 +206,12 @@ impl Scoring {
     }
 }
 
-/// `of` that is used, of a full score.
+/// The used part of `of`, of a full score.
 pub(crate) fn parts(used: i64, of: i64) -> i64 {
     if of <= 0 {
         return FULL;
     }
-    // Bytes of a large node times a full score leave i64.
+    // Bytes of a large node times a full score exceed i64.
     match used.checked_mul(FULL) {
         Some(product) => product / of,
         None => (i128::from(used) * i128::from(FULL) / i128::from(of)) as i64,

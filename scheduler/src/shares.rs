@@ -1,4 +1,4 @@
-//! What queues deserve and may have, brought up to date once a cycle.
+//! What queues deserve and may use, updated once a cycle.
 
 use fleet_quota::shares::{CapacityQueue, ProportionQueue, capacity_shares, proportion};
 
@@ -6,7 +6,7 @@ use crate::amounts::{PODS, get, padded};
 use crate::cluster::Cluster;
 use crate::queue::{QueueId, ROOT_QUEUE};
 
-/// No bound.
+/// No limit.
 pub const NO_BOUND: i64 = i64::MAX;
 
 impl Cluster {
@@ -37,7 +37,7 @@ impl Cluster {
         }
     }
 
-    /// Per dimension what the resources name.
+    /// The limits per dimension.
     fn limits(&mut self, resources: &fleet_resources::Resources) -> Vec<Option<i64>> {
         let vector = self.dimensions.vector(resources);
         let mut limits = vec![None; self.dimensions.len()];
@@ -114,7 +114,7 @@ impl Cluster {
                 guarantee: padded(&self.dimensions.vector(&input.guarantee), n),
             });
         }
-        // Queues with a cycle have no parent here; what is left is a tree.
+        // Queues in a cycle have no parent here; the rest is a tree.
         let Ok(shares) = capacity_shares(total, &queues) else { return };
         for ((id, share), queue) in ids.iter().zip(shares).zip(queues) {
             let known = self.queue_mut(*id);
@@ -124,7 +124,7 @@ impl Cluster {
         }
     }
 
-    /// What the queue deserves of one dimension; nothing where nothing is said.
+    /// What the queue deserves of one dimension; nothing if it does not say.
     pub(crate) fn deserves(&self, id: QueueId, place: usize) -> i64 {
         self.queue(id).deserved.get(place).copied().flatten().unwrap_or(0)
     }
@@ -148,7 +148,7 @@ impl Cluster {
         }
     }
 
-    /// Whether the queue may have one more pod of this request; else the dimension that is used up, and by which
+    /// Whether the queue may have one more pod with this request; else the dimension that is used up, and in which
     /// queue.
     pub(crate) fn queue_admits(&self, id: QueueId, request: &[(u16, i64)]) -> Result<(), (QueueId, usize)> {
         if !self.policy.allocatable {
@@ -163,7 +163,7 @@ impl Cluster {
                 } else {
                     self.deserves(queue, place)
                 };
-                // What only the size of the cluster bounds is no matter of queues.
+                // A limit that is no less than the cluster is not the queue's.
                 if most >= get(self.nodes.total(), place) {
                     continue;
                 }

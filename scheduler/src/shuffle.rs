@@ -1,4 +1,4 @@
-//! Shuffle: pods whose node's hours are over (plugin tdm) leave, one of a group at a time.
+//! Shuffle: evicts pods whose node is revoked at this time of day (plugin tdm), one of a group at a time.
 
 use std::collections::BTreeSet;
 

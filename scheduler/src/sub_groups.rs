@@ -1,4 +1,5 @@
-//! Sub-groups of a gang (`subGroupPolicy` of a PodGroup): partitions of a task, of which so many must be whole.
+//! Sub-groups of a gang (`subGroupPolicy` of a PodGroup): partitions of a task, of which a minimum must be
+//! complete.
 
 use std::sync::Arc;
 
@@ -11,13 +12,13 @@ use crate::pod::{Labels, Status};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubGroupPolicy {
     pub name: Arc<str>,
-    /// All must hold.
+    /// All must match.
     pub selector: Vec<NodeSelectorRequirement>,
     /// Pods with equal values of these labels are one sub-group.
     pub keys: Vec<String>,
-    /// Pods of a whole sub-group.
+    /// Pods of a complete sub-group.
     pub size: i64,
-    /// Sub-groups that must be whole.
+    /// Sub-groups that must be complete.
     pub min: i64,
 }
 
@@ -42,7 +43,7 @@ pub(crate) const VALID: [Status; 6] =
     [Status::Bound, Status::Binding, Status::Running, Status::Succeeded, Status::Pipelined, Status::Pending];
 
 impl Group {
-    /// The sub-group of a pod with these labels, made when it is the first.
+    /// The sub-group of a pod with these labels; the first pod creates it.
     pub(crate) fn sub_group_of(&mut self, labels: &Labels) -> Option<u16> {
         let selects = |policy: &SubGroupPolicy| {
             policy.selector.iter().all(|requirement| requirement.matches(labels.get(&requirement.key)))

@@ -1,8 +1,8 @@
-//! Plugin task-topology: tasks of one job that want to share nodes, or to keep apart, bundled in buckets.
+//! Plugin task-topology: tasks of one job that should share nodes, or avoid each other, in buckets.
 //!
-//! Pure: rules in, tasks in their order in, an order of placing and points for nodes out. A bucket wants one node; the
-//! points of a node for a task are the tasks of its bucket that stand there or would fit there together, less the
-//! tasks on the node that its rules keep it from. Source: Volcano's plugin of that name.
+//! Pure. Input: rules, and tasks in their order. Output: an order of placement, and points for nodes. A bucket
+//! wants one node. The points of a node for a task are the tasks of its bucket that are there or would fit there
+//! together, less the tasks on the node that its rules avoid. Source: Volcano's plugin of that name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::amounts::{CPU, MEMORY, Request};
 use crate::node::NodeId;
 use crate::pod::PodId;
 
-/// What a PodGroup's annotations say, by names of tasks.
+/// The rules of a PodGroup's annotations, by names of tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskTopology {
     pub affinity: Vec<Vec<Arc<str>>>,
@@ -29,8 +29,8 @@ fn groups(text: &str) -> Vec<Vec<Arc<str>>> {
 }
 
 impl TaskTopology {
-    /// From the annotations `volcano.sh/task-topology-affinity`, `-anti-affinity` and `-task-order`; `None` when no
-    /// rule stands in them.
+    /// From the annotations `volcano.sh/task-topology-affinity`, `-anti-affinity` and `-task-order`; `None` if they
+    /// contain no rule.
     pub fn read(affinity: Option<&str>, anti_affinity: Option<&str>, order: Option<&str>) -> Option<Self> {
         let found = Self {
             affinity: groups(affinity.unwrap_or_default()),
@@ -48,8 +48,8 @@ impl TaskTopology {
         })
     }
 
-    /// How strongly a task is bound by rules: kept apart from others most, then from its like, then drawn to others, then
-    /// to its like; 0: by none.
+    /// How strongly rules bind a task: most by anti-affinity to others, then to its own kind, then by affinity to
+    /// others, then to its own kind; 0: none.
     fn strength(&self, role: &str) -> i64 {
         let named = |groups: &[Vec<Arc<str>>], alone: bool| {
             groups.iter().any(|group| (group.len() == 1) == alone && group.iter().any(|name| &**name == role))
@@ -74,7 +74,7 @@ impl TaskTopology {
         (named, -self.strength(role))
     }
 
-    /// Friends of `role` among `tasks` less those it is kept from.
+    /// Tasks with affinity to `role` among `tasks`, less those with anti-affinity.
     fn affinity(&self, role: &str, tasks: &BTreeMap<Arc<str>, i64>, only_apart: bool) -> i64 {
         let of = |(other, count): (&Arc<str>, &i64)| {
             let near = !only_apart && Self::pairs(&self.affinity, role, other);
@@ -85,12 +85,12 @@ impl TaskTopology {
     }
 }
 
-/// A task as the buckets see it.
+/// A task, for the buckets.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub pod: PodId,
     pub role: Arc<str>,
-    /// Where it stands already.
+    /// Its present node.
     pub node: Option<NodeId>,
     pub request: Request,
 }
@@ -100,9 +100,9 @@ struct Bucket {
     roles: BTreeMap<Arc<str>, i64>,
     /// Tasks that wait.
     waiting: Vec<Task>,
-    /// Tasks that stand, by node.
+    /// Placed tasks, by node.
     standing: BTreeMap<NodeId, i64>,
-    /// Size of what waits.
+    /// Size of the waiting tasks.
     size: i64,
 }
 
@@ -112,13 +112,13 @@ pub(crate) struct Buckets {
     rules: TaskTopology,
     buckets: Vec<Bucket>,
     of: BTreeMap<PodId, usize>,
-    /// Tasks that stand on each node.
+    /// Placed tasks on each node.
     on_nodes: BTreeMap<NodeId, BTreeMap<Arc<str>, i64>>,
-    /// Tasks of the largest bucket.
+    /// Number of tasks of the largest bucket.
     largest: i64,
 }
 
-/// One size for all resources: a mebibyte is a millicore is a thousandth of anything else.
+/// One size for all resources: a mebibyte, a millicore and a thousandth of anything else are equal.
 fn size(request: &Request) -> i64 {
     let of = |(place, amount): &(u16, i64)| match usize::from(*place) {
         CPU => *amount,
@@ -129,8 +129,8 @@ fn size(request: &Request) -> i64 {
 }
 
 impl Buckets {
-    /// Puts tasks in buckets: those that stand by their nodes, each other one where most of its friends are, the
-    /// smaller bucket among equals. `tasks` come in the order they would be placed in otherwise.
+    /// Puts tasks in buckets: placed tasks by their nodes, each other task where it has most affinity, the smaller
+    /// bucket among equals. `tasks` are in their normal order of placement.
     pub fn new(rules: TaskTopology, tasks: Vec<Task>) -> Self {
         let mut found =
             Self { rules, buckets: Vec::new(), of: BTreeMap::new(), on_nodes: BTreeMap::new(), largest: 0 };
@@ -186,8 +186,8 @@ impl Buckets {
         }
     }
 
-    /// Waiting tasks in the order to place them: those of buckets first, of begun and large buckets before others;
-    /// within a bucket as the rules order tasks. `others` are all waiting tasks in their own order.
+    /// Waiting tasks in the order of placement: tasks in buckets first, begun and large buckets before others;
+    /// within a bucket by the rules' order. `others` are all waiting tasks in their own order.
     pub fn order(&self, others: &[PodId]) -> Vec<PodId> {
         let role = |at: usize, pod: PodId| {
             self.buckets[at]
@@ -219,7 +219,7 @@ impl Buckets {
         if let Some(standing) = self.on_nodes.get(&node) {
             points += self.rules.affinity(&task.role, standing, true).min(0);
         }
-        // The task itself and as many of its bucket as fit beside it.
+        // The task itself, and as many of its bucket as fit beside it.
         let mut left: BTreeMap<u16, i64> = BTreeMap::new();
         let mut fits = |request: &Request| {
             let room = |left: &BTreeMap<u16, i64>, place: u16| {
@@ -248,7 +248,7 @@ impl Buckets {
         self.largest.max(1)
     }
 
-    /// The task has got a place.
+    /// The task got a place.
     pub fn placed(&mut self, pod: PodId, node: NodeId) {
         let Some(bucket) = self.of.get(&pod).map(|at| &mut self.buckets[*at]) else { return };
         let Some(at) = bucket.waiting.iter().position(|task| task.pod == pod) else { return };

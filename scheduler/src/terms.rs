@@ -1,7 +1,7 @@
-//! Pods that must stand together, apart, or evenly: counts of selected pods per topology domain.
+//! Pod affinity, anti-affinity and spreading: counts of selected pods per topology domain.
 //!
-//! A term is counted once however many classes name it; pods know which terms select them, so that placing a
-//! pod costs by the terms that concern it, which for most is none.
+//! A term is counted once, however many classes name it. Pods know which terms select them, so placing a pod costs
+//! by the terms that concern it, which is none for most pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl Terms {
         self.list[id as usize].selected
     }
 
-    /// Whether a pod in the domain keeps those selected away.
+    /// Whether a pod in the domain has anti-affinity to the selected pods.
     pub fn repels(&self, id: TermId, domain: Option<&str>) -> bool {
         let term = &self.list[id as usize];
         term.repelling > 0

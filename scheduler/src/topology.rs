@@ -1,4 +1,4 @@
-//! HyperNodes: domains of the network, in tiers, and the nodes below each.
+//! HyperNodes: topology domains of the network, in tiers, and the nodes below each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use fleet_resources::NodeSelectorRequirement;
 
 use crate::node::{NodeId, Nodes};
 
-/// Whom a HyperNode's member entry means.
+/// A member entry of a HyperNode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Member {
     Node(String),
@@ -16,7 +16,7 @@ pub enum Member {
     HyperNode(String),
 }
 
-/// A HyperNode as its owner reports it. Patterns are resolved to names by the owner.
+/// A HyperNode, as its owner reports it, with patterns resolved to names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HyperNodeInput {
     pub name: Arc<str>,
@@ -38,7 +38,7 @@ const MAX_DEPTH: usize = 16;
 
 impl HyperNodes {
     /// # Errors
-    /// Members that are no HyperNode, or lead back to this one.
+    /// Members that are not HyperNodes, or form a cycle.
     pub fn put(&mut self, input: HyperNodeInput) -> Result<(), String> {
         self.stale = true;
         let name = input.name.clone();
@@ -59,7 +59,7 @@ impl HyperNodes {
         self.stale |= !self.list.is_empty();
     }
 
-    /// How many known nodes stand below a HyperNode.
+    /// Number of known nodes below a HyperNode.
     pub fn count(&self, nodes: &Nodes, name: &str) -> usize {
         let mut found = BTreeSet::new();
         self.collect(name, nodes, MAX_DEPTH, &mut found);

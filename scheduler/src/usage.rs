@@ -1,9 +1,9 @@
-//! Plugin usage: nodes are chosen by how busy they were measured to be, and a node over a threshold takes nobody.
+//! Plugin usage: nodes are chosen by measured load, and a node over a threshold takes no pods.
 //!
-//! Between two measurements a node counts as busier by what was placed on it since, so that a burst of pods does not go
-//! to the one node that was idle when somebody last looked. Source: Volcano's plugin of that name
-//! (`usage.weight`, `cpu.weight`, `memory.weight`, `thresholds.cpu`, `thresholds.mem`). Deliberately absent: where
-//! measurements come from.
+//! Between two measurements, pods placed on a node are added to its load, so that a burst of pods does not go to
+//! the one node that was idle when it was last measured. Source: Volcano's plugin of that name (`usage.weight`,
+//! `cpu.weight`, `memory.weight`, `thresholds.cpu`, `thresholds.mem`). Deliberately absent: where measurements come
+//! from.
 
 use crate::amounts::{CPU, MEMORY};
 use crate::cluster::Cluster;
@@ -12,21 +12,21 @@ use crate::index::Misfit;
 use crate::node::{NodeId, NodeState};
 use crate::score::{FULL, parts};
 
-/// A measurement older than this many seconds says nothing.
+/// A measurement older than this many seconds is ignored.
 pub const STALE_AFTER_S: i64 = 300;
-/// Parts of a node that is wholly busy.
+/// The load of a fully busy node.
 pub const BUSY: i64 = 1_000_000;
 
-/// The plugin as it is configured.
+/// The plugin's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsagePolicy {
-    /// Nodes over a threshold take nobody (`enablePredicate`).
+    /// Nodes over a threshold take no pods (`enablePredicate`).
     pub filters: bool,
-    /// Among all that scores nodes; 0 is off.
+    /// Weight among node scores; 0: off.
     pub weight: i64,
     pub cpu_weight: i64,
     pub memory_weight: i64,
-    /// Parts of [`BUSY`] beyond which a node takes nobody.
+    /// Parts of [`BUSY`] above which a node takes no pods.
     pub cpu_threshold: i64,
     pub memory_threshold: i64,
 }
@@ -70,7 +70,7 @@ impl UsagePolicy {
     }
 }
 
-/// How busy a node was measured to be.
+/// Measured load of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Parts of [`BUSY`].
@@ -81,7 +81,7 @@ pub struct Load {
     pub at: i64,
 }
 
-/// A measurement, and what pods of the node asked for when it was taken over.
+/// A measurement, and the requests of the node's pods at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
     pub load: Load,
@@ -89,7 +89,7 @@ pub struct Measured {
 }
 
 impl Cluster {
-    /// Takes over what was measured of a node that is known.
+    /// Sets the measured load of a known node.
     pub fn set_load(&mut self, node: &str, load: Load) {
         let Some(id) = self.nodes.find(node) else { return };
         let used = [CPU, MEMORY].map(|place| self.nodes.cell(id, place).used);
@@ -97,7 +97,7 @@ impl Cluster {
         self.measured(id, Some(Measured { load, used }));
     }
 
-    /// Measurements that say nothing any more are forgotten.
+    /// Drops measurements that are too old.
     pub(crate) fn forget_old_loads(&mut self, now: i64) {
         let stale = |at: i64| at + STALE_AFTER_S < now;
         if !self.oldest_load.is_some_and(stale) {
@@ -124,12 +124,12 @@ impl Cluster {
         }
     }
 
-    /// Why the node takes nobody while it is so busy.
+    /// Why the node takes no pods while it is so busy.
     pub(crate) fn overloaded(&self, node: &NodeState) -> Option<Misfit> {
         self.policy.usage.as_ref()?.refuses(&node.measured?.load)
     }
 
-    /// Points of a node by what of it is idle; none without a measurement.
+    /// Points of a node by its idle part; none without a measurement.
     pub(crate) fn usage_score(&self, node: NodeId) -> i64 {
         let Some(policy) = self.policy.usage.as_ref().filter(|policy| policy.weight != 0) else { return 0 };
         let Some(measured) = self.nodes.get(node).measured else { return 0 };

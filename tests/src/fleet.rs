@@ -11,6 +11,7 @@ use fleet_check::{self as check, History, Snapshot};
 use fleet_kubesim::{
     RunTime, hollow,
     local_fleet::{MemberAccess, admit_member},
+    standins,
 };
 use kube::Client;
 use member_agent::{JobController, Webhook};
@@ -42,6 +43,8 @@ pub struct FleetSpec {
     pub quick_leases: bool,
     /// The agents refuse what only other objects show to be wrong.
     pub webhook: bool,
+    /// The members have a training operator and a scheduler of their own; their agents bring none but `fleet`.
+    pub shared: bool,
 }
 
 /// One member and its nodes, all alike.
@@ -52,6 +55,8 @@ pub struct MemberSpec {
     pub gpus: u32,
     pub cpu: String,
     pub memory: String,
+    /// Of its nodes, where they are not to be numbered.
+    pub node_names: Vec<String>,
 }
 
 impl FleetSpec {
@@ -67,6 +72,7 @@ impl FleetSpec {
                 gpus: gpus.parse().ok()?,
                 cpu: "16".to_string(),
                 memory: "64Gi".to_string(),
+                node_names: Vec::new(),
             })
         };
         let members = members.split(',').map(|text| {
@@ -80,13 +86,28 @@ impl FleetSpec {
             controller: fleet_controller::Options::default(),
             quick_leases: false,
             webhook: false,
+            shared: false,
         }
+    }
+
+    /// Members as clusters are that others own: see [`fleet_kubesim::standins`].
+    pub fn shared(mut self) -> Self {
+        self.shared = true;
+        self
     }
 
     /// Gives every node this much cpu.
     pub fn cpu(mut self, cpu: &str) -> Self {
         for member in &mut self.members {
             member.cpu = cpu.to_string();
+        }
+        self
+    }
+
+    /// Names the nodes of the first member.
+    pub fn nodes(mut self, names: &[&str]) -> Self {
+        if let Some(member) = self.members.first_mut() {
+            member.node_names = names.iter().map(|name| (*name).to_string()).collect();
         }
         self
     }
@@ -129,6 +150,9 @@ pub enum Part {
     Controller,
     Agent(String),
     Nodes(String),
+    /// The cluster's own operator and scheduler.
+    Operator(String),
+    Scheduler(String),
 }
 
 struct RunningPart {
@@ -170,6 +194,10 @@ impl TestFleet {
         for name in &names {
             fleet.begin(Part::Nodes(name.clone()))?;
             fleet.begin(Part::Agent(name.clone()))?;
+            if fleet.spec.shared {
+                fleet.begin(Part::Operator(name.clone()))?;
+                fleet.begin(Part::Scheduler(name.clone()))?;
+            }
         }
         fleet.ready().await?;
         Ok(fleet)
@@ -226,6 +254,8 @@ impl TestFleet {
                 let options = self.hollow_options(name)?;
                 tokio::spawn(hollow::run(self.member(name)?, options, stop.clone()))
             }
+            Part::Operator(name) => tokio::spawn(standins::operator::run(self.member(name)?, stop.clone())),
+            Part::Scheduler(name) => tokio::spawn(standins::scheduler::run(self.member(name)?, stop.clone())),
         };
         self.parts.insert(part, RunningPart { stop, task });
         Ok(())
@@ -270,6 +300,10 @@ impl TestFleet {
         options.scheduler_names =
             ["fleet", "volcano", "default-scheduler"].into_iter().map(str::to_string).collect();
         options.controllers = JobController::ALL.into_iter().collect();
+        if self.spec.shared {
+            options.scheduler_names = ["fleet".to_string()].into();
+            options.controllers.clear();
+        }
         Ok(options)
     }
 
@@ -282,7 +316,11 @@ impl TestFleet {
             gpus: member.gpus,
             labels: BTreeMap::new(),
         };
-        Ok(hollow::Options::new(name, nodes, self.spec.run_time))
+        let mut options = hollow::Options::new(name, nodes, self.spec.run_time);
+        for (node, wanted) in options.nodes.iter_mut().zip(&member.node_names) {
+            node.name.clone_from(wanted);
+        }
+        Ok(hollow::Options { admission: self.spec.shared, ..options })
     }
 
     /// The hub, to make callers with roles of their own.

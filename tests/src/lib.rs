@@ -6,6 +6,7 @@
 //! failure repeats together with what was last seen. Deliberately absent: any expectation about the
 //! product; those stand in `tests/*.rs`, but for the invariants of the design ([`fleet_check`]).
 
+pub mod browser;
 pub mod console;
 pub mod fleet;
 pub mod gate;

@@ -1,4 +1,4 @@
-//! The loop of the watchdog: asks, judges, notes that it is content, stops containers.
+//! The loop of the watchdog: reads the lease, judges, writes the content file, stops containers.
 
 use std::{
     path::PathBuf,
@@ -27,8 +27,8 @@ pub fn content_file() -> PathBuf {
     PathBuf::from(crate::STATE_FOLDER).join("content")
 }
 
-/// Watches for ever, or until `goes_on` says no. `ask` blocks and runs on a thread of its own; `tell` hears each new
-/// verdict, `stop` sends a signal to the other containers.
+/// Runs forever, or until `goes_on` says no. `ask` blocks and runs on its own thread; `tell` gets each new verdict;
+/// `stop` sends a signal to the other containers.
 pub fn watch(
     ask: impl Fn() -> Result<Renewal, LeaseError> + Send + 'static,
     mut tell: impl FnMut(Verdict),
@@ -56,7 +56,7 @@ pub fn watch(
             Ok((asked, Ok(renewal))) => judge.read(asked, renewal),
             Ok((_, Err(error))) => eprintln!("cannot read the lease: {error}"),
             Err(RecvTimeoutError::Timeout) => {}
-            // The asking thread is gone: without answers the lease lapses.
+            // The reading thread is gone: without answers the lease lapses.
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
         }
         let now = start.elapsed();

@@ -1,40 +1,43 @@
-//! Whether the lease holds, from what was read of it and when. Pure: moments are durations since any fixed moment of
+//! Whether the lease holds, from what was read of it and when. Pure: times are durations since a fixed moment of
 //! one monotonic clock.
+//!
+//! A restart loses what was seen: the watchdog waits for a renewal again.
 
 use std::time::Duration;
 
-/// How long a watchdog that has just started waits for a first renewal: longer than an agent takes between two.
+/// How long a watchdog that has just started waits for its first renewal: longer than the time between two
+/// renewals.
 pub const FIRST_PATIENCE: Duration = Duration::from_secs(40);
 
 /// What one renewal of the lease says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewal {
-    /// Tells two renewals apart: `spec.renewTime` as text. It is not read as a time.
+    /// Tells two renewals apart: `spec.renewTime` as text. It is not parsed as a time.
     pub mark: String,
-    /// For how long it holds.
+    /// How long it holds.
     pub duration: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// No renewal has been seen to happen yet.
+    /// No renewal was seen to happen yet.
     Waiting,
     /// The lease holds.
     Content,
-    /// It lapsed: nothing may run.
+    /// It lapsed: no container may run.
     Lapsed,
 }
 
-/// Counts from before the question whose answer first showed a renewal: the renewal happened after that, so the
+/// Counts from before the request whose answer first showed a renewal. The renewal happened after that, so the
 /// count ends no later than the renewal's own duration after it.
 #[derive(Clone, Debug)]
 pub struct Judge {
     started: Duration,
     seen: Option<Renewal>,
-    /// When the last question that was answered was asked.
+    /// When the last answered request was sent.
     asked: Duration,
     content_until: Option<Duration>,
-    /// Since when it holds again after it lapsed, and for how long it has to before anything may run.
+    /// Since when the lease holds again after it lapsed, and how long it must hold before a container may run.
     recovering: Option<(Duration, Duration)>,
     verdict: Verdict,
 }
@@ -51,9 +54,9 @@ impl Judge {
         }
     }
 
-    /// The answer to the question asked at `asked`.
+    /// The answer to the request sent at `asked`.
     pub fn read(&mut self, asked: Duration, renewal: Renewal) {
-        // How old the first one is cannot be known.
+        // The age of the first renewal cannot be known.
         if self.seen.as_ref().is_some_and(|seen| seen.mark != renewal.mark) {
             let until = self.asked + renewal.duration;
             let before =
@@ -66,8 +69,8 @@ impl Judge {
         self.asked = asked;
     }
 
-    /// The verdict at `now`, which must not lie before what was read. Lapsed stays so until the lease has held for a
-    /// whole duration: whoever was to delete pods has had the time.
+    /// The verdict at `now`, which must not be before what was read. Lapsed lasts until the lease has held for a
+    /// whole duration, so that whoever deletes the pods has time.
     pub fn verdict(&mut self, now: Duration) -> Verdict {
         let holds = self.content_until.is_some_and(|until| now < until);
         self.verdict = match (self.verdict, holds) {

@@ -42,13 +42,13 @@ pub enum LeaseError {
 pub struct Source {
     pub host: String,
     pub port: u16,
-    /// Files, read anew each time: both are rotated.
+    /// Files, read again each time, because both are rotated.
     pub token: PathBuf,
     pub ca: PathBuf,
 }
 
 impl Source {
-    /// Asks once.
+    /// Reads the lease once.
     ///
     /// # Errors
     /// Why the lease could not be read.
@@ -59,7 +59,7 @@ impl Source {
         let token = file(&self.token)?;
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(file(&self.ca)?.as_bytes()).flatten() {
-            // One that is not usable does not spoil the others.
+            // An invalid certificate does not spoil the others.
             let _ = roots.add(certificate);
         }
         if roots.is_empty() {
@@ -88,7 +88,7 @@ impl Source {
         stream.write_all(request.as_bytes())?;
         let mut answer = Vec::new();
         match stream.take(LONGEST_ANSWER).read_to_end(&mut answer) {
-            // Many servers close without saying so in TLS; what is cut short does not parse.
+            // Many servers close without a TLS close message; a truncated answer does not parse.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
             read => drop(read?),
         }
@@ -111,7 +111,7 @@ impl Source {
     }
 }
 
-/// What an answer says.
+/// Parses an answer.
 fn renewal(answer: &str) -> Result<Renewal, LeaseError> {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
     let status = head.lines().next().unwrap_or_default();

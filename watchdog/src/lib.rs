@@ -1,7 +1,7 @@
 //! The watchdog of a pod: stops the pod's containers when the lease of its cluster lapses.
 //!
-//! `judge` decides, as a pure state machine that hollow kubelets use, too; `lease` reads the lease over HTTPS;
-//! `guard` ties them to a way of stopping containers. Deliberately absent: any knowledge of the hub or of jobs.
+//! `judge` decides, as a pure state machine that hollow kubelets also use; `lease` reads the lease over HTTPS;
+//! `guard` connects both with a way to stop containers. Deliberately absent: any knowledge of the hub or of jobs.
 
 pub mod guard;
 pub mod judge;
@@ -16,12 +16,13 @@ pub const LEASE_NAME: &str = "member-agent";
 pub const CONTAINER: &str = "fleet-watchdog";
 /// Where the container finds the pod's token and the certificate of the API server.
 pub const TOKEN_FOLDER: &str = "/var/run/secrets/fleet-watchdog";
-/// Where it notes that it is content.
+/// Folder of the file that exists while the lease holds.
 pub const STATE_FOLDER: &str = "/run/fleet-watchdog";
-/// Set in the side container; without it the program stops nothing, so that started by hand it does no harm.
+/// Set in the side container. Without it the program stops nothing, so that it does no harm when it is started by
+/// hand.
 pub const IN_POD_VARIABLE: &str = "FLEET_WATCHDOG_IN_POD";
 
-/// Time between two questions.
+/// Time between two requests.
 pub const PERIOD: Duration = Duration::from_secs(2);
 /// Longest wait for an answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);

@@ -41,7 +41,7 @@ fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// Signals go to every process of the namespace: it must be the pod's own.
+/// Signals go to every process of the namespace, so it must be the pod's own.
 fn safe_to_signal() -> Result<(), String> {
     if std::env::var_os(IN_POD_VARIABLE).is_none() {
         return Err(format!(
@@ -88,7 +88,7 @@ fn note(verdict: Verdict) {
     }
 }
 
-/// To every process of the pod but the first of its namespace and this one.
+/// To every process of the pod except the first of its namespace and this one.
 #[allow(unsafe_code, reason = "kill(2) has no safe form in the standard library")]
 fn signal_others(signal: Signal) {
     let number = match signal {
@@ -98,7 +98,7 @@ fn signal_others(signal: Signal) {
     // SAFETY: no memory is involved. -1 spares process 1 of the namespace and the caller.
     let sent = unsafe { libc::kill(-1, number) };
     let error = std::io::Error::last_os_error();
-    // Nobody left to signal is what is wanted.
+    // No process left to signal is what is wanted.
     if sent != 0 && error.raw_os_error() != Some(libc::ESRCH) {
         eprintln!("{signal:?}: {error}");
     }

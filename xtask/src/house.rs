@@ -1,8 +1,8 @@
-//! What of the house can be measured: its modules and who uses whom, sizes of rooms, files and functions,
-//! dependencies that no source uses, and the table of rooms in `docs/ARCHITECTURE.md`.
+//! Measures the workspace: modules and their uses, sizes of crates, files and functions, dependencies that no
+//! source uses, and the code map in `docs/ARCHITECTURE.md`.
 //!
-//! What is beyond a limit today stands in `xtask/debt.txt` with its measure, which may only shrink: so a limit
-//! holds for everything new before the last old thing is mended.
+//! What exceeds a limit today is in `xtask/debt.txt` with its measure, which may only shrink. So a limit holds for
+//! everything new before the last old violation is fixed.
 
 mod debt;
 mod graph;

@@ -1,5 +1,5 @@
-//! The Markdown files: relative links must exist, anchors must name a heading, every page of the book must stand in its
-//! summary, and commands must stand in blocks that the suite of the docs runs.
+//! Checks the Markdown files: relative links exist, anchors name a heading, every page of the book is in its
+//! summary, and commands are in blocks that the suite of the docs runs.
 //!
 //! Inputs: the Markdown files of the checkout. Deliberately absent: addresses on the network, which a test must not
 //! depend on.

@@ -1,13 +1,16 @@
-//! `cargo xtask test`: everything that must hold, in one command; `cargo xtask tidy`: the quick part.
+//! `cargo xtask test`: all checks and tests in one command; `cargo xtask tidy`: the quick checks.
 //!
-//! Inputs: the checkout it is run in. Deliberately absent: installing anything (that is `.ci/run`'s).
+//! Inputs: the checkout in which it runs. Deliberately absent: installing anything (`.ci/run` does that).
 
 mod glossary;
 mod house;
 mod links;
 mod tidy;
 
-use std::process::{Command, ExitCode};
+use std::{
+    path::Path,
+    process::{Command, ExitCode},
+};
 
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand};
@@ -54,6 +57,12 @@ enum Task {
         #[arg(long)]
         debug: bool,
     },
+    /// Draws every page of the portal, light and dark, with the Chromium of this machine.
+    Screenshots {
+        /// Where the pictures go.
+        #[arg(default_value = "target/screenshots")]
+        folder: std::path::PathBuf,
+    },
     /// Runs the test of the processes again and again, with SIGKILL and cut connections: two minutes of them each time.
     Chaos {
         /// How many times.
@@ -95,6 +104,7 @@ fn run(task: Task) -> anyhow::Result<()> {
             arguments.extend(keep_going.then(|| "--keep-going".to_string()));
             simulate(&arguments, debug)
         }
+        Task::Screenshots { folder } => screenshots(&folder),
         Task::Chaos { runs, seconds, first } => chaos(runs, seconds, first),
         Task::Test { no_lints } => {
             if !no_lints {
@@ -121,6 +131,22 @@ fn simulate(arguments: &[String], debug: bool) -> anyhow::Result<()> {
     all.push("--");
     all.extend(arguments.iter().map(String::as_str));
     cargo(&all)
+}
+
+fn screenshots(folder: &Path) -> anyhow::Result<()> {
+    cargo(&["build", "--workspace", "--bins"])?;
+    let folder = std::path::absolute(folder)?;
+    let test = ["test", "--workspace", "--test", "suite", "portal::screenshots", "--", "--nocapture"];
+    let status = Command::new(cargo_path())
+        .args(test)
+        .env("FLEET_SCREENSHOTS", &folder)
+        .status()
+        .context("cargo test could not be started")?;
+    if !status.success() {
+        bail!("the pages were not drawn ({status})");
+    }
+    eprintln!("{}", folder.display());
+    Ok(())
 }
 
 /// Ends at the first run that fails; its seed stands in the line before.

@@ -1,5 +1,4 @@
-//! The rules of the house that a compiler does not know: which room may use which, and that the pure rooms
-//! stay pure.
+//! Rules that the compiler does not check: which crate may use which, and that pure crates stay pure.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -19,7 +18,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-informer", &["fleet-mirror"]),
     ("fleet-cells", &["fleet-resources"]),
     ("fleet-pai", &[]),
-    ("fleet-api", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement"]),
+    ("fleet-views", &["fleet-resources", "fleet-policies"]),
+    ("fleet-api", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-cells"]),
     ("fleet-apiserver", &["fleet-resources", "fleet-api"]),
     ("fleet-check", &["fleet-resources", "fleet-api"]),
     ("fleet-planner", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-api"]),
@@ -33,13 +33,27 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-quota",
             "fleet-placement",
             "fleet-mirror",
+            "fleet-cells",
             "fleet-api",
         ],
     ),
     ("fleet-controller", &["fleet-policies", "fleet-quota", "fleet-informer", "fleet-api", "fleet-hub-core"]),
     (
         "fleet-portal",
-        &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-pai", "fleet-api"],
+        &[
+            "fleet-resources",
+            "fleet-policies",
+            "fleet-quota",
+            "fleet-placement",
+            "fleet-cells",
+            "fleet-mirror",
+            "fleet-informer",
+            "fleet-pai",
+            "fleet-views",
+            "fleet-api",
+            "fleet-planner",
+            "fleet-hub-core",
+        ],
     ),
     ("fleet-watchdog", &[]),
     (
@@ -68,6 +82,7 @@ const PURE: &[&str] = &[
     "fleet-scheduler",
     "fleet-mirror",
     "fleet-pai",
+    "fleet-views",
     "fleet-cells",
     "fleet-runs",
     "fleet-planner",
@@ -115,6 +130,7 @@ const FOLDERS: &[&str] = &[
     "scheduler",
     "cells",
     "pai",
+    "views",
     "api",
     "check",
     "planner",

@@ -1,7 +1,7 @@
-//! Tokens of ServiceAccounts: what they claim, who signs them, and when they are good.
+//! Tokens of ServiceAccounts: their claims, their signature, their validity.
 //!
-//! Inputs: ServiceAccounts, Pods, Nodes and Secrets in the store, and the server's key.
-//! Absent on purpose: public keys (the signature is an HMAC, so only this server can check a token).
+//! Inputs: ServiceAccounts, Pods, Nodes and Secrets in the store, and the server's key. Absent on purpose: public
+//! keys. The signature is an HMAC, so only this server can check a token.
 
 use crate::access::auth::{CREDENTIAL_ID, User};
 use crate::ground::digest;
@@ -54,7 +54,7 @@ fn live(base: &Base, table: &str, key: &str, uid: &str) -> Option<Arc<Obj>> {
     (found.meta_text("uid") == uid).then_some(found)
 }
 
-/// The identity of a token that is good now, and for which of the wanted audiences.
+/// The identity of a token that is valid now, and for which of the wanted audiences.
 pub fn verify(base: &Base, key: &[u8; 32], token: &str, wanted: &[String]) -> Option<(User, Vec<String>)> {
     let claims = claims(key, token)?;
     if tree::text(&claims, &["iss"]) == LEGACY_ISSUER {
@@ -78,7 +78,7 @@ pub fn verify(base: &Base, key: &[u8; 32], token: &str, wanted: &[String]) -> Op
     live(base, "/serviceaccounts", &format!("{ns}/{name}"), uid)?;
     let mut user = User { name: user_name(ns, name), groups: groups(ns), uid: uid.into(), ..User::default() };
     user.extra.insert(CREDENTIAL_ID.into(), vec![format!("JTI={}", tree::text(&claims, &["jti"]))]);
-    // A bound token dies with what it is bound to.
+    // A bound token is invalid once its object is gone.
     for (kind, table) in [("pod", "/pods"), ("secret", "/secrets"), ("node", "/nodes")] {
         let Some(bound) = scope.get(kind) else { continue };
         let (name, uid) = (tree::text(bound, &["name"]), tree::text(bound, &["uid"]));
@@ -111,7 +111,7 @@ fn legacy(base: &Base, token: &str, claims: &Value, wanted: &[String]) -> Option
     Some((user, vec![AUDIENCE.into()]))
 }
 
-/// Puts token, namespace and certificate into a new Secret of the account type, when its account exists.
+/// Puts token, namespace and certificate into a new Secret of the account type, if its account exists.
 pub fn fill_secret(base: &Base, key: &[u8; 32], secret: &mut Value) {
     if tree::text(secret, &["type"]) != SECRET_TYPE {
         return;

@@ -117,8 +117,8 @@ impl Auth {
         self.tokens.insert(digest, user);
     }
 
-    /// The user of a static token. How long the look-up takes says something of the digest only, from which a token
-    /// cannot be guessed byte by byte.
+    /// The user of a static token. The time of the look-up depends on the digest only, so a token cannot be guessed
+    /// byte by byte.
     fn static_token(&self, token: &str) -> Option<User> {
         let digest = self.digest(token);
         let known = self.tokens.get(&digest)?;

@@ -1,7 +1,7 @@
-//! Who asks, and what they may do: identities, tokens, certificates, roles, and the share of the server each caller has.
+//! Access: identities, tokens, certificates, roles, and limits of each caller.
 //!
-//! Inputs: headers and certificates of requests, and accounts, roles and bindings in the store. Absent on purpose: what the
-//! requests do.
+//! Inputs: headers and certificates of requests, and accounts, roles and bindings in the store. Absent on purpose:
+//! what the requests do.
 
 pub mod accounts;
 pub mod auth;

@@ -1,7 +1,8 @@
-//! Certificates: the server's own authority, what it signs, and what a client's certificate says.
+//! Certificates: the server's own authority, the certificates that it signs, and the identity in a client's
+//! certificate.
 //!
-//! Inputs: a data directory, names, and the certificates of connections. The authority lives in `pki/ca.crt` and
-//! `pki/ca.key`; anything else that can sign with those (openssl) can make client certificates too.
+//! Inputs: a data directory, names, and the certificates of connections. The authority is in `pki/ca.crt` and
+//! `pki/ca.key`. Anything that can sign with those (openssl) can make client certificates, too.
 
 use crate::access::auth::{CREDENTIAL_ID, Certified, User};
 use crate::ground::private;
@@ -31,7 +32,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Reads the authority kept in a directory, or makes one.
+    /// Reads the authority stored in a directory, or makes one.
     pub fn open(dir: Option<&Path>) -> Result<Authority, (PathBuf, String)> {
         let Some(dir) = dir.map(|d| d.join("pki")) else {
             return Authority::make().map_err(|e| (PathBuf::new(), e));
@@ -99,7 +100,7 @@ impl Authority {
         let mut params = CertificateParams::new(Vec::new()).map_err(|e| e.to_string())?;
         params.distinguished_name.push(DnType::CommonName, user);
         for (i, group) in groups.iter().enumerate() {
-            // The library holds one value for each type of name; a second one goes by the type's bare number.
+            // The library has one value for each type of name; a second one uses the type's object identifier.
             let kind = match i {
                 0 => DnType::OrganizationName,
                 1 => DnType::CustomDnType(ORGANIZATION.to_vec()),
@@ -133,13 +134,13 @@ impl CheckedIssuer for Issuer<'static, KeyPair> {
     }
 }
 
-/// Asks every client for a certificate, and lets those with none or with a strange one in: they are refused with
-/// 401 by the request door, which can say why, instead of by a broken handshake.
+/// Requests a certificate from every client, and accepts clients with none or an unknown one. The request door
+/// answers those with 401 and a reason, which a broken handshake could not.
 #[derive(Debug, Clone)]
 pub struct AskForCertificate(Arc<dyn ClientCertVerifier>);
 
 impl AskForCertificate {
-    /// Believes certificates of this authority.
+    /// Trusts certificates of this authority.
     pub fn new(ca_pem: &str, provider: Arc<CryptoProvider>) -> Result<AskForCertificate, String> {
         let mut roots = RootCertStore::empty();
         let ca = CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(|e| e.to_string())?;
@@ -151,7 +152,7 @@ impl AskForCertificate {
         Ok(AskForCertificate(verifier))
     }
 
-    /// Who the certificates of a connection belong to; None without any.
+    /// The identity in a connection's certificates; None without any.
     pub fn identify(&self, chain: Option<&[CertificateDer<'_>]>) -> Option<Certified> {
         let (first, rest) = chain?.split_first()?;
         let known = self.0.verify_client_cert(first, rest, UnixTime::now()).is_ok();
@@ -174,7 +175,7 @@ impl ClientCertVerifier for AskForCertificate {
         _: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        // Judged by `identify` after the handshake, which has proven that the client holds the key.
+        // Checked by `identify` after the handshake, which has proven that the client holds the key.
         Ok(ClientCertVerified::assertion())
     }
 

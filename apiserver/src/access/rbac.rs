@@ -1,7 +1,7 @@
-//! Role-based access control: the rules that apply to a user, and whether they cover a question.
+//! Role-based access control: the rules of a user, and whether they allow a request.
 //!
-//! Inputs: an identity and the RBAC objects in the store. A role with an aggregation rule is filled by
-//! [`aggregate`]. Absent on purpose: who the caller is (see `auth`).
+//! Inputs: an identity and the RBAC objects in the store. [`aggregate`] fills roles with an aggregation rule.
+//! Absent on purpose: who the caller is (see `auth`).
 
 use crate::access::auth::{AUTHENTICATED, Access, Auth, User};
 use crate::ground::store::{Refused, Write};
@@ -54,9 +54,9 @@ pub struct Question {
 pub struct Granted {
     /// The only namespace it applies in; None for all.
     pub namespace: Option<String>,
-    /// The rule as it stands in a role.
+    /// The rule as the role has it.
     pub rule: Value,
-    /// Who granted it, in the words of a review.
+    /// The role and binding that granted it, as a review names them.
     pub by: Arc<str>,
 }
 
@@ -213,7 +213,7 @@ fn covers(rule: &Value, q: &Question) -> bool {
     })
 }
 
-/// 403 in the words of the real server.
+/// 403 with the message of the real server.
 pub fn denied(user: &User, q: &Question) -> ApiError {
     if q.resource.is_empty() {
         let text = format!("forbidden: User \"{}\" cannot {} path \"{}\"", user.name, q.verb, q.path);
@@ -241,7 +241,7 @@ pub fn denied(user: &User, q: &Question) -> ApiError {
 /// Fills the rules of every cluster role that has an aggregation rule, from the roles it selects.
 pub fn aggregate(base: &Base) {
     let table = base.store.table(CLUSTER_ROLES);
-    // Roles may select roles that are filled themselves: as many rounds as there are roles settle any chain.
+    // Roles may select other aggregated roles: as many rounds as there are roles resolve any chain.
     for _ in 0..=table.len() {
         let roles = table.objects();
         let mut changed = false;

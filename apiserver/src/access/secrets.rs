@@ -1,8 +1,9 @@
-//! What proves who somebody is, as it is kept: one key in a file of its own, and digests of tokens in the store.
+//! Stored credentials: one key in a file of its own, and digests of tokens in the store.
 //!
-//! Inputs: a data directory and the store's notes. From the key come the signatures of service account tokens and the
-//! administrator's token; neither is written down. A store, or a copy of one, holds no token of an administrator and
-//! nothing that one can be made from. Absent on purpose: Secrets with service account tokens, which are API content.
+//! Inputs: a data directory and the store's notes. Signatures of service account tokens and the administrator's
+//! token are derived from the key; neither is stored. So a store, or a copy of one, contains no administrator's
+//! token, and none can be made from it. Absent on purpose: Secrets with service account tokens, which are API
+//! content.
 
 use crate::access::auth::Auth;
 use crate::ground::digest;
@@ -25,7 +26,7 @@ pub const CLEAR: [&str; 3] = ["admin-token", "account-key", TOKENS];
 pub struct Secrets(String);
 
 impl Secrets {
-    /// Reads the key kept in a directory, or makes one; `known` is what an older program kept in its store.
+    /// Reads the key of a directory, or makes one; `known` is the key that an older version had in its store.
     ///
     /// # Errors
     /// The file, and why it cannot be read or written.
@@ -109,8 +110,8 @@ pub fn in_clear(notes: &[(String, String)]) -> bool {
     notes.iter().any(|(key, value)| CLEAR[..2].contains(&key.as_str()) || legacy_tokens(key, value).is_some())
 }
 
-/// What stands in place of the notes that hold secrets as they are: tokens by their digests. The administrator's token
-/// of then is forgotten, since others may have read it; service account tokens stay good.
+/// Replaces notes that have secrets in plain text: tokens become digests. The former administrator's token is
+/// invalid, because others may have read it; service account tokens stay valid.
 ///
 /// # Errors
 /// The key's file, and why it cannot be written.

@@ -1,8 +1,9 @@
-//! What one caller may hold of the server at a time, so that nobody can make others wait.
+//! Limits of each caller, so that nobody can block others.
 //!
-//! Inputs: the identity that a credential proves (whoever it impersonates), and its requests and connections.
-//! A body that is half sent, and a request that is worked on, count against their caller's share first, and against
-//! the server's bounds only when the share has room. Absent on purpose: priorities among requests.
+//! Inputs: the identity that a credential proves (whoever it impersonates), and its requests and connections. A
+//! half-sent body, and a request in flight, count against their caller's share first, and against the server's
+//! limits only when the share has room. Absent on purpose: priorities among requests. A restart loses all counts,
+//! and all connections with them.
 
 use crate::schema::error::{ApiError, ApiResult};
 use crate::schema::http_io;
@@ -15,20 +16,20 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-/// Bodies from the network that are read or worked on at a time; it bounds the memory they take.
+/// Most bodies from the network in memory at a time; this bounds the memory they take.
 const BODIES: usize = 600;
 /// Of those, one caller's.
 const BODIES_EACH: usize = 150;
-/// Requests from the network that are worked on at a time, watches excepted.
+/// Most requests from the network in flight, without watches.
 const TURNS: usize = 600;
 /// Of those, one caller's.
 const TURNS_EACH: usize = 300;
-/// Connections of one caller, so that some are left of what the operating system allows a process.
+/// Most connections of one caller, so that others still get some of the process's file descriptors.
 const CONNECTIONS_EACH: usize = 500;
-/// How long a request waits for its turn before it is told to come again.
+/// How long a request waits before it gets 429.
 const TURN: Duration = Duration::from_secs(10);
 
-/// The bounds of a server, and what each caller holds of them.
+/// The limits of a server, and what each caller uses of them.
 pub struct Shares {
     bodies: Arc<Semaphore>,
     turns: Arc<Semaphore>,
@@ -58,28 +59,28 @@ impl Shares {
         self.callers.entry(caller.to_string()).or_insert_with(make).clone()
     }
 
-    /// Requests that are worked on, and bodies that are held.
+    /// Requests in flight, and bodies in memory.
     pub fn in_use(&self) -> (usize, usize) {
         (TURNS - self.turns.available_permits(), BODIES - self.bodies.available_permits())
     }
 
-    /// Forgets a caller who holds nothing.
+    /// Drops a caller who uses nothing.
     fn forget(&self, caller: &str) {
         self.callers.remove_if(caller, |_, share| Arc::strong_count(share) == 1);
     }
 
-    /// Callers who hold something.
+    /// Callers who use something.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.callers.len()
     }
 }
 
-/// One request's way to its turn.
+/// The limits that apply to one request.
 pub struct Gate {
     shares: Arc<Shares>,
     caller: String,
-    /// None for requests in process, which have no bounds.
+    /// None for requests in process, which have no limits.
     share: Option<Arc<Share>>,
     held: Vec<OwnedSemaphorePermit>,
 }
@@ -96,7 +97,7 @@ impl Gate {
         Gate { shares: shares.clone(), caller: String::new(), share: None, held: Vec::new() }
     }
 
-    /// Reads a body once the caller's share has room for it; the room is held until the request ends.
+    /// Reads a body once the caller's share has room for it; it counts until the request ends.
     pub async fn body(&mut self, body: Body) -> ApiResult<Bytes> {
         if let Some(share) = &self.share {
             let (own, all) = (share.bodies.clone(), self.shares.bodies.clone());
@@ -106,7 +107,7 @@ impl Gate {
         http_io::read_body(body).await
     }
 
-    /// Waits until the request may be worked on; the turn is held until the request ends.
+    /// Waits until the request may run; it counts until it ends.
     pub async fn turn(&mut self) -> ApiResult<()> {
         if let Some(share) = &self.share {
             let (own, all) = (share.turns.clone(), self.shares.turns.clone());
@@ -130,7 +131,7 @@ impl Drop for Gate {
     }
 }
 
-/// One connection; it counts as its first caller's. Travels as an extension of its requests.
+/// One connection; it counts for its first caller. It is an extension of its requests.
 #[derive(Clone)]
 pub struct Guest(Arc<Seat>);
 
@@ -143,16 +144,16 @@ struct Seat {
 }
 
 impl Guest {
-    /// A connection that has not asked for anything yet.
+    /// A connection without a request yet.
     pub fn new(shares: &Arc<Shares>) -> Guest {
         let (seated, refused) = (CancellationToken::new(), CancellationToken::new());
         Guest(Arc::new(Seat { shares: shares.clone(), of: Mutex::new(None), seated, refused }))
     }
 
-    /// Counts the connection as this caller's, unless it is another's already.
+    /// Counts the connection for this caller, unless it counts for another already.
     ///
     /// # Errors
-    /// The caller has all it may have; the connection is to be closed after the answer.
+    /// The caller has too many; the connection is to be closed after the answer.
     pub fn belongs_to(&self, caller: &str) -> ApiResult<()> {
         let mut of = self.0.of.lock().unwrap_or_else(PoisonError::into_inner);
         if of.is_some() {
@@ -173,7 +174,7 @@ impl Guest {
         self.0.seated.cancelled().await;
     }
 
-    /// Waits until the connection has to go.
+    /// Waits until the connection must be closed.
     pub async fn refused(&self) {
         self.0.refused.cancelled().await;
     }

@@ -1,7 +1,7 @@
-//! PodDisruptionBudgets: their status, and whether an eviction may go on.
+//! PodDisruptionBudgets: their status, and whether an eviction is allowed.
 //!
 //! Inputs: the commit log (pods and budgets), and evictions. A budget's status is written as the disruption
-//! controller of Kubernetes writes it, so that one may run beside or instead. Absent on purpose: stale
+//! controller of Kubernetes writes it, so that one may run beside this or instead. Absent on purpose: stale
 //! `disruptedPods` of pods that were never deleted; an eviction deletes its pod at once.
 
 use crate::admission::core::Core;
@@ -202,7 +202,7 @@ fn judge(core: &Core, namespace: &str, budget: &Obj, pods: &[Arc<Obj>]) -> Value
     })
 }
 
-/// Takes one disruption from the budget that covers a pod, or refuses with 429.
+/// Uses one disruption of the budget that covers a pod, or refuses with 429.
 pub async fn take(core: &Core, namespace: &str, pod: &Obj, dry_run: bool) -> ApiResult<()> {
     let phase = pod.text(&["status", "phase"]);
     let leaving = pod.has(&["metadata", "deletionTimestamp"]);

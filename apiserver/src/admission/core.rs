@@ -1,6 +1,7 @@
 //! A whole server, and one request for a resource of it.
 //!
-//! Inputs: the lower half of the server and what stands on it. Absent on purpose: how a request is read (see `door`).
+//! Inputs: the lower half of the server, and everything above it. Absent on purpose: how a request is parsed (see
+//! `door`).
 
 use super::Admission;
 use super::budgets::Budgets;
@@ -59,7 +60,7 @@ pub struct Call {
     pub params: Params,
     /// Form of the answer.
     pub form: Form,
-    /// Who asks.
+    /// The caller.
     pub user: User,
     /// Headers.
     pub headers: HeaderMap,

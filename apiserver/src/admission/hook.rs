@@ -1,4 +1,4 @@
-//! One webhook: what it is called for, and what its answer means.
+//! One webhook: when it is called, and what its answer means.
 //!
 //! Inputs: a webhook of a configuration, and writes under review. Absent on purpose: how it is called (`remote`).
 

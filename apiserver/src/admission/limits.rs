@@ -1,4 +1,4 @@
-//! The LimitRanger plugin: what a LimitRange fills into new pods, and what it refuses.
+//! The LimitRanger plugin: defaults that a LimitRange sets in new pods, and pods and claims that it refuses.
 //!
 //! Inputs: a new pod or claim, and the LimitRanges of its namespace. Source: the plugin of Kubernetes 1.36.
 
@@ -118,10 +118,10 @@ fn amounts(map: Option<&Value>) -> BTreeMap<String, i64> {
     entries.filter_map(|(name, v)| Some((name.clone(), quantity::parse(name, v.as_str()?).ok()?))).collect()
 }
 
-/// Refuses a new pod or claim that is outside the ranges of its namespace.
+/// Refuses a new pod or claim that is outside the limits of its namespace.
 ///
 /// # Errors
-/// 403 that names each bound and what was found.
+/// 403 with each limit and the value found.
 pub fn check(core: &Core, r: &Resource, namespace: &str, value: &Value) -> ApiResult<()> {
     let (pod, claim) = (r.is("", "pods"), r.is("", "persistentvolumeclaims"));
     if !pod && !claim {

@@ -1,7 +1,7 @@
 //! Admission: webhooks and policies that may change or refuse a write.
 //!
-//! Inputs: one write, in the stored form, and the registrations in the store. Nothing is done, and next to nothing
-//! spent, while none is registered. Absent on purpose: MutatingAdmissionPolicies, audit annotations.
+//! Inputs: one write, in the stored form, and the registrations in the store. Without registrations it costs next
+//! to nothing. Absent on purpose: MutatingAdmissionPolicies, audit annotations.
 
 use crate::access::auth;
 use crate::admission::core::Call;

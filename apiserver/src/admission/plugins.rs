@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 /// Where the token of a pod's account lies in its containers.
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Life of that token: an hour and a little, by which others tell it from one that was asked for.
+/// Lifetime of that token: a little over an hour, which distinguishes it from a requested one.
 const TOKEN_LIFE_S: i64 = 3607;
-/// The taint of a node that nobody has seen ready yet.
+/// The taint of a node that was never seen ready.
 pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// What the plugins add to a new object.
@@ -69,10 +69,10 @@ pub fn check_new(call: &Call, value: &Value) -> ApiResult<()> {
     limits::check(&call.core, call.resource(), &call.namespace, value)
 }
 
-/// What the plugins refuse of a change.
+/// The plugins' checks of an update.
 ///
 /// # Errors
-/// 403 when the caller may not approve or sign.
+/// 403 if the caller may not approve or sign.
 pub fn check_change(call: &Call, old: &Value, new: &Value) -> ApiResult<()> {
     if !call.resource().is("certificates.k8s.io", "certificatesigningrequests") {
         return Ok(());
@@ -114,7 +114,7 @@ fn default_class(core: &Core, table: &str, word: &str) -> Option<String> {
     marked.max_by_key(|c| (c.meta_text("creationTimestamp"), c.rv)).map(|c| c.key.to_string())
 }
 
-/// A node starts as one that is not ready; who looks after nodes takes the taint away.
+/// A new node is tainted as not ready; the node lifecycle controller removes the taint.
 fn taint(node: &mut Value) {
     let taints = tree::child(node, "spec").entry("taints").or_insert_with(|| json!([]));
     if let Value::Array(list) = taints
@@ -124,7 +124,7 @@ fn taint(node: &mut Value) {
     }
 }
 
-/// Who asks for a certificate is the caller, whatever the request says.
+/// The requester of a certificate is the caller, whatever the request says.
 fn requester(user: &User, request: &mut Value) {
     let spec = tree::child(request, "spec");
     for key in ["username", "uid", "groups", "extra"] {
@@ -202,7 +202,7 @@ fn runtime_class(core: &Core, r: &Resource, pod: &mut Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// What the account of a pod brings: the secrets that pull its images, and a token in its containers.
+/// Adds the image pull secrets of a pod's account, and a token in its containers.
 fn account(call: &Call, pod: &mut Value) {
     if tree::at(pod, &["metadata", "annotations", "kubernetes.io/config.mirror"]).is_some() {
         return;

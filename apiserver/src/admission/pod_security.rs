@@ -1,8 +1,8 @@
-//! The PodSecurity plugin: what the labels of a namespace let its pods do.
+//! The PodSecurity plugin: what the labels of a namespace allow its pods.
 //!
-//! Inputs: a new or changed pod, or a controller with a template of pods, and the namespace's labels
-//! `pod-security.kubernetes.io/{enforce,warn}`. Source: the Pod Security Standards of Kubernetes, newest version. Absent on
-//! purpose: older versions of the standards, `audit` (there is no audit log), exemptions.
+//! Inputs: a new or changed pod, or a controller with a pod template, and the namespace's labels
+//! `pod-security.kubernetes.io/{enforce,warn}`. Source: the Pod Security Standards of Kubernetes, newest version.
+//! Absent on purpose: older versions of the standards, `audit` (there is no audit log), exemptions.
 
 use crate::admission::core::Call;
 use crate::ground::tree::{at, list, meta_text, text};
@@ -35,7 +35,7 @@ impl Level {
     }
 }
 
-/// Where the spec of pods stands in an object that has one.
+/// The path of the pod spec in an object that has one.
 fn pod_spec<'a>(r: &Resource, value: &'a Value) -> Option<&'a Value> {
     let path: &[&str] = match (r.group.as_str(), r.plural.as_str()) {
         ("", "pods") => &["spec"],
@@ -47,10 +47,10 @@ fn pod_spec<'a>(r: &Resource, value: &'a Value) -> Option<&'a Value> {
     at(value, path)
 }
 
-/// Refuses a pod that its namespace does not allow, and warns of what would be refused.
+/// Refuses a pod that violates the level of its namespace, and warns about the warn level.
 ///
 /// # Errors
-/// 403 that names each thing that is not allowed.
+/// 403 with each violation.
 pub fn check(call: &mut Call, value: &Value) -> ApiResult<()> {
     if call.resource().custom || !matches!(call.subresource.as_str(), "" | "ephemeralcontainers") {
         return Ok(());

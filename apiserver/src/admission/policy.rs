@@ -220,7 +220,7 @@ impl Policy {
         Ok(())
     }
 
-    /// The objects a binding takes its parameters from; one null without parameters.
+    /// The parameter objects of a binding; one null without parameters.
     fn params(&self, review: &Review<'_>, binding: &Binding) -> Result<Vec<Value>, String> {
         let Some((version, kind)) = &self.param_kind else { return Ok(vec![Value::Null]) };
         let Some(reference) = binding.params.as_ref().filter(|p| !p.is_null()) else {

@@ -1,7 +1,7 @@
-//! Calling a webhook over HTTPS.
+//! Calls a webhook over HTTPS.
 //!
-//! Inputs: a `clientConfig` and a document. A service is found by its EndpointSlices or Endpoints, since there is no
-//! cluster network to route its address. Absent on purpose: retries, and proxies.
+//! Inputs: a `clientConfig` and a document. A service is called at its EndpointSlices or Endpoints, because there
+//! is no cluster network to route its address. Absent on purpose: retries and proxies.
 
 use crate::admission::core::Core;
 use crate::ground::store::Range;

@@ -1,8 +1,8 @@
-//! ResourceQuotas: what a namespace may hold, charged when an object is created, and their status.
+//! ResourceQuotas: limits of a namespace, charged when an object is created, and their status.
 //!
-//! Inputs: new objects, and the commit log. A create and the use it adds to each quota are one commit, so that no two
-//! creates share the last place; what deletes and ended pods give back is counted a moment later, as the quota controller
-//! of Kubernetes does. Absent on purpose: charges for updates (a resized claim, a service of another type).
+//! Inputs: new objects, and the commit log. A create and its charge to each quota are one commit, so two creates
+//! cannot both use the last free amount. Deletes and ended pods are released a moment later, as by the quota
+//! controller of Kubernetes. Absent on purpose: charges for updates (a resized claim, a service of another type).
 
 use crate::admission::core::Core;
 use crate::ground::store::{Event, Obj, Range, Refused, Store, Table, Write};
@@ -100,7 +100,8 @@ pub async fn run(core: Arc<Core>) {
 }
 
 fn refresh(core: &Core, namespace: &str) {
-    // Each quota is read before what it counts: a create in between changes it too, and this write is refused.
+    // Each quota is read before the objects it counts: a create in between changes the quota, too, and this write
+    // is refused.
     let quotas = core.quotas.of(namespace);
     if quotas.is_empty() {
         core.quotas.state.lock().unwrap_or_else(PoisonError::into_inner).with.remove(namespace);
@@ -201,13 +202,14 @@ fn cost(name: &str, group: &str, plural: &str, quota: &Obj, value: &Value) -> i6
     }
 }
 
-/// Where a container states what a name counts: `limits.memory`, `requests.memory`, or `memory`, which are requests.
+/// Where a container has the amount of a quota's name: `limits.memory`, `requests.memory`, or `memory`, which means
+/// requests.
 fn stated<'a>(container: &'a Value, name: &str) -> Option<&'a Value> {
     let part = if name.starts_with("limits.") { "limits" } else { "requests" };
     tree::at(container, &["resources", part, unit(name)])
 }
 
-/// What the containers of a pod ask for: all that run together, or the largest of those that run before them.
+/// The request of a pod's containers: all that run together, or the largest of those that run before them.
 fn pod_amount(pod: &Value, name: &str) -> i64 {
     let of = |container: &Value| stated(container, name).map_or(0, |v| amount(name, v));
     let together = tree::list(pod, &["spec", "containers"]).iter().map(of).fold(0, i64::saturating_add);
@@ -252,7 +254,7 @@ fn in_scope(quota: &Obj, pod: &Value) -> bool {
 /// The writes that charge a new object to the quotas of its namespace, to be committed with it.
 ///
 /// # Errors
-/// 403 when a quota has no room, or when the object does not say how much it takes.
+/// 403 if a quota is exceeded, or if the object does not say how much it uses.
 pub fn charge(core: &Core, r: &Resource, namespace: &str, value: &Value) -> ApiResult<Vec<Write>> {
     let mut writes = Vec::new();
     if namespace.is_empty() || core.quotas.table.is_empty() {

@@ -1,8 +1,8 @@
-//! Faults on the way between a client and a server: a tower layer for simulations and tests.
+//! Faults between a client and a server: a tower layer for simulations and tests.
 //!
-//! Inputs: one [`Link`] for each pair of client process and server, and a [`Script`] that says what becomes of each
-//! request. Requests travel in tasks of their own, as bytes that have left a machine do: a client that gives up or
-//! dies does not call back what it has sent. Deliberately absent: any choice (the script's), and real sockets.
+//! Inputs: one [`Link`] for each pair of client process and server, and a [`Script`] that decides the fate of each
+//! request. Requests travel in their own tasks, like bytes that have left a machine: a client that gives up or dies
+//! does not call back what it has sent. Deliberately absent: any choice (the script's), and real sockets.
 
 use axum::Router;
 use axum::body::Body;
@@ -20,10 +20,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tower::{Layer, Service, ServiceExt};
 
-/// What becomes of one request.
+/// The fate of one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fate {
-    /// Time until the server has it. Two requests with different delays overtake each other.
+    /// Time until it reaches the server. Two requests with different delays overtake each other.
     pub delay: Duration,
     /// The request never arrives; the client sees its connection break.
     pub request_lost: bool,
@@ -35,16 +35,16 @@ pub struct Fate {
     pub answer_delay: Duration,
     /// It took effect, and the client sees its connection break instead of the answer.
     pub answer_lost: bool,
-    /// The client dies when the server has done it: nothing comes back, ever.
+    /// The client dies when the server has handled it: no answer ever comes back.
     pub last_words: bool,
 }
 
-/// What becomes of a stream of watch events at one frame.
+/// The fate of one frame of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameFate {
     /// It arrives.
     Arrives,
-    /// It arrives later, and all that follow behind it.
+    /// It arrives later, and so do all after it.
     Late(Duration),
     /// Half of it arrives, then the connection breaks.
     Torn,
@@ -54,15 +54,15 @@ pub enum FrameFate {
 
 /// Decides about requests and frames, in the order in which they are sent.
 pub trait Script: Send + Sync {
-    /// What becomes of a request.
+    /// The fate of a request.
     fn request(&self, method: &Method, path: &str) -> Fate;
-    /// What becomes of the next frame of a watch.
+    /// The fate of the next frame of a watch.
     fn frame(&self) -> FrameFate;
-    /// A client sent its last words: it is dead from now on.
+    /// The client has sent its last request: it is dead from now on.
     fn died(&self) {}
 }
 
-/// State of the way between one client and one server.
+/// State of the link between one client and one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkState {
     /// Requests do not arrive until this ends.
@@ -71,11 +71,11 @@ pub struct LinkState {
     pub answers_cut: bool,
     /// The server is gone: connections are refused at once.
     pub refused: bool,
-    /// The client is dead: nothing leaves it, nothing reaches it, for ever.
+    /// The client is dead: nothing is sent or received any more.
     pub dead: bool,
 }
 
-/// The way between one client and one server. Clones share it.
+/// The link between one client and one server. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Link(Arc<ordered::Sender<LinkState>>);
 
@@ -86,7 +86,7 @@ impl Default for Link {
 }
 
 impl Link {
-    /// Changes the state; whoever waits goes on by the new one.
+    /// Changes the state; waiting requests follow the new one.
     pub fn set(&self, change: impl FnOnce(&mut LinkState)) {
         self.0.send_modify(change);
     }
@@ -172,13 +172,13 @@ where
         }
         let fate = this.script.request(request.method(), request.uri().path());
         if fate.last_words {
-            // Whatever else this client does in the same moment no longer leaves it.
+            // Whatever else this client does at the same moment is no longer sent.
             this.link.set(|state| state.dead = true);
             this.script.died();
         }
         let (answer, heard) = oneshot::channel();
         tokio::spawn(async move {
-            // Nobody listens any more when the client gave up or died: its request goes on all the same.
+            // If the client gave up or died, nobody listens; its request goes on all the same.
             let _ = answer.send(this.travel(request.map(Body::new), fate).await);
         });
         Box::pin(async move { heard.await.unwrap_or(Err(Broken::Reset)) })
@@ -220,7 +220,7 @@ impl Faulty {
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
             copy.link.requests_pass().await;
-            // Its answer goes to a connection nobody reads.
+            // Its answer goes to a connection that nobody reads.
             drop(copy.ask(second).await);
         });
         self.ask(first).await
@@ -236,8 +236,8 @@ impl Faulty {
         }
     }
 
-    /// Frames of an answer, each by its own fate. A whole answer is one frame, which always arrives: what can
-    /// happen to it has happened.
+    /// Frames of an answer, each with its own fate. A complete answer is one frame, which always arrives: its fate
+    /// was decided with the request.
     fn stream(&self, body: Body) -> Body {
         use http_body::Body as _;
         if body.size_hint().exact().is_some() {
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
-    /// The fates in order; then everything arrives.
+    /// The given fates in order; then everything arrives.
     struct Given(Mutex<Vec<Fate>>);
 
     impl Script for Given {

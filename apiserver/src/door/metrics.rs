@@ -1,4 +1,4 @@
-//! `/metrics`: what the server holds, in the text format of Prometheus.
+//! `/metrics`: counts of objects and answers in the text format of Prometheus.
 //!
 //! Inputs: the store, and each answer. Absent on purpose: latencies, which a client measures better.
 

@@ -1,4 +1,4 @@
-//! How requests come in and answers go out: listeners, paths, media types, discovery documents, metrics.
+//! The HTTP side: listeners, paths, media types, discovery documents, metrics.
 //!
 //! Inputs: HTTP. Absent on purpose: what the verbs do.
 

@@ -57,7 +57,7 @@ pub fn document(core: &Core, path: &str, headers: &HeaderMap) -> Option<Response
     Some(response)
 }
 
-/// The schema of a custom resource as its CRD gives it.
+/// The schema of a custom resource, from its CRD.
 fn given(core: &Core, r: &Resource) -> Option<Value> {
     let crd = core.store.table("apiextensions.k8s.io/customresourcedefinitions").get(&r.qualified())?;
     let versions = crd.list(&["spec", "versions"]);

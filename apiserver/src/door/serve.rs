@@ -1,7 +1,7 @@
-//! The network door: TLS with the server's own certificate authority, HTTP/1.1 and HTTP/2.
+//! The TLS listener with the server's own certificate authority, HTTP/1.1 and HTTP/2.
 //!
-//! Inputs: a server and an address. Client certificates are asked for and looked at once for each connection.
-//! Absent on purpose: plain HTTP.
+//! Inputs: a server and an address. Client certificates are requested, and checked once for each connection. Absent
+//! on purpose: plain HTTP.
 
 use crate::access::auth::{Certified, Door};
 use crate::access::pki::{AskForCertificate, Authority};
@@ -93,7 +93,7 @@ impl Server {
         )
     }
 
-    /// Writes the kubeconfig to a file only its owner may read; a reader never sees half of it.
+    /// Writes the kubeconfig to a file that only its owner may read; a reader never sees half of it.
     ///
     /// # Errors
     /// The file cannot be written.

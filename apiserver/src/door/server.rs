@@ -79,7 +79,7 @@ pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -
     }
     let asked = request.uri().query().filter(|q| q.contains("timeout=")).map(|q| Params::parse(Some(q)));
     let limit = asked.filter(|p| !p.flag("watch")).and_then(|p| duration(p.get("timeout")));
-    let (counted, method) = (core.clone(), request.method().clone());
+    let (counted, method, uri) = (core.clone(), request.method().clone(), request.uri().clone());
     let work = answer(core, door, request);
     let answered = match limit {
         None => work.await,
@@ -88,7 +88,7 @@ pub async fn handle(core: Arc<Core>, door: Door, request: http::Request<Body>) -
             .unwrap_or_else(|_| Err(ApiError::timed_out())),
     };
     let response = answered.unwrap_or_else(|e| e.response());
-    counted.requests.count(&method, response.status());
+    counted.requests.count(&method, &uri, response.status());
     response
 }
 

@@ -1,8 +1,8 @@
-//! Texts and subtrees that many objects share, each kept once.
+//! Texts and subtrees that many objects share, each stored once.
 //!
-//! Inputs: texts and encoded subtrees on their way into packed objects. A thing is taken in when a second object
-//! brings it, so names, uids and other one-off values stay out. Entries are never removed; a full dictionary is followed
-//! by a new one and goes away with the last object that refers to it. Absent on purpose: the encoding (`packed`).
+//! Inputs: texts and encoded subtrees of objects that are being packed. An entry is added when a second object has
+//! it, so names, uids and other unique values stay out. Entries are never removed. A full dictionary is followed by
+//! a new one, and is dropped with the last object that refers to it. Absent on purpose: the encoding (`packed`).
 
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
@@ -15,10 +15,10 @@ const MOST: usize = if cfg!(test) { 2 * CHUNK } else { 256 * CHUNK };
 const CHUNK: usize = 1024;
 /// Things seen once that are remembered; a power of two.
 const SEEN: usize = 1 << 15;
-/// Dictionaries alive at once; beyond this a full one stays and new things are written out in each object.
+/// Most dictionaries in use; after that, a full one stays and new values are written out in each object.
 const GENERATIONS: usize = 4;
 
-/// What an entry stands for.
+/// The value of an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Shared {
     /// A string, as a value or as a key.
@@ -40,7 +40,7 @@ impl Shared {
 /// One entry with its JSON text, made when first wanted.
 #[derive(Debug)]
 pub struct Entry {
-    /// What it stands for.
+    /// The value.
     pub shared: Shared,
     /// Its JSON.
     pub json: OnceLock<Box<str>>,
@@ -187,7 +187,7 @@ impl Dict {
         false
     }
 
-    /// Takes a thing in; None when there is no room or its hash is taken by another.
+    /// Adds a value; None if there is no room, or another value has its hash.
     pub fn add(&self, h: u64, shared: Shared) -> Option<u32> {
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(id) = index.get(&h) {
@@ -215,7 +215,7 @@ pub struct Dicts {
 }
 
 impl Dicts {
-    /// Starts from dictionaries found on disk; the last one goes on, when it has room.
+    /// Starts from dictionaries found on disk; the last one is extended if it has room.
     pub fn new(mut found: Vec<Arc<Dict>>) -> Dicts {
         let current = found.pop().unwrap_or_else(|| Arc::new(Dict::new(1)));
         let old = found.iter().map(Arc::downgrade).collect();

@@ -1,8 +1,8 @@
 //! The durable side of the store: one redb file, written by one committer thread.
 //!
-//! Inputs: batches of events in commit order. Each transaction takes all that is queued and ends with a real fsync, so that
-//! many writers share one. A batch the disk refuses is handed back to be undone; the file is opened anew for the next one.
-//! Absent on purpose: reads; memory is the readers' copy.
+//! Inputs: batches of events in commit order. Each transaction takes everything that is queued and ends with a real
+//! fsync, so many writers share one. A batch that the disk refuses is returned to be undone, and the file is opened
+//! again for the next one. Absent on purpose: reads, which use the copy in memory.
 
 use crate::ground::obj::Obj;
 use crate::ground::store::{Event, EventKind, Published, Table};
@@ -17,6 +17,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 mod format;
+#[cfg(test)]
+mod power;
 mod reserve;
 #[cfg(test)]
 mod tests;
@@ -29,7 +31,7 @@ use reserve::{Reserve, out_of_room};
 pub const SECRETS: &str = "pki";
 /// Name of the file in its directory.
 pub const FILE: &str = "store.redb";
-/// What a server keeps in its directory, at the top of it. Others' files in a directory that is shared stay as they are.
+/// The server's own files at the top of its directory. Other files in a shared directory are left alone.
 const OWN: [&str; 6] = [FILE, SECRETS, "kubeconfig", "kubeconfig.last", "incarnation", reserve::FILE];
 /// Page cache of the file: reads happen only at start, so a small one is enough.
 const CACHE_BYTES: usize = 16 << 20;
@@ -37,7 +39,7 @@ const CACHE_BYTES: usize = 16 << 20;
 const MAX_GROUP: usize = 4096;
 /// A file is compacted at start when it is larger than this and has less than a third in use.
 const COMPACT_FROM: u64 = 64 << 20;
-/// How long a process that was killed may take to let go of the file.
+/// How long a killed process may hold the file.
 const HOLDER_GOES_WITHIN: Duration = Duration::from_secs(2);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// Lost objects that are named one by one.
@@ -125,7 +127,7 @@ pub struct Batch {
     pub events: Vec<(Arc<Table>, Arc<Event>)>,
     /// The last revision of the commit.
     pub rv: u64,
-    /// It gives room back, so it may use the reserve.
+    /// It frees space, so it may use the reserve.
     pub frees: bool,
 }
 
@@ -193,8 +195,8 @@ impl Disk {
         Ok((Disk { sender, reserve, waiting, thread }, found))
     }
 
-    /// Writes the store of a directory anew, without some notes and with others in their place. Nothing of what is left
-    /// out remains in the file.
+    /// Rewrites the store of a directory without some notes, and with others instead. Nothing of what is left out
+    /// remains in the file.
     pub fn rewrite(dir: &Path, without: &[&str], with: &[(&str, String)]) -> Result<(), DiskError> {
         let (path, partial) = (dir.join(FILE), dir.join(format!("{FILE}.partial")));
         let io = |e| DiskError::Io(dir.into(), e);
@@ -215,7 +217,7 @@ impl Disk {
         std::fs::rename(&partial, &path).map_err(io)
     }
 
-    /// Whether a write that takes room may be queued: not while the disk is full.
+    /// Whether a write that takes space may be queued: not while the disk is full.
     pub fn admits(&self) -> bool {
         self.reserve.admits()
     }
@@ -231,19 +233,20 @@ impl Disk {
         }
     }
 
-    /// Queues a commit. The queue is bounded by the writers, each of which waits for its own commit.
+    /// Queues a commit. The queue is bounded by the number of writers, each of which waits for its own commit.
     pub fn send(&self, batch: Batch) {
         let _ = self.sender.send(Message::Commit(batch));
     }
 
-    /// Writes a small document and waits until it is on disk, or refused (false) and kept for the next transaction.
+    /// Writes a small document and waits until it is on disk; false: it was refused, and is kept for the next
+    /// transaction.
     pub fn note(&self, key: &str, value: &str) -> bool {
         let (done, wait) = channel();
         self.sender.send(Message::Note(key.into(), value.into(), done)).is_ok()
             && wait.recv().unwrap_or(false)
     }
 
-    /// Copies this moment of the store into another directory, which can be opened as it is. Writes go on meanwhile.
+    /// Copies one revision of the store into another directory, which can then be opened. Writes go on meanwhile.
     pub fn snapshot(&self, dir: &Path) -> Result<(), String> {
         let (done, wait) = channel();
         self.sender
@@ -268,8 +271,8 @@ impl Drop for Disk {
     }
 }
 
-/// Opens the file; one that another process holds is asked for again for a while. A process that was killed lets go only
-/// when its last write to the disk has ended.
+/// Opens the file; retries for a while if another process holds it. A killed process releases it only when its last
+/// write to the disk has ended.
 fn patiently(open: &Opener) -> Result<Database, DatabaseError> {
     let asked = std::time::Instant::now();
     loop {
@@ -282,8 +285,8 @@ fn patiently(open: &Opener) -> Result<Database, DatabaseError> {
     }
 }
 
-/// Gives room back after most of a large store was deleted. While the store runs, each transaction uses again the room
-/// that earlier ones freed, so nothing else has to be compacted.
+/// Frees disk space after most of a large store was deleted. While the store runs, each transaction reuses the
+/// space that earlier ones freed, so nothing else has to be compacted.
 fn compact(db: &mut Database, path: &Path, found: &Found) {
     let size = std::fs::metadata(path).map_or(0, |m| m.len());
     let used: u64 = found.objects.iter().map(|(_, o)| o.size() as u64).sum();
@@ -308,7 +311,7 @@ struct Committer {
     written: HashMap<u32, usize>,
     /// Notes that are not on disk yet.
     notes: BTreeMap<String, String>,
-    /// States to write back after a refusal, oldest last: the disk may have kept what memory took back.
+    /// States to write after a refusal, oldest last: the disk may have kept what was undone in memory.
     amends: Vec<Amend>,
 }
 
@@ -355,7 +358,7 @@ impl Committer {
         }
     }
 
-    /// Takes back what the disk did not take. Reads go on; the next write tries the disk again.
+    /// Undoes what the disk refused. Reads go on; the next write tries the disk again.
     fn refused(&mut self, published: &Published, batches: Vec<Batch>, e: &redb::Error) {
         tracing::error!(path = %self.path.display(), error = %e, "the store could not be written");
         // After a failure the library wants the file opened anew.
@@ -393,7 +396,7 @@ impl Committer {
         }
     }
 
-    /// As [`Committer::write`]; what frees room may use the reserve for it.
+    /// As [`Committer::write`]; writes that free space may use the reserve.
     fn write_or_make_room(&mut self, batches: &[Batch]) -> Result<(), redb::Error> {
         let refused = match self.write(batches) {
             Err(e) if out_of_room(&e) => e,
@@ -480,7 +483,7 @@ impl Committer {
     }
 }
 
-/// Copies the keys and certificates beside a store, by which its certificates and tokens stay good.
+/// Copies the keys and certificates beside a store, so that its certificates and tokens stay valid.
 fn copy_keys(from: &Path, to: &Path) -> std::io::Result<()> {
     let (from, to) = (from.join(SECRETS), to.join(SECRETS));
     if !from.is_dir() {

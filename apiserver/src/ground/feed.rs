@@ -1,8 +1,8 @@
-//! Who is woken by which event.
+//! Which watchers an event wakes.
 //!
-//! Inputs: published events in commit order. Those who watch a whole table are woken by every event and read the log.
-//! Those who can only be concerned by one key, one namespace or the pods of one node share a lane with their like: an event
-//! wakes its lanes alone, and a lane hands out its own few events without a walk over the log.
+//! Inputs: published events in commit order. A watcher of a whole table is woken by every event and reads the log.
+//! Watchers of one key, of one namespace, or of the pods of one node share a *lane*. An event wakes only its lanes,
+//! and a lane has its own few events, so no watcher has to walk the log.
 
 use crate::ground::table::{Event, EventKind};
 use fleet_api::ordered;
@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// Events a lane keeps; whoever is further behind reads the log instead.
+/// Most events of a lane; a watcher that is further behind reads the log instead.
 const LANE_EVENTS: usize = 64;
 
 /// What all events of a lane have in common.
@@ -44,7 +44,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// A feed nobody listens to.
+    /// A feed without listeners.
     pub fn new(floor: u64) -> Feed {
         Feed { all: ordered::Sender::new(floor), lanes: RwLock::default(), nodes: AtomicUsize::new(0) }
     }
@@ -90,7 +90,8 @@ impl Feed {
         }
     }
 
-    /// Starts to listen; `seen` yields the newest published revision, and is called when no event can slip by.
+    /// Starts to listen; `seen` returns the newest published revision, and is called at a time when no event can be
+    /// missed.
     pub fn listen(self: &Feed, concern: Option<Concern>, seen: impl FnOnce() -> u64) -> Listener {
         let Some(concern) = concern else {
             return Listener { wake: self.all.subscribe(), lane: None };
@@ -107,7 +108,7 @@ impl Feed {
         Listener { wake: lane.wake.subscribe(), lane: Some((concern, lane.clone())) }
     }
 
-    /// Ends listening. The lane goes with its last listener.
+    /// Ends listening. A lane is dropped with its last listener.
     pub fn leave(&self, listener: &mut Listener) {
         let Some((concern, lane)) = listener.lane.take() else { return };
         let mut lanes = self.lanes.write().unwrap_or_else(PoisonError::into_inner);
@@ -127,19 +128,19 @@ impl Feed {
     }
 }
 
-/// One who is woken.
+/// A watcher that is woken.
 pub struct Listener {
     wake: ordered::Receiver<u64>,
     lane: Option<(Concern, Arc<Lane>)>,
 }
 
 impl Listener {
-    /// Takes note of what was published so far, so that only later events wake.
+    /// Records what was published so far: only later events wake it.
     pub fn settle(&mut self) {
         self.wake.settle();
     }
 
-    /// Waits for another event; false when the table is gone.
+    /// Waits for another event; false if the table is gone.
     pub async fn woken(&mut self) -> bool {
         self.wake.changed().await.is_ok()
     }

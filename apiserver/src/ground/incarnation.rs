@@ -1,10 +1,10 @@
-//! Whether a store goes on from where it was closed, or from an older state that was put back.
+//! Whether a store continues from where it was closed, or is an older state that was restored.
 //!
-//! Inputs: what the store says of itself, and `DIR/incarnation` beside it, which a restored store does not bring along.
-//! A server whose store went back in time is another incarnation: the annotation [`ANNOTATION`] of the namespace
-//! kube-system gets a new value. What clients saw of the lost time is refused by revision alone, without any of this: each
-//! start begins at a revision far above those handed out before (see `Store::place`).
-//! Absent on purpose: a whole directory put back as it was killed, beside its own note, looks like that crash.
+//! Inputs: the store's own notes, and `DIR/incarnation` beside it, which a restore of the store does not replace. A
+//! server with a restored store is another incarnation: the annotation [`ANNOTATION`] of the namespace kube-system
+//! gets a new value. Revisions from the lost time are refused without any of this: each start begins at a revision
+//! far above those used before (see `Store::place`). Absent on purpose: a whole directory that was copied while in
+//! use, and restored with its own note, looks like a crash at that time.
 
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -14,19 +14,19 @@ use std::path::{Path, PathBuf};
 
 use crate::ground::private;
 
-/// Of the namespace kube-system: says which incarnation of its state a server is. On another server an administrator sets
-/// it after a restore.
+/// Annotation of the namespace kube-system: the incarnation of the server's state. On other servers an
+/// administrator sets it after a restore.
 pub const ANNOTATION: &str = "fleet.dev/incarnation";
 /// Note in the store: how often it was opened.
 pub const BOOT: &str = "boot";
-/// What a snapshot has in place of it, so that it is never taken for the store it was copied from.
+/// Its value in a snapshot, so that a snapshot is never taken for the store it was copied from.
 pub const COPIED: &str = "copied";
 /// Name of the file in the data directory.
 const FILE: &str = "incarnation";
-/// The file is padded to this, so that it is written over in place: that needs no room on a full disk.
+/// The file is padded to this size, so that it is overwritten in place: that takes no space on a full disk.
 const BYTES: usize = 256;
 
-/// What tells one state of a file from another.
+/// Tells one state of a file from another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Print {
     inode: u64,
@@ -35,7 +35,7 @@ pub struct Print {
 }
 
 impl Print {
-    /// Of a file as it is now; None when there is none.
+    /// Of the present file; None if there is none.
     pub fn of(file: &Path) -> Option<Print> {
         let m = std::fs::metadata(file).ok()?;
         Some(Print { inode: m.ino(), changed_s: m.ctime(), changed_ns: m.ctime_nsec() })
@@ -45,7 +45,7 @@ impl Print {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Kept {
     boot: u64,
-    /// Whether the store has noted this boot is not known.
+    /// Whether the store has recorded this boot is not known.
     unsure: bool,
     /// The store had at least this revision.
     rv: u64,
@@ -53,7 +53,7 @@ struct Kept {
     closed: Option<Print>,
 }
 
-/// What is kept beside a store.
+/// What is stored beside a store.
 pub struct Ledger {
     path: PathBuf,
     kept: Kept,
@@ -63,7 +63,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Reads what is kept in a directory. To be called before the store in it is opened.
+    /// Reads the notes of a directory. Call it before the store in the directory is opened.
     pub fn read(dir: &Path, store: &Path) -> Ledger {
         let path = dir.join(FILE);
         let mut text = String::new();
@@ -72,10 +72,10 @@ impl Ledger {
         Ledger { path, known: kept.is_some(), kept: kept.unwrap_or_default(), found: Print::of(store) }
     }
 
-    /// True when a store with this note and last revision is the one that was open last, in its last state.
+    /// True if a store with this note and last revision is the one that was open last, in its last state.
     pub fn continues(&self, boot: Option<&str>, rv: u64) -> bool {
         let Some(boot) = boot else {
-            // Made by an older program, or new.
+            // A new store, or one of an older version.
             return !self.known;
         };
         let Ok(boot) = boot.parse::<u64>() else { return false };
@@ -85,7 +85,7 @@ impl Ledger {
         (same || unsure) && untouched && rv >= self.kept.rv
     }
 
-    /// Notes a further boot; `store` writes its number into the store and says whether that is done.
+    /// Records another boot. `store` writes its number into the store and returns whether that worked.
     pub fn open(&mut self, boot: Option<&str>, rv: u64, store: impl FnOnce(&str) -> bool) {
         let last = boot.and_then(|b| b.parse().ok()).unwrap_or(0);
         let boot = self.kept.boot.max(last) + 1;
@@ -97,7 +97,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that the store is closed.
+    /// Records that the store is closed.
     pub fn close(&mut self, rv: u64, store: &Path) {
         self.kept.rv = rv;
         self.kept.closed = Print::of(store);

@@ -1,6 +1,6 @@
-//! What everything stands on: trees and packed objects, tables with their commit logs, the store and its file.
+//! The base of the server: trees and packed objects, tables with their commit logs, the store and its file.
 //!
-//! Inputs: objects as trees. Absent on purpose: what a kind is, requests, and who asks.
+//! Inputs: objects as trees. Absent on purpose: kinds, requests and callers.
 
 pub mod answers;
 pub mod dict;

@@ -39,7 +39,7 @@ impl Obj {
         Obj { key: self.key.clone(), rv, dict: self.dict.clone(), packed: self.packed.clone() }
     }
 
-    /// Gives a version that was packed before its turn its revision.
+    /// Sets the revision of a version that was packed before the revision was known.
     pub fn numbered(mut self, rv: u64) -> Obj {
         self.rv = rv;
         self
@@ -112,7 +112,7 @@ impl Obj {
         self.has(&["metadata", "deletionTimestamp"])
     }
 
-    /// Bytes this version takes, without the dictionary and the allocator's share.
+    /// Bytes of this version, without the dictionary and the allocator's overhead.
     pub fn size(&self) -> usize {
         self.packed.len() + self.key.len() + size_of::<Obj>()
     }

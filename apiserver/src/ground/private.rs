@@ -1,22 +1,22 @@
-//! Files and directories of a data directory: only their owner may read them.
+//! Modes of files and directories in a data directory: only their owner may read them.
 //!
-//! Inputs: paths. Files are created 0600 and directories 0700; what an older program or a copy left readable for
-//! others is mended when the directory is opened. Absent on purpose: anything about what the files hold.
+//! Inputs: paths. Files are created 0600 and directories 0700. Other modes, from older versions or copies, are
+//! corrected when the directory is opened. Absent on purpose: what the files contain.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// What nobody but the owner may have.
+/// Permissions of group and others.
 const OTHERS: u32 = 0o077;
 /// A directory that many share, such as `/tmp`: its own mode is not ours to change.
 const STICKY: u32 = 0o1000;
 
-/// Makes a directory, and those above it, for its owner alone. One that is there already is mended.
+/// Creates a directory, and its parents, for its owner only. The mode of an existing one is corrected.
 ///
 /// # Errors
-/// It cannot be made, or something else has its name.
+/// It cannot be created, or something else has its name.
 pub fn directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     close_to_others(path)
@@ -33,8 +33,8 @@ pub fn touch(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a file for its owner alone; a reader never sees half of it. A file that holds the text already is left
-/// as it is, so that nothing is written on a disk without room.
+/// Writes a file for its owner only; a reader never sees half of it. A file that has the text already is not
+/// written, so this works on a full disk.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -66,11 +66,11 @@ fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Takes from group and others what they may do with everything at and below a path. Links are not followed, and
-/// what belongs to another user is left alone.
+/// Removes the permissions of group and others at and below a path. Links are not followed, and files of another
+/// user are left alone.
 ///
 /// # Errors
-/// Something cannot be listed or changed; what is not there is no error.
+/// Something cannot be listed or changed; a missing path is no error.
 pub fn mend(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

@@ -1,7 +1,7 @@
 //! The object store: ordered tables in memory, one revision counter, one commit log per table.
 //!
-//! Inputs: writes that are already validated. A write becomes visible to watchers and is acknowledged once durable; a write
-//! the disk refuses is taken back as if it had never been. Absent on purpose: anything about HTTP, schemas or permissions.
+//! Inputs: valid writes. A write is visible to watchers and acknowledged once it is durable. A write that the disk
+//! refuses is undone without a trace. Absent on purpose: HTTP, schemas and permissions.
 
 use crate::ground::dict::Dicts;
 use crate::ground::disk::{Batch, Disk, Found};
@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Spans of refused revisions that are remembered for those who still wait for one of them.
+/// Spans of refused revisions that are kept for callers that still wait for one of them.
 const REFUSALS: usize = 1024;
 
-/// What the mark of a deletion, and what is said of its progress, may take on a full disk.
+/// What a deletion mark and its progress may take on a full disk.
 const MARK_BYTES: usize = 4096;
 
 /// One write of a commit.
@@ -30,16 +30,16 @@ pub enum Write {
     Delete { table: Arc<Table>, prev: Arc<Obj>, value: Option<Value> },
 }
 
-/// Why a commit was refused; the number is the write's place in the commit.
+/// Why a commit was refused; the number is the position of the write in the commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
     /// The key is taken.
     Exists(usize),
     /// The object changed or is gone.
     Changed(usize),
-    /// The condition of the commit does not hold any more.
+    /// The condition of the commit no longer holds.
     Barred,
-    /// The disk did not take it. Reads go on, and so do writes once the disk takes them again.
+    /// The disk refused it. Reads go on; writes do once the disk accepts them again.
     NotStored(String),
     /// The store is closed or its disk is gone for good.
     Closed(String),
@@ -60,18 +60,18 @@ pub struct Store {
     resumed: u64,
 }
 
-/// Where a revision that a client names stands in the history of a store.
+/// Where a client's revision is in the history of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Reached; the number is the revision by which the same state is known now.
+    /// In the past; the number is the revision of the same state in this history.
     Reached(u64),
-    /// Not reached yet; the number is the newest one.
+    /// In the future; the number is the newest revision.
     Ahead(u64),
-    /// Of a history that is not this store's: it was put back to an older state since.
+    /// In another history: the store was restored to an older state since.
     Elsewhere,
 }
 
-/// Revisions that are left out at each start at least, when the clock has gone back.
+/// Least number of revisions skipped at each start, for a clock that went back.
 const GAP: u64 = 1 << 20;
 
 struct Sequence {
@@ -89,7 +89,7 @@ struct Refusals {
 pub struct Published {
     sequence: Mutex<Sequence>,
     durable: AtomicU64,
-    /// Every event up to here has been handed to the feeds.
+    /// Every event up to here was given to the feeds.
     delivered: AtomicU64,
     feed: watch::Sender<u64>,
     hook: OnceLock<Hook>,
@@ -135,8 +135,8 @@ impl Published {
         }
     }
 
-    /// Called by the committer when the disk did not take a batch: everything that is not durable is taken back, newest
-    /// first. `queued` yields what was queued behind it; no commit happens meanwhile.
+    /// Called by the committer if the disk refused a batch: everything that is not durable is undone, newest first.
+    /// `queued` yields the batches behind it; no commit happens meanwhile.
     pub fn refuse(
         &self,
         mut batches: Vec<Batch>,
@@ -166,13 +166,13 @@ impl Published {
         batches
     }
 
-    /// Called by the committer when the disk is gone for good.
+    /// Called by the committer if the disk is gone for good.
     pub fn fail(&self, why: String) {
         let _ = self.failure.set(why);
         self.feed.send_modify(|_| {});
     }
 
-    /// True or why not, once it is known whether a revision is durable.
+    /// Whether a revision is durable, or why not; None while that is not known.
     fn outcome(&self, rv: u64) -> Option<Result<(), Refused>> {
         let durable = self.durable.load(Ordering::Acquire);
         if self.refused.load(Ordering::Acquire) {
@@ -191,20 +191,20 @@ impl Store {
         Store::with(start, None, Found::default())
     }
 
-    /// A store on a disk, with the objects found there. Its revisions go on from `floor` at least, and leave a gap: none
-    /// that was handed out in a time that a restore has taken back is handed out again, or taken for one of this history.
-    /// With a floor of the wall clock, in seconds << 20 with their fraction, that holds while fewer than a million writes
-    /// a second were made.
+    /// A store on disk, with the objects found there. Its revisions start at `floor` at least, and leave a gap: a
+    /// revision from a time that a restore has undone is never used again, nor taken for one of this history. With
+    /// a floor of the wall clock (seconds << 20, with fraction), that is true while the server makes fewer than a
+    /// million writes per second.
     pub fn on_disk(disk: Disk, floor: u64, found: Found) -> Store {
         let start = if floor > found.rv { floor } else { found.rv + GAP };
         Store::with(start, Some(disk), found)
     }
 
-    /// Where a revision stands in this store's history.
+    /// Where a revision is in this store's history.
     pub fn place(&self, rv: u64) -> Place {
         let newest = self.durable();
         if rv == self.resumed {
-            // Nothing happened between the end and the start.
+            // Nothing happened between the last commit and the start.
             Place::Reached(self.start)
         } else if rv > newest {
             Place::Ahead(newest)
@@ -246,7 +246,7 @@ impl Store {
         let _ = self.published.hook.set(hook);
     }
 
-    /// The table of a resource, made when missing.
+    /// The table of a resource; it is made if missing.
     pub fn table(&self, name: &str) -> Arc<Table> {
         if let Some(t) = self.tables.read().unwrap_or_else(PoisonError::into_inner).get(name) {
             return t.clone();
@@ -274,7 +274,7 @@ impl Store {
         self.published.durable.load(Ordering::Acquire)
     }
 
-    /// Every event up to this revision has been handed to the feeds.
+    /// Every event up to this revision was given to the feeds.
     pub fn delivered(&self) -> u64 {
         self.published.delivered.load(Ordering::Acquire)
     }
@@ -302,16 +302,16 @@ impl Store {
     pub async fn read(&self, table: &Table, key: &str) -> Result<Option<Arc<Obj>>, Refused> {
         loop {
             let (found, last) = table.get_at(key);
-            // Without an object, it may just have been deleted.
+            // If there is no object, it may just have been deleted.
             match self.wait(found.as_ref().map_or(last, |o| o.rv)).await {
-                // What was read has been taken back.
+                // What was read was undone.
                 Err(Refused::NotStored(_)) => {}
                 other => return other.map(|()| found),
             }
         }
     }
 
-    /// A page of a table, once it is durable. None when the asked revision has left the log.
+    /// A page of a table, once it is durable. None if the requested revision has left the log.
     pub async fn page(&self, table: &Table, range: Range<'_>) -> Result<Option<Page>, Refused> {
         loop {
             let (page, last) = table.page(range, self.durable());
@@ -327,13 +327,13 @@ impl Store {
         self.commit_if(writes, || true)
     }
 
-    /// As [`Store::commit`], for what has to be written so that something can be removed: on a full disk it may use the
+    /// As [`Store::commit`], for writes that are needed to remove something: on a full disk they may use the
     /// reserve.
     pub fn commit_to_free(&self, writes: Vec<Write>) -> Result<Vec<Arc<Obj>>, Refused> {
         self.commit_in(writes, true, || true)
     }
 
-    /// As [`Store::commit`], if a condition holds at the moment of the commit, when nothing else changes.
+    /// As [`Store::commit`], if a condition holds at the time of the commit, while nothing else changes.
     pub fn commit_if(
         &self,
         writes: Vec<Write>,
@@ -399,7 +399,7 @@ impl Store {
             let obj = match (packed.take(), prev) {
                 (Some(obj), _) => obj.numbered(rv),
                 (None, Some(prev)) => prev.at_revision(rv),
-                // Only a delete comes without a state of its own, and it has a version before.
+                // Only a delete comes without a state of its own, and it has a former version.
                 (None, None) => continue,
             };
             let event = Arc::new(Event::new(kind, Arc::new(obj), prev.cloned(), at));
@@ -418,18 +418,19 @@ impl Store {
         Ok(objs)
     }
 
-    /// Keeps a small document beside the objects (tokens and the like).
+    /// Stores a small document beside the objects (tokens and the like).
     pub fn put_note(&self, key: &str, value: &str) -> bool {
         self.disk.as_ref().is_some_and(|disk| disk.note(key, value))
     }
 
-    /// The newest revision that is on disk: that of the last commit, at the start or since.
+    /// The newest revision on disk.
     pub fn last(&self) -> u64 {
         let newest = self.durable();
         if newest == self.start { self.resumed } else { newest }
     }
 
-    /// Copies this moment of a store on disk into another directory, which can then be opened. Blocks until it is there.
+    /// Copies one revision of a store on disk into another directory, which can then be opened. Blocks until it is
+    /// done.
     pub fn snapshot(&self, dir: &std::path::Path) -> Result<(), String> {
         match &self.disk {
             Some(disk) => disk.snapshot(dir),
@@ -446,7 +447,7 @@ impl Store {
     }
 }
 
-/// True for a write that gives room back, now or at the end of the deletion it belongs to, or that takes none.
+/// True for a write that frees space, now or at the end of the deletion it belongs to, or that takes none.
 fn frees(write: &Write, new: Option<&Obj>) -> bool {
     match (write, new) {
         (Write::Delete { .. }, _) => true,

@@ -16,11 +16,11 @@ use tokio::time::{Duration, Instant};
 const RING_EVENTS: usize = 100 * 1024;
 /// Events a table keeps however old they are.
 const RING_KEPT: usize = 1_000;
-/// Beyond those, how long an event can be resumed from; what is older goes as new ones come.
+/// Beyond those, how long a watch can resume from an event; older ones are dropped as new ones come.
 const RING_AGE: Duration = Duration::from_secs(75);
-/// Old events that may go with each new one, so that a full log shrinks and no write waits for it.
+/// Most old events dropped with each new one: a full log shrinks, and no write waits for it.
 const RING_TRIM: usize = 4;
-/// The newest events keep their JSON once it was made; most watchers are here.
+/// The newest events keep their JSON once it was made; most watchers read these.
 const RING_WRITTEN: usize = 512;
 /// Tables up to this size are counted for `remainingItemCount`.
 const COUNTED: usize = 2000;
@@ -79,7 +79,7 @@ struct State {
 }
 
 impl State {
-    /// Appends to the log and lets go of what nobody resumes from any more.
+    /// Appends to the log, and drops events that are too old to resume from.
     fn push(&mut self, event: Arc<Event>) {
         let now = event.at;
         for _ in 0..RING_TRIM {
@@ -146,7 +146,7 @@ impl Table {
         });
     }
 
-    /// Takes back the newest change.
+    /// Undoes the newest change.
     pub fn undo(&self, event: &Event) {
         self.write(|s| {
             match &event.prev {
@@ -232,9 +232,9 @@ impl Table {
 pub struct Page {
     /// The objects in key order.
     pub items: Vec<Arc<Obj>>,
-    /// Key after which the next page starts, when there is more.
+    /// Key after which the next page starts, if there is more.
     pub next: Option<Box<str>>,
-    /// Objects left after this page; 0 when unknown, as it is for large tables.
+    /// Objects after this page; 0 if unknown, as for large tables.
     pub remaining: usize,
     /// Revision the page is from.
     pub rv: u64,
@@ -247,9 +247,9 @@ pub struct Range<'a> {
     pub prefix: &'a str,
     /// Start after this key.
     pub after: Option<&'a str>,
-    /// At most so many objects; 0 for all.
+    /// Most objects; 0: all.
     pub limit: usize,
-    /// State at this revision instead of now.
+    /// The revision to read; None: the present one.
     pub at: Option<u64>,
 }
 
@@ -287,7 +287,7 @@ impl State {
                 undo.retain(|key, _| inside(key) && after(key));
                 let mut undone = undo.into_iter().peekable();
                 let mut live = live.peekable();
-                // Both are in key order; what was undone stands in for what is.
+                // Both are in key order; an undone state replaces the present one.
                 loop {
                     if page.remaining > 0 && self.objects.len() > COUNTED {
                         break;
@@ -310,7 +310,7 @@ impl State {
             }
             at => {
                 page.rv = at.unwrap_or(rv);
-                // Counting what is left costs a walk over it, so large tables only learn that there is more.
+                // Counting the rest costs a walk over it, so large tables only report that there is more.
                 let most = if range.limit > 0 && self.objects.len() > COUNTED {
                     range.limit + 1
                 } else {

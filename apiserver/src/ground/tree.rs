@@ -1,7 +1,7 @@
-//! Reading JSON bodies and small helpers on untyped values.
+//! Parsing of JSON bodies, and small helpers on untyped values.
 //!
-//! Inputs: request bytes. Duplicate keys are reported, since strict field validation names them.
-//! Absent on purpose: schemas.
+//! Inputs: request bytes. Duplicate keys are reported, because strict field validation names them. Absent on
+//! purpose: schemas.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;
@@ -18,10 +18,10 @@ pub fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
     Ok((value, found.into_inner()))
 }
 
-/// Duplicate keys that are named at most, so that a hostile body cannot grow the message without end.
+/// Most duplicate keys in a message, so that a hostile body cannot make it arbitrarily long.
 const NAMED: usize = 100;
 
-/// Collects the paths of duplicate keys; each level puts its own key before what was found below it.
+/// Collects the paths of duplicate keys; each level prefixes its own key.
 struct Seed<'a>(&'a RefCell<Vec<String>>);
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {

@@ -18,7 +18,7 @@ pub struct Pod<'a> {
     pub host_network: bool,
 }
 
-/// Which list a container stands in.
+/// The list that a container is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// `containers`.

@@ -1,4 +1,4 @@
-//! Kinds of the core group that are no pods: configuration, namespaces, nodes, accounts, ranges and quotas, events.
+//! Kinds of the core group except pods: configuration, namespaces, nodes, accounts, ranges and quotas, events.
 //!
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 

@@ -247,7 +247,7 @@ fn is_true(conditions: &At, kind: &str) -> bool {
     conditions.items().any(|c| c.at("type").text() == kind && c.at("status").text() == "True")
 }
 
-/// The rules by which the status of a Job goes on, whichever controller writes it.
+/// Which changes of a Job's status are allowed, whichever controller writes it.
 fn status(new: &At, old: &At) {
     let (status, before) = (new.at("status"), old.at("status"));
     for field in ["active", "succeeded", "failed", "ready", "terminating"] {

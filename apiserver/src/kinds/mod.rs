@@ -1,7 +1,7 @@
-//! The built-in kinds: what each is completed with, and what is wrong with an object of it.
+//! The built-in kinds: defaults, and validation.
 //!
-//! Inputs: decoded objects. One file for a kind or for a family of kinds. Absent on purpose: what needs other objects (see
-//! `pods`, `services`, `limits`), and custom resources.
+//! Inputs: decoded objects. One file for a kind or for a family of kinds. Absent on purpose: checks that need other
+//! objects (see `pods`, `services`, `limits`), and custom resources.
 
 use crate::schema::error::Cause;
 use crate::schema::registry::Resource;

@@ -1,7 +1,7 @@
-//! Taints of nodes by their conditions, as the node lifecycle controller of Kubernetes keeps them.
+//! Taints of nodes by their conditions, as the node lifecycle controller of Kubernetes sets them.
 //!
-//! Inputs: the commit log. A new node is tainted as not ready by admission; the taint goes once the node says that it is ready.
-//! Absent on purpose: finding out that a node has fallen silent, and evicting its pods.
+//! Inputs: the commit log. Admission taints a new node as not ready; the taint is removed once the node reports
+//! that it is ready. Absent on purpose: detecting that a node is silent, and evicting its pods.
 
 use crate::ground::store::{Event, Obj, Refused, Store, Table, Write};
 use crate::ground::tree;

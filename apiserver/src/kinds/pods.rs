@@ -43,7 +43,7 @@ fn refused(pod: &Value, why: &str) -> ApiError {
     ApiError::forbidden(crate::schema::builtins::find("", "pods"), tree::meta_text(pod, "name"), why)
 }
 
-/// The Priority plugin: the class gives the priority, and a pod cannot give itself another one.
+/// The Priority plugin: the class sets the priority; a pod cannot set another one.
 fn prioritize(base: &Base, pod: &mut Value) -> ApiResult<()> {
     let classes = base.store.table(CLASSES);
     let named = tree::text(pod, &["spec", "priorityClassName"]).to_string();

@@ -1,4 +1,4 @@
-//! The scale subresource: `autoscaling/v1` Scale seen through an object's own fields.
+//! The scale subresource: `autoscaling/v1` Scale, mapped to an object's own fields.
 //!
 //! Inputs: an object and the paths of its resource. Absent on purpose: autoscaling itself.
 

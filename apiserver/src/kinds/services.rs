@@ -1,7 +1,7 @@
-//! Addresses of services: cluster IPs and node ports, given out from fixed ranges.
+//! Addresses of services: cluster IPs and node ports, allocated from fixed ranges.
 //!
-//! Inputs: a new or changed Service, and the ones there are. An address is free when no stored service has it and no write
-//! under way was given it a moment ago. Absent on purpose: a network behind the addresses, and IPv6.
+//! Inputs: a new or changed Service, and the existing ones. An address is free if no stored service has it and no
+//! write in flight was given it a moment ago. Absent on purpose: a network behind the addresses, and IPv6.
 
 use crate::ground::tree;
 use crate::schema::base::Base;
@@ -42,7 +42,7 @@ impl Taken {
         Taken(taken)
     }
 
-    /// Takes the first free number from `start` on, round the range.
+    /// Allocates the first free number from `start` on, round the range.
     fn take(&mut self, base: &Base, range: std::ops::RangeInclusive<u32>, start: u32) -> Option<u32> {
         let mut held = base.addresses.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -60,7 +60,7 @@ fn invalid(service: &Value, cause: Cause) -> ApiError {
     ApiError::invalid("", "Service", tree::meta_text(service, "name"), vec![cause])
 }
 
-/// Gives a service the addresses its type asks for; it keeps those it has.
+/// Allocates the addresses that a service's type needs; existing ones are kept.
 pub fn settle(base: &Base, old: Option<&Value>, new: &mut Value) -> ApiResult<()> {
     let old_spec = old.and_then(|o| o.get("spec"));
     let had = old_spec.filter(|s| tree::text(s, &["type"]) != "ExternalName");

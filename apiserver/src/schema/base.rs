@@ -6,7 +6,7 @@ use crate::ground::store::{Store, Table};
 use crate::schema::registry::Registry;
 use crate::{Clock, Ids};
 use arc_swap::ArcSwap;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,8 @@ pub struct Base {
     pub crd_lock: tokio::sync::Mutex<()>,
     /// gitVersion of /version.
     pub git_version: String,
+    /// Field managers whose new objects have no managedFields until somebody applies them server-side.
+    pub untracked: BTreeSet<String>,
     /// The server's certificate authority, for the ConfigMap of each namespace.
     pub ca_pem: String,
 }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Longest expression. The real server has no such bound, but a budget that long ones do not fit in.
+/// Longest expression. The real server has a cost budget instead, which long expressions exceed.
 const MAX_LENGTH: usize = 10_000;
 /// Deepest nesting of brackets: the parser recurses.
 const MAX_DEPTH: usize = 100;

@@ -1,7 +1,7 @@
-//! What the schema of a custom resource is compiled to, shared by all servers of a process.
+//! The compiled schema of a custom resource, shared by all servers of a process.
 //!
-//! Input: an OpenAPI v3 schema of one version of a definition. Parsing its rules is most of what opening a server
-//! costs, and the servers of one fleet mostly serve the same definitions. Absent on purpose: anything of one server.
+//! Input: an OpenAPI v3 schema of one version of a CRD. Parsing its rules is most of the cost of opening a server,
+//! and the servers of one fleet mostly serve the same CRDs. Absent on purpose: state of a single server.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::schema::error::Cause;
 use crate::schema::rules::{self, Rules};
 use crate::schema::structural;
 
-/// Schemas kept for the next server; more are compiled for one server only, all are forgotten when it is full.
+/// Schemas kept for the next server. When the cache is full, all are dropped.
 const MOST_KEPT: usize = 256;
 
 /// A schema that may be served.
@@ -39,7 +39,7 @@ pub fn compiled(openapi: &Value) -> Arc<Compiled> {
     known.unwrap_or_else(|| Arc::new(compile(openapi)))
 }
 
-/// Why a schema cannot be served, each cause with its path below `field`; nothing for a sound one.
+/// Why a schema cannot be served, each cause with its path below `field`; empty for a valid one.
 pub fn check(openapi: &Value, field: &str) -> Vec<Cause> {
     let digest = digest(openapi);
     if KEPT.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&digest) {

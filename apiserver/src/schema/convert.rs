@@ -1,7 +1,8 @@
-//! Between stored and served versions.
+//! Conversion between stored and served versions.
 //!
-//! Inputs: an object and the resource it is served as. Custom resources only change their apiVersion, and get the
-//! defaults that came after them; events are stored in the core form, autoscalers as v2. Absent on purpose: webhook conversion.
+//! Inputs: an object and the resource as which it is served. Custom resources only change their apiVersion, and get
+//! defaults that were added later. Events are stored in the core form, autoscalers as v2. Absent on purpose:
+//! webhook conversion.
 
 use crate::ground::tree;
 use crate::schema::decode;
@@ -39,8 +40,8 @@ pub fn to_stored(resource: &Resource, value: &mut Value) {
     }
 }
 
-/// True when an object of this revision is not answered as it is stored: it is of another version, or older than
-/// the defaults of its definition.
+/// True if an object of this revision must be converted: it has another version, or is older than the defaults of
+/// its CRD.
 pub fn needed(resource: &Resource, rv: u64) -> bool {
     resource.converts() || (resource.custom && resource.schema.has_defaults && rv < resource.crd_revision)
 }
@@ -63,7 +64,7 @@ pub fn to_served(resource: &Resource, value: &mut Value) {
     }
 }
 
-/// Where version v1 of an autoscaler carries the metrics and the behavior that it has no fields for.
+/// Annotations in which version v1 of an autoscaler keeps the metrics and the behavior for which it has no fields.
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 

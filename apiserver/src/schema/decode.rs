@@ -1,7 +1,7 @@
 //! From a parsed body to an object of a known kind: unknown fields, nulls, pruning and schema defaults.
 //!
-//! Inputs: a value and its schema. Built-in kinds also have their types checked here, as a typed decoder would;
-//! custom resources have theirs checked in `validate`. Absent on purpose: defaults of built-in kinds.
+//! Inputs: a value and its schema. Types of built-in kinds are checked here, as by a typed decoder; types of custom
+//! resources in `validate`. Absent on purpose: defaults of built-in kinds.
 
 use crate::schema::{Schema, Type};
 use serde_json::{Map, Value};

@@ -1,7 +1,8 @@
-//! Checks of CustomResourceDefinitions beside their schemas: names, versions, columns, subresources, what may change.
+//! Validation of CustomResourceDefinitions except their schemas: names, versions, columns, subresources, what may
+//! change.
 //!
-//! Inputs: a new or changed definition. Source: the validation of Kubernetes 1.36. Absent on purpose: whether the schema is
-//! structural (see `structural`), and rules (see `rules`).
+//! Inputs: a new or changed CRD. Source: the validation of Kubernetes 1.36. Absent on purpose: whether the schema
+//! is structural (see `structural`), and rules (see `rules`).
 
 use crate::schema::Schema;
 use crate::schema::error::Cause;
@@ -170,7 +171,7 @@ fn scale_paths(scale: &At) {
 /// Nesting looked at; deeper schemas are refused elsewhere.
 const DEEPEST: usize = 64;
 
-/// A default fits the schema it stands in, and an embedded object has the shape of one.
+/// A default must fit its schema, and an embedded object must have the form of one.
 fn node(at: &At, depth: usize) {
     if depth > DEEPEST {
         return;

@@ -177,7 +177,7 @@ impl ApiError {
         e
     }
 
-    /// 422 with an empty details block, as a failed JSON patch gives.
+    /// 422 with an empty details block, as for a failed JSON patch.
     pub fn unprocessable(message: impl Into<String>) -> ApiError {
         let mut e = ApiError::of(422, "Invalid", message);
         e.0.details = true;
@@ -301,7 +301,7 @@ impl ApiError {
         e
     }
 
-    /// 500 with the reason the real server gives (often none).
+    /// 500 with the reason of the real server (often none).
     pub fn internal(reason: &'static str, message: impl Into<String>) -> ApiError {
         ApiError::of(500, reason, message)
     }

@@ -1,7 +1,7 @@
-//! A field under check: its value, its path, and where what is wrong with it is noted.
+//! A field under validation: its value, its path, and the list of errors.
 //!
-//! Inputs: a tree and a list of causes. A path is put together only when something is wrong, so that a check of a sound object
-//! makes no strings. Absent on purpose: what the fields of a kind mean.
+//! Inputs: a tree and a list of causes. A path is built only for an error, so validating a correct object makes no
+//! strings. Absent on purpose: what the fields of a kind mean.
 
 use crate::schema::error::Cause;
 use crate::schema::validate::{self, NameRule};
@@ -41,7 +41,7 @@ impl<'v, 'p> At<'v, 'p> {
         At { value, parent: None, step: Step::Field(""), causes }
     }
 
-    /// A field below this one; several names with dots between go further down. What is not there is null.
+    /// A field below this one; a dotted path goes further down. A missing field is null.
     pub fn at<'b>(&'b self, field: &'b str) -> At<'v, 'b> {
         let value = field.split('.').try_fold(self.value, |v, key| v.as_object()?.get(key));
         At {
@@ -73,7 +73,7 @@ impl<'v, 'p> At<'v, 'p> {
         At { value, parent: Some(self), step: Step::Key(key), causes: self.causes }
     }
 
-    /// What is there, or null.
+    /// The value, or null.
     pub fn value(&self) -> &'v Value {
         self.value
     }
@@ -189,14 +189,14 @@ impl<'v, 'p> At<'v, 'p> {
         there
     }
 
-    /// One of a few words, if one is there.
+    /// One of a few words, if present.
     pub fn one_of(&self, allowed: &[&str]) {
         if self.is_set() && !self.text().is_empty() && !allowed.contains(&self.text()) {
             self.unsupported(allowed);
         }
     }
 
-    /// One of a few words, which has to be there.
+    /// One of a few words; required.
     pub fn need_one_of(&self, allowed: &[&str]) {
         if self.text().is_empty() {
             self.required("");
@@ -282,7 +282,7 @@ impl<'v, 'p> At<'v, 'p> {
         self.qualified_as(self.text());
     }
 
-    /// This text, which stands here, is a key as labels have it.
+    /// This text, at this path, must be a qualified name, as label keys are.
     pub fn qualified_as(&self, text: &str) {
         if !validate::is_qualified(text) {
             self.note(Cause::invalid(self.path(), &Value::String(text.into()), validate::QUALIFIED));

@@ -1,8 +1,7 @@
-//! Sets of field paths in the `FieldsV1` form, and the sets an object or a change gives.
+//! Sets of field paths in the `FieldsV1` form, and the sets of an object or of a change.
 //!
-//! Inputs: JSON tries (`f:name`, `k:{keys}`, `v:value`, `.` for the node itself) and schemas.
-//! The tries are used as they are stored, so tracking a write costs no conversion.
-//! Absent on purpose: managers and times (see `managed`).
+//! Inputs: JSON tries (`f:name`, `k:{keys}`, `v:value`, `.` for the node itself) and schemas. The tries are used as
+//! they are stored, so tracking a write needs no conversion. Absent on purpose: managers and times (see `managed`).
 
 use crate::schema::{ListKind, Schema};
 use serde_json::{Map, Value};
@@ -206,7 +205,7 @@ pub fn of(schema: Option<&Schema>, value: &Value, parents: bool) -> Set {
 pub struct Change {
     /// Added or with another value.
     pub set: Set,
-    /// Gone.
+    /// Removed.
     pub removed: Set,
 }
 
@@ -314,7 +313,7 @@ fn compare(
     }
 }
 
-/// Drops the paths that belong to nobody: identity and what the server fills in.
+/// Drops the paths without an owner: identity, and what the server fills in.
 pub fn strip(set: &mut Set, subresource: &str) {
     for key in ["f:apiVersion", "f:kind", "."] {
         set.remove(key);

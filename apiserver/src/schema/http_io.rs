@@ -1,4 +1,4 @@
-//! Reading requests and writing answers: query parameters, media types, bodies.
+//! Parses requests and writes answers: query parameters, media types, bodies.
 //!
 //! Inputs: HTTP parts. Absent on purpose: what the request means.
 
@@ -15,7 +15,7 @@ pub const MAX_BODY: usize = 3 * 1024 * 1024;
 
 /// Time a client has to send a body.
 const BODY_WITHIN: Duration = Duration::from_secs(60);
-/// The longest a client may pause while it sends one: a body that is not being sent holds its room for nothing.
+/// The longest pause of a client within a body: a body that is not being sent would block a place for nothing.
 pub const BODY_PAUSE: Duration = Duration::from_secs(10);
 
 /// Decoded query parameters, in order.
@@ -54,10 +54,10 @@ impl Params {
         matches!(self.get(key), "true" | "1" | "True") || (self.has(key) && self.get(key).is_empty())
     }
 
-    /// A whole number; None when it is not given.
+    /// A whole number; None if absent.
     ///
     /// # Errors
-    /// 400 in the words of the real server.
+    /// 400 with the message of the real server.
     pub fn number(&self, key: &str) -> ApiResult<Option<i64>> {
         match self.get(key) {
             "" => Ok(None),
@@ -68,10 +68,10 @@ impl Params {
         }
     }
 
-    /// A resourceVersion; 0 when it is not given.
+    /// A resourceVersion; 0 if absent.
     ///
     /// # Errors
-    /// 400 in the words of the real server.
+    /// 400 with the message of the real server.
     pub fn version(&self, key: &str) -> ApiResult<u64> {
         match self.get(key) {
             "" => Ok(0),

@@ -168,7 +168,7 @@ impl Schema {
         node.props.is_empty() && node.additional.is_none()
     }
 
-    /// How list items are told apart. On the wrapping node, since one definition serves many lists.
+    /// How list items are identified. It belongs to the wrapping node, because one definition serves many lists.
     pub fn list_kind(&self) -> &ListKind {
         &self.get().list
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 /// Operations allowed in one JSON patch, as the real server has it.
 const MAX_OPERATIONS: usize = 10_000;
-/// Bytes that the copies of one JSON patch may add: a few operations could double an object without end.
+/// Bytes that the copies of one JSON patch may add: a few operations could double an object again and again.
 const MAX_COPIED: usize = crate::schema::http_io::MAX_BODY;
 
 /// Applies an RFC 6902 patch.
@@ -20,7 +20,7 @@ pub fn json_patch(target: &mut Value, patch: Value) -> ApiResult<()> {
         return Err(ApiError::too_large(MAX_OPERATIONS));
     }
     let mut copied = 0;
-    // Without undo, which panics where it cannot: the target is the caller's copy, of no use after a failure.
+    // Without undo, which can panic: the target is the caller's copy, which is dropped after a failure.
     for operation in &patch.0 {
         if let json_patch::PatchOperation::Copy(copy) = operation {
             copied += copy.from.resolve(target).map_or(0, |v| v.to_string().len());

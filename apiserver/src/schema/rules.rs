@@ -1,6 +1,6 @@
-//! `x-kubernetes-validations`: rules of a definition in the Common Expression Language.
+//! `x-kubernetes-validations`: CEL rules of a CRD.
 //!
-//! The expressions are checked and parsed once per definition (`admit`), and judged when an object is written.
+//! The expressions are parsed and checked once per CRD (`admit`), and evaluated when an object is written.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Whether the schema of a definition is structural: every field has a type, and nothing is said twice.
+//! Whether the schema of a CRD is structural: every field has a type, and nothing is declared twice.
 //!
 //! Inputs: `openAPIV3Schema` of one version. Source: "Specifying a structural schema" of the Kubernetes
 //! documentation. Absent on purpose: whether defaults fit their own schema.

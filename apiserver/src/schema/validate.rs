@@ -1,7 +1,6 @@
-//! Value rules: custom resources against their schema, and metadata of every object.
+//! Validation of values: custom resources against their schema, and metadata of every object.
 //!
-//! Inputs: an object that is already pruned and defaulted. Returns all causes at once.
-//! Absent on purpose: CEL rules (`x-kubernetes-validations` are stored, not run).
+//! Inputs: a pruned object with defaults. Returns all causes at once. Absent on purpose: CEL rules (see `rules`).
 
 use crate::ground::tree;
 use crate::schema::error::Cause;
@@ -325,12 +324,12 @@ pub fn metadata(rule: NameRule, value: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// What is said of a key that labels cannot have.
+/// Message for a key that labels cannot have.
 pub const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
     with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
-/// What is said of a value that labels cannot have.
+/// Message for a value that labels cannot have.
 pub const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
     and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
     validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";

@@ -11,7 +11,7 @@ use crate::schema::registry::Resource;
 use crate::schema::{convert, decode, protobuf};
 use serde_json::Value;
 
-/// Checks the options every write takes.
+/// Checks the options that every write has.
 pub fn check_options(call: &Call, kind: &str, apply: bool) -> ApiResult<()> {
     let p = &call.params;
     let mut causes = Vec::new();
@@ -62,7 +62,7 @@ fn parse_json(body: &[u8]) -> ApiResult<(Value, Vec<String>)> {
     })
 }
 
-/// Brings a decoded body to the stored form: kind and version, unknown fields, pruning, schema defaults.
+/// Converts a decoded body to the stored form: kind and version, unknown fields, pruning, schema defaults.
 pub fn normalize(call: &mut Call, value: &mut Value, duplicates: &[String]) -> ApiResult<()> {
     let entry = call.entry.clone();
     let r = &*entry.resource;
@@ -121,7 +121,8 @@ pub fn normalize(call: &mut Call, value: &mut Value, duplicates: &[String]) -> A
     Ok(())
 }
 
-/// Brings an object that a webhook changed back to the stored form; what it added and no schema knows goes.
+/// Converts an object that a webhook changed back to the stored form; added fields that no schema knows are
+/// dropped.
 pub fn renormalize(core: &Core, r: &Resource, value: &mut Value) {
     let mut report = decode::Report::default();
     if r.custom {

@@ -1,7 +1,7 @@
 //! Subresources that lead to a container: logs, exec, attach, port forwarding, proxies.
 //!
-//! Inputs: a resolved call. There is no kubelet behind the nodes: what is checked before one is asked is checked here, in the
-//! words of the real server, and then nobody answers. Absent on purpose: streams.
+//! Inputs: a resolved call. There is no kubelet behind the nodes. A request is validated as on a real server, with
+//! the same messages, and then fails as if the kubelet did not answer. Absent on purpose: streams.
 
 use crate::admission::core::Call;
 use crate::ground::store::Obj;

@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions: admission, acceptance, and turning them into served resources.
+//! CustomResourceDefinitions: admission, acceptance, and serving their resources.
 //!
 //! Inputs: CRD objects. Everything is done inside the request, so a new kind is served when the POST returns.
 //! Absent on purpose: webhook conversion (versions differ in apiVersion only).
@@ -112,7 +112,7 @@ pub fn admit(old: Option<&Value>, crd: &mut Value, core: &Core) -> ApiResult<()>
     Ok(())
 }
 
-/// True when a stored definition has this version with this schema: what was accepted once stays accepted.
+/// True if a stored CRD has this version with this schema: what was accepted once stays accepted.
 fn same_schema(old: &Value, version: &Value) -> bool {
     let name = tree::text(version, &["name"]);
     let before = tree::list(old, &["spec", "versions"]).iter().find(|v| tree::text(v, &["name"]) == name);
@@ -129,7 +129,7 @@ fn protected(group: &str) -> bool {
         .any(|own| group == *own || group.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')))
 }
 
-/// True for an annotation that names where the definition was approved, or says that it was not.
+/// True for an annotation that names where the CRD was approved, or says that it was not.
 fn says_approved(text: &str) -> bool {
     let rest = text.split_once("://").filter(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()));
     text.starts_with("unapproved")
@@ -267,7 +267,7 @@ fn columns(version: &Value) -> Vec<Column> {
         .collect()
 }
 
-/// Rebuilds what is served from the CRDs in the store, keeping the compiled form of unchanged ones.
+/// Rebuilds the served resources from the CRDs in the store, keeping the compiled form of unchanged ones.
 pub fn refresh(core: &Core) {
     let table = core.store.table("apiextensions.k8s.io/customresourcedefinitions");
     let current = core.registry.load();
@@ -284,7 +284,7 @@ pub fn refresh(core: &Core) {
     core.registry.store(Arc::new(Registry::new(&core.store, custom, revision)));
 }
 
-/// Deletes the custom resources of a CRD that is going away, then the CRD itself when nothing is left.
+/// Deletes the custom resources of a CRD that is being deleted, then the CRD itself once none is left.
 pub async fn finish_delete(core: &Arc<Core>, name: &str) -> ApiResult<()> {
     let crds = core.store.table("apiextensions.k8s.io/customresourcedefinitions");
     let guard = core.crd_lock.lock().await;

@@ -108,7 +108,7 @@ fn seconds(options: &Value, key: &str) -> ApiResult<Option<i64>> {
 pub enum Done {
     /// The object is still there, with a deletionTimestamp.
     Pending(Arc<Obj>),
-    /// The object is gone; this was its last state.
+    /// The object was deleted; this was its last state.
     Gone(Arc<Obj>),
 }
 

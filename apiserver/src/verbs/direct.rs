@@ -1,8 +1,8 @@
 //! The store without HTTP, for simulators in the same process: objects in bulk, and the commit log as a stream.
 //!
-//! Inputs: trees of one resource, with all a client would send. Creating applies defaults and checks as a request would;
-//! changing does not check again. What is written here carries no managedFields: nobody shares these fields with a simulator.
-//! Absent on purpose: permissions and admission.
+//! Inputs: trees of one resource, with everything a client would send. A create applies defaults and validates as a
+//! request does; an update does not validate again. Objects written here have no managedFields, because nobody
+//! shares these fields with a simulator. Absent on purpose: permissions and admission.
 
 use crate::ApiServer;
 use crate::admission::core::Core;
@@ -14,7 +14,7 @@ use crate::verbs::write;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Events handed over at once.
+/// Most events of one batch.
 const BATCH: usize = 1024;
 
 /// Why something was not written.
@@ -23,7 +23,7 @@ pub enum DirectError {
     /// No such resource is served.
     #[error("resource {plural:?} of {api_version:?}: not served here")]
     Unknown { api_version: String, plural: String },
-    /// The object was refused, as a request for it would have been.
+    /// The object was refused, as by a request.
     #[error("{key}: {why}")]
     Refused { key: String, why: String },
     /// The store could not take it.
@@ -55,17 +55,17 @@ impl Stored {
         self.0.rv
     }
 
-    /// The text at a chain of fields, or "".
+    /// The text at a path of fields, or "".
     pub fn text(&self, path: &[&str]) -> String {
         self.0.text(path)
     }
 
-    /// True when there is something at a chain of fields.
+    /// True if there is a value at a path of fields.
     pub fn has(&self, path: &[&str]) -> bool {
         self.0.has(path)
     }
 
-    /// What is at a chain of fields.
+    /// The value at a path of fields.
     pub fn at(&self, path: &[&str]) -> Option<Value> {
         self.0.at(path)
     }
@@ -75,18 +75,18 @@ impl Stored {
         self.0.full()
     }
 
-    /// Bytes of this version itself, without what it shares with others.
+    /// Bytes of this version, without what it shares with others.
     pub fn size(&self) -> usize {
         self.0.size()
     }
 }
 
-/// What happened to an object.
+/// A change of an object.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// It is there, or is there in a new version.
+    /// It was created or changed.
     Put(Stored),
-    /// It is gone; this was its last version.
+    /// It was deleted; this was its last version.
     Gone(Stored),
 }
 
@@ -144,7 +144,7 @@ impl Objects {
     /// Creates objects, each on its own, and waits once until all are durable.
     ///
     /// # Errors
-    /// The first that was refused; those before it are there.
+    /// The first object that was refused; those before it were created.
     pub async fn create(&self, values: Vec<Value>) -> Result<Vec<Stored>, DirectError> {
         let mut out = Vec::with_capacity(values.len());
         for mut value in values {
@@ -169,11 +169,11 @@ impl Objects {
         self.settled(out).await
     }
 
-    /// Writes new states over the versions they were made from, each on its own, and waits once until all are durable.
-    /// None stands for one that had changed or gone meanwhile.
+    /// Writes new states over the versions from which they were made, each on its own, and waits once until all are
+    /// durable. None: that object had changed or was deleted meanwhile.
     ///
     /// # Errors
-    /// When the store takes no writes.
+    /// The store takes no writes.
     pub async fn update(&self, changes: Vec<(Stored, Value)>) -> Result<Vec<Option<Stored>>, DirectError> {
         let table = &self.entry.table;
         self.each(changes.into_iter().map(|(prev, value)| Write::Update {
@@ -184,10 +184,10 @@ impl Objects {
         .await
     }
 
-    /// Removes objects at once, whatever their finalizers say, and waits until that is durable.
+    /// Removes objects at once, without regard to finalizers, and waits until that is durable.
     ///
     /// # Errors
-    /// When the store takes no writes.
+    /// The store takes no writes.
     pub async fn remove(&self, objects: Vec<Stored>) -> Result<Vec<Option<Stored>>, DirectError> {
         let table = &self.entry.table;
         self.each(objects.into_iter().map(|prev| Write::Delete {
@@ -220,7 +220,7 @@ impl Objects {
         Ok(out)
     }
 
-    /// Follows all changes, beginning with what is there.
+    /// Follows all changes, beginning with the present objects.
     pub fn follow(&self) -> Follower {
         let feed = self.entry.table.feed.listen(None, || self.core.store.durable());
         Follower { objects: self.clone(), cursor: None, feed }
@@ -232,10 +232,10 @@ impl Objects {
     }
 }
 
-/// A position in the commit log of one resource. It never holds a writer up.
+/// A position in the commit log of one resource. It never blocks a writer.
 pub struct Follower {
     objects: Objects,
-    /// None when everything has to be looked at anew.
+    /// None: all objects must be read again.
     cursor: Option<u64>,
     feed: Listener,
 }
@@ -243,7 +243,7 @@ pub struct Follower {
 /// Changes in commit order.
 #[derive(Debug)]
 pub struct Changes {
-    /// All objects are in it, and what is not in it is gone: the follower had just begun or fallen out of the log.
+    /// True: the follower has just begun or fell behind the log. `changes` has all objects; any other is gone.
     pub whole: bool,
     /// The changes.
     pub changes: Vec<Change>,

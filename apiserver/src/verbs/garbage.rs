@@ -1,7 +1,8 @@
-//! The background worker: dependents of deleted owners, terminating namespaces and CRDs, aggregated roles, old events.
+//! The background worker: dependents of deleted owners, terminating namespaces and CRDs, aggregated roles, old
+//! events.
 //!
-//! Inputs: the commit log, through a hook that passes on only what matters here. No polling: the one timer is for
-//! events, which live an hour. Absent on purpose: workload controllers.
+//! Inputs: the commit log, through a hook that passes on only relevant events. No polling: the only timer is for
+//! events, which live one hour. Absent on purpose: workload controllers.
 
 use crate::access::rbac;
 use crate::admission::core::Core;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Facts waiting for the worker; beyond this it looks at everything instead.
+/// Most facts that wait for the worker; beyond this it checks everything instead. A restart checks everything, too.
 const QUEUE: usize = 65_536;
 /// How often old events are looked for.
 const EVENT_SWEEP: Duration = Duration::from_secs(300);
@@ -165,7 +166,7 @@ impl Worker {
         self.content_gone(core, table, &event.obj).await;
     }
 
-    /// Finishes a namespace or CRD whose last object may just have gone.
+    /// Finishes a namespace or CRD whose last object may just have been deleted.
     async fn content_gone(&mut self, core: &Arc<Core>, table: &Table, obj: &Obj) {
         if let Some((ns, _)) = obj.key.split_once('/')
             && self.draining.contains(ns)
@@ -221,7 +222,7 @@ impl Worker {
         self.collect(core, table, obj).await;
     }
 
-    /// Deletes an object whose owners are all gone, or drops references to the owners that are.
+    /// Deletes an object whose owners are all gone, or drops references to owners that are.
     async fn collect(&mut self, core: &Arc<Core>, table: &Arc<Table>, obj: &Arc<Obj>) {
         let references = owners(obj);
         if references.is_empty() {
@@ -376,7 +377,7 @@ fn unlink(value: &mut Value, uids: &[String]) {
     tree::put(tree::meta(value), "ownerReferences", left);
 }
 
-/// Changes the current version of an object; it is removed when it was only waiting for a finalizer.
+/// Changes the current version of an object; it is removed if it was only waiting for a finalizer.
 fn rewrite(core: &Core, table: &Arc<Table>, key: &str, change: impl Fn(&mut Value)) {
     loop {
         let Some(old) = table.get(key) else { return };

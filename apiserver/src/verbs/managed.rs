@@ -8,6 +8,7 @@ use crate::schema::Schema;
 use crate::schema::error::{ApiError, ApiResult, Cause};
 use crate::schema::fieldset::{self, Set, Shape};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
 /// Who writes, and when.
 pub struct Writer<'a> {
@@ -108,6 +109,12 @@ pub fn inherit(old: &Value, new: &mut Value) {
         let live = tree::at(old, &["metadata", "managedFields"]).cloned();
         tree::put(tree::meta(new), "managedFields", live);
     }
+}
+
+/// Whether it is kept who owns which field of an object that is about to be changed. Where objects of some managers
+/// begin without, one that has no entries goes on without until it is applied.
+pub fn is_tracked(untracked: &BTreeSet<String>, object: &Value) -> bool {
+    untracked.is_empty() || tree::at(object, &["metadata", "managedFields"]).is_some()
 }
 
 /// Records a create, update or patch. `new` already carries the entries to start from.

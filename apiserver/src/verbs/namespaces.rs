@@ -1,6 +1,6 @@
-//! Namespaces: what comes with a new one, and how one is emptied.
+//! Namespaces: what a new one gets, and how one is emptied.
 //!
-//! Inputs: namespace objects. Absent on purpose: finalizers of others, which are only waited for.
+//! Inputs: namespace objects. Absent on purpose: others' finalizers, for which it only waits.
 
 use crate::admission::core::Core;
 use crate::ground::store::{Range, Refused, Write};
@@ -37,7 +37,7 @@ pub fn companions(core: &Core, namespace: &str) -> Vec<Write> {
     out
 }
 
-/// Of a store in memory, the incarnation follows from the revision it starts at, so that a simulation can be repeated.
+/// In a store in memory, the incarnation is derived from the first revision, so that a simulation can be repeated.
 fn first_incarnation(floor: u64) -> String {
     uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, &floor.to_be_bytes()).to_string()
 }
@@ -66,7 +66,7 @@ pub fn make(core: &Core, name: &str, floor: u64) -> Vec<Write> {
     out
 }
 
-/// Deletes the content of a terminating namespace; removes the namespace when nothing is left. True when done.
+/// Deletes the content of a terminating namespace, and the namespace once none is left. True when done.
 pub async fn empty(core: &Arc<Core>, name: &str) -> ApiResult<bool> {
     let prefix = format!("{name}/");
     let registry = core.registry.load_full();

@@ -1,4 +1,4 @@
-//! GET of objects, lists, scales and logs, and the forms objects are answered in.
+//! GET of objects, lists, scales and logs, and the formats of answers.
 //!
 //! Inputs: a resolved call. Absent on purpose: watches.
 
@@ -95,10 +95,10 @@ pub async fn get(call: &mut Call) -> ApiResult<Response<Body>> {
     }
 }
 
-/// Waits until the server has reached a revision, and returns the one by which that state is known now.
+/// Waits until the server has reached a revision, and returns the revision of that state in this history.
 ///
 /// # Errors
-/// 504 when it is not reached, as the real server says; 410 when it is not of this store's history.
+/// 504 if it is not reached, as on the real server; 410 if it is not of this store's history.
 pub async fn reached(call: &Call, rv: u64) -> ApiResult<u64> {
     let store = &call.core.store;
     match store.place(rv) {
@@ -154,7 +154,7 @@ impl Filter {
         Ok(Filter { prefix, key, labels, fields })
     }
 
-    /// What all objects that can match have in common, when that is little enough to be woken for it alone.
+    /// What all objects that can match have in common, if that is little enough to be woken for it alone.
     pub fn concern(&self) -> Option<Concern> {
         if let Some(key) = &self.key {
             return Some(Concern::Key(key.as_str().into()));
@@ -279,7 +279,7 @@ async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)
     }
     let table = &call.entry.table;
     if let (Some(key), None) = (&filter.key, range.at) {
-        // The revision is taken before the object is read: what happens in between is in the watch that follows.
+        // The revision is taken before the object is read: later changes are in the watch that follows.
         let before = call.core.store.durable();
         let found = call.core.store.read(table, key).await?;
         let items: Vec<Arc<Obj>> = found.into_iter().filter(|o| filter.selects(o)).collect();

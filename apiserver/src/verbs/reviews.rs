@@ -1,4 +1,4 @@
-//! The kinds that are asked, not stored: access reviews and token reviews.
+//! Kinds that are answered and not stored: access reviews and token reviews.
 //!
 //! Inputs: a resolved call and a body. Absent on purpose: token requests (see `accounts`).
 

@@ -83,7 +83,7 @@ impl Outcome {
 const SERVER_FIELDS: [&str; 6] =
     ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
 
-/// Puts the fields of an object back to what they were, all but some. Equal ones are not copied.
+/// Restores the fields of an object, except some. Equal ones are not copied.
 fn restore(new: &mut Value, live: &Value, kept: &[&str]) {
     let map = tree::object(new);
     let empty = Map::new();
@@ -96,7 +96,7 @@ fn restore(new: &mut Value, live: &Value, kept: &[&str]) {
     }
 }
 
-/// What the client may change of an object: the part of the endpoint, with everything the server owns kept.
+/// Combines the part of an object that the endpoint may change with the rest of the live object.
 pub fn compose(call: &Call, old: &Obj, live: &Value, mut new: Value, applied: bool) -> ApiResult<Value> {
     let r = call.resource();
     let name = call.name.as_str();
@@ -203,7 +203,7 @@ pub fn finish(
             tree::meta(&mut new).insert("generation".into(), generation.into());
         }
     }
-    if !applied {
+    if !applied && managed::is_tracked(&call.core.untracked, &new) {
         let now = call.core.clock.stamp();
         let manager = call.manager().to_string();
         let subresource = if matches!(call.subresource.as_str(), "scale" | "status") {

@@ -1,4 +1,4 @@
-//! TokenRequests: a token for a service account, for a time, an audience, and something it is bound to.
+//! TokenRequests: a token for a service account, with a lifetime, audiences, and an object it is bound to.
 //!
 //! Inputs: a resolved call and a body. Absent on purpose: how tokens are made and checked (see `access::accounts`).
 

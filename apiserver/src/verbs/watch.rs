@@ -1,6 +1,6 @@
 //! Watches: a cursor in the table's commit log, turned into a stream of events.
 //!
-//! Inputs: a resolved call. A watcher holds no queue; one that falls out of the log gets an ERROR event with 410.
+//! Inputs: a resolved call. A watcher has no queue; one that falls behind the log gets an ERROR event with 410.
 //! Absent on purpose: anything that could slow a writer down.
 
 use crate::admission::core::{Call, Core};
@@ -127,8 +127,8 @@ pub async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
     } else if asked == 0 {
         watcher.cursor = call.core.store.durable();
     } else {
-        // A revision this store has not reached was seen of a state that was taken back since. The real server waits for
-        // it without a word; here the watcher hears at once that it has to list again.
+        // A revision from the future was seen in a state that was undone since. The real server waits silently;
+        // here the watcher gets 410 at once and lists again.
         match call.core.store.place(asked) {
             Place::Reached(rv) => watcher.cursor = rv,
             Place::Ahead(newest) => {

@@ -24,7 +24,7 @@ use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Attempts of a patch that lost a race. The real server makes 5; in process races are closer together.
+/// Attempts of a patch that lost a race. The real server makes 5; in process, races are closer together.
 pub(super) const PATCH_ATTEMPTS: usize = 16;
 /// Attempts of a generated name.
 const NAME_ATTEMPTS: usize = 8;
@@ -94,6 +94,13 @@ fn own(ids: &Ids, r: &Resource, value: &mut Value, now: &str) {
 /// Records what the caller wrote, from `old` (nothing, for a new object) to `new`.
 fn track(call: &Call, old: Option<&Value>, new: &mut Value, now: &str) {
     let r = call.resource();
+    let skipped = match old {
+        None => call.core.untracked.contains(call.manager()),
+        Some(_) => !managed::is_tracked(&call.core.untracked, new),
+    };
+    if skipped {
+        return;
+    }
     let w = Writer {
         manager: call.manager(),
         api_version: &r.stored_as,
@@ -173,7 +180,7 @@ fn unite_owners(call: &mut Call, value: &mut Value) {
     }
 }
 
-/// Stores a new object; `applied` when it came by server-side apply, which has set its managedFields.
+/// Stores a new object; `applied`: it came by server-side apply, which has set its managedFields.
 pub(super) async fn create_object(
     call: &mut Call,
     mut value: Value,
@@ -281,7 +288,7 @@ pub(super) async fn create_object(
     Err(ApiError::internal("InternalError", "no free name was found"))
 }
 
-/// Takes a changed object through all stages and commits it. Ok(None) means another writer was faster.
+/// Takes a changed object through all stages and commits it. Ok(None): another writer was faster.
 pub(super) async fn change(
     call: &mut Call,
     old: &Arc<Obj>,
@@ -521,8 +528,8 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     Err(ApiError::modified(call.resource(), &call.name))
 }
 
-/// Takes out what a patch left as it was: it has been decoded before. Custom resources stay whole, since the defaults of
-/// their schemas look at what is missing.
+/// Removes what a patch left unchanged, because it was decoded before. Custom resources stay complete, because
+/// defaults of their schemas depend on missing fields.
 fn take_unchanged(r: &Resource, live: &Value, new: &mut Value) -> Map<String, Value> {
     let mut same = Map::new();
     if r.custom || r.converts() {

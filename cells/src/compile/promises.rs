@@ -1,4 +1,4 @@
-//! What is promised to virtual clusters, and whether it fits what there is.
+//! Promises to virtual clusters, and whether they fit the physical cells.
 
 use super::{Wrongs, chain_number};
 use crate::{
@@ -73,7 +73,7 @@ fn add_slot(
     slot
 }
 
-/// A path of types: chain first, promised type last; what stands between must lie between them.
+/// Parses a path of types: chain first, promised type last; types between must be on the way from one to the other.
 fn read_path(topology: &Topology, text: &str, path: &str, wrongs: &mut Wrongs) -> Option<(ChainNo, Level)> {
     let field = format!("{path}.cellType");
     let mut parts = text.split('.');
@@ -170,7 +170,7 @@ struct Short {
     available: u64,
 }
 
-/// From the top down: what is left of a level is split into cells of the next.
+/// From the top down: cells left over at a level are split into cells of the next.
 fn shortage(chain: &Chain, blocks: &[u64], demand: &[u64]) -> Option<Short> {
     let mut left = 0;
     for level in (1..=chain.top()).rev() {

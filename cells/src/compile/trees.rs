@@ -1,4 +1,4 @@
-//! Physical cells: addresses and children that the file leaves out are inferred, from the top down.
+//! Physical cells: infers the addresses and children that the file leaves out, from the top down.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ pub(super) fn build(topology: &mut Topology, types: &Types, wrongs: &mut Wrongs)
     topology.config.physical_cluster.physical_cells = trees;
 }
 
-/// Where in the file a cell stands; written out only when something is wrong there.
+/// Where in the file a cell is; formatted only for an error.
 enum Place<'a> {
     Top(usize),
     Child(&'a Place<'a>, usize),
@@ -116,7 +116,7 @@ fn cluster_number(
     ClusterNo::of(position)
 }
 
-/// What a cell has from above.
+/// What a cell inherits.
 struct Seed<'a> {
     level: usize,
     /// Its address when it has none of its own.
@@ -132,7 +132,7 @@ struct Builder<'b, 'a> {
     path: &'a Path,
     chain: ChainNo,
     cluster: ClusterNo,
-    /// Devices seen so far: a node's devices of one leaf type have one number each, over all its chains.
+    /// Devices seen so far: within a node, the devices of one leaf type are numbered over all its chains.
     devices: &'b mut BTreeSet<(NodeNo, &'a str, i32)>,
 }
 

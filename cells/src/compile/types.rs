@@ -1,4 +1,4 @@
-//! Cell types: each one's path down to its leaf type.
+//! Cell types: the path of each down to its leaf type.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ pub(super) struct Step {
 #[derive(Clone, Debug)]
 pub(super) struct Path {
     pub steps: Vec<Step>,
-    /// Level of nodes, when there is one at or below this type.
+    /// Level of nodes, if there is one at or below this type.
     pub node_level: Option<u8>,
 }
 
 pub(super) type Types = BTreeMap<String, Path>;
 
-/// Reads all types: no cycle, no path with more than one node level, no number that cannot be built.
+/// Reads all types: no cycle, at most one node level in a path, no number that cannot be built.
 pub(super) fn read(types: &BTreeMap<String, CellType>, wrongs: &mut Wrongs) -> Types {
     let mut read = Types::new();
     for (name, cell_type) in types {
@@ -97,7 +97,7 @@ fn climb(
         };
         if cell_type.is_node_level {
             if let Some(lower) = node {
-                // Said once, at the upper of the two types.
+                // Reported once, at the upper of the two types.
                 if *name == names[0] {
                     wrongs.add(
                         format!("{path}.isNodeLevel"),

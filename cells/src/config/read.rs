@@ -1,5 +1,5 @@
 //! From a parsed document to the configuration's types. Unknown fields, wrong types and negative numbers are found
-//! here, each with its path; the rest of the document is read on, so that one reading names everything.
+//! here, each with its path. Reading goes on after an error, so all errors are reported at once.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use super::{
 /// How deep `cellChildren` may be nested; no cluster has as many levels.
 pub(crate) const MAX_DEPTH: usize = 32;
 
-/// What a document holds: the configuration, or text that has to be parsed once more.
+/// A document: the configuration, or text that must be parsed again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Document {
     Config(Box<ClusterConfig>),
-    /// The text under `hivedscheduler.config`, as OpenPAI's services configuration holds it.
+    /// The text under `hivedscheduler.config`, as in OpenPAI's services configuration.
     Wrapped(String),
 }
 
-/// Reads a document that is a configuration or OpenPAI's wrapper of one.
+/// Reads a document that is a configuration, or OpenPAI's wrapper of one.
 ///
 /// # Errors
-/// Everything that has the wrong form, each with its path.
+/// Everything of the wrong type, each with its path.
 pub fn read_document(document: &Value) -> Result<Document, ConfigErrors> {
     let Some(wrapper) = document.get("hivedscheduler") else {
         return config(document).map(|config| Document::Config(Box::new(config)));
@@ -51,7 +51,7 @@ struct Reader {
     errors: Vec<ConfigError>,
 }
 
-/// Fields of HiveD's file that say how its own process runs; they decide nothing here.
+/// Fields of HiveD's file about its own process; ignored here.
 const PROCESS_FIELDS: &[&str] = &[
     "kubeApiServerAddress",
     "kubeConfigFilePath",
@@ -170,8 +170,8 @@ impl Reader {
         self.errors.push(ConfigError { path, found: found.into(), allowed: allowed.into() });
     }
 
-    /// The object at a path; nothing there counts as an empty one. Fields that are not known are refused, so that a
-    /// typing error is not a silent zero.
+    /// The object at a path; an absent one is empty. Unknown fields are refused, so that a typing error is not a
+    /// silent zero.
     fn object<'v>(
         &mut self,
         value: &'v Value,
@@ -238,7 +238,7 @@ impl Reader {
         }
     }
 
-    /// Text; a number is taken as it is written, because addresses such as `8` are numbers to YAML.
+    /// Text; a number is read as it is written, because addresses such as `8` are numbers in YAML.
     fn scalar(&mut self, map: &Map<String, Value>, field: &str, path: &str) -> Option<String> {
         match map.get(field) {
             None | Some(Value::Null) => None,

@@ -1,19 +1,19 @@
-//! Which free cell an unbound promise is bound to when it is first used.
+//! The free cell to which an unbound promise is bound on first use.
 
 use std::{collections::BTreeSet, ops::Bound};
 
 use super::Search;
 use crate::topology::{CellNo, ClusterNo, Level, SlotNo};
 
-/// What is preferred, first things first: nodes that can be used, nobody to evict, the smallest free cell to split
-/// (buddy allocation), the least work lost by evictions, the fewest opportunistic leaves, the order of the file.
+/// The order of preference: usable nodes, no eviction, the smallest free cell to split (buddy allocation), the
+/// least work lost by evictions, the fewest opportunistic leaves, the order of the file.
 type Rank = (u32, bool, Level, i64, u32, CellNo);
 
-/// Cells whose evictions are compared when each has some.
+/// Cells whose evictions are compared if each has some.
 const COMPARED: usize = 16;
 
 impl Search<'_> {
-    /// The first unbound promise of a level that may be used.
+    /// The first usable unbound promise of a level.
     pub(super) fn unbound(&self, level: Level) -> Option<SlotNo> {
         let unbound = self.state.vc(self.asker.vc).unbound.get(&(self.chain, level))?;
         match &self.only {
@@ -22,7 +22,7 @@ impl Search<'_> {
         }
     }
 
-    /// The cell for a promise of this level: one with a node that can be used.
+    /// The cell for a promise of this level: one with a usable node.
     pub(super) fn fresh(&self, level: Level) -> Option<CellNo> {
         let mut best: Option<Rank> = None;
         for block_level in level..=self.topology.chain(self.chain).top() {
@@ -43,8 +43,8 @@ impl Search<'_> {
                 if can_be_used && best.is_none_or(|best| rank < best) {
                     best = Some(rank);
                 }
-                // Blocks are in order of bad nodes and opportunistic leaves: without suggestions the first that can
-                // be used is the best of its level, or those with evictions are compared.
+                // Blocks are ordered by bad nodes and opportunistic leaves. Without suggestions the first usable
+                // one is the best of its level; with evictions, some are compared.
                 compared += usize::from(can_be_used);
                 if compared > 0
                     && !self.filter.has_suggestions()
@@ -60,7 +60,7 @@ impl Search<'_> {
         best.map(|best| best.5)
     }
 
-    /// Work of the opportunistic groups on a cell, the whole of each.
+    /// Work of the opportunistic groups on a cell, counting each as a whole.
     fn work_on(&self, cell: CellNo) -> i64 {
         let leaves = self.topology.leaves_of(cell);
         let groups: BTreeSet<_> =

@@ -1,4 +1,4 @@
-//! Nodes for one pod, best first.
+//! Candidate nodes for one pod, best first.
 
 use std::ops::Bound;
 
@@ -23,7 +23,7 @@ impl Search<'_> {
         choices
     }
 
-    /// Whether a leaf can be had without preempting in the VC; 1 where an opportunistic group would be evicted.
+    /// Whether a leaf is available without preemption in the VC; 1 if an opportunistic group would be evicted.
     pub(super) fn available(&self, leaf: LeafNo) -> Option<u32> {
         match self.state.leaf(leaf).holder() {
             None => Some(0),
@@ -33,7 +33,7 @@ impl Search<'_> {
         }
     }
 
-    /// Room that the kind of group sees in a cell.
+    /// Free leaves that a group of this kind sees in a cell.
     pub(super) fn room(&self, cell: CellNo) -> u32 {
         if crate::faults::leaf_given_twice() {
             return self.topology.cell(cell).leaves;
@@ -45,7 +45,7 @@ impl Search<'_> {
         }
     }
 
-    /// Adds the leaves of a view when it has room and its node may be used.
+    /// Adds the leaves of a view if enough are free and its node is usable.
     fn add(
         &self,
         view: CellNo,
@@ -64,7 +64,8 @@ impl Search<'_> {
         }
     }
 
-    /// In the promises of the VC: smallest promised cells first, of these the fullest nodes, unused promises last.
+    /// In the promises of the VC: smallest promised cells first, among these the fullest nodes; unused promises
+    /// last.
     fn promised(&self, need: &Need, limit: usize, into: &mut Vec<Choice>) {
         let levels: Vec<Level> =
             self.topology.vc(self.asker.vc).levels(self.chain).map(|(level, _)| level).collect();
@@ -131,7 +132,7 @@ impl Search<'_> {
             .flat_map(|(slot, cell)| self.views_in(cell).into_iter().map(move |view| (view, slot)))
     }
 
-    /// The nodes of a cell, or the cell itself where it lies within a node.
+    /// The nodes of a cell, or the cell itself if it is within a node.
     pub(super) fn views_in(&self, cell: CellNo) -> Vec<CellNo> {
         if self.topology.at_or_below_node(cell) { vec![cell] } else { self.topology.nodes_of(cell).to_vec() }
     }
@@ -167,7 +168,7 @@ impl Search<'_> {
         }
     }
 
-    /// For opportunistic groups: nodes with most of their kind, then those with fewest guaranteed leaves.
+    /// For opportunistic groups: nodes with most opportunistic leaves, then those with fewest guaranteed leaves.
     fn anywhere(&self, need: &Need, limit: usize, into: &mut Vec<Choice>) {
         if !self.filter.heed_health {
             self.anywhere_bad_too(need, limit, into);

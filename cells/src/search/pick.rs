@@ -1,4 +1,4 @@
-//! Which leaves of one node a pod gets: those whose lowest common ancestor is lowest, out of the fullest cells.
+//! Which leaves of one node a pod gets: those with the lowest common ancestor, out of the fullest cells.
 
 use crate::topology::{CellNo, LeafNo, Level, Topology};
 
@@ -7,13 +7,13 @@ struct Tree<'a> {
     topology: &'a Topology,
     view: CellNo,
     unit: Level,
-    /// Units that can be had.
+    /// Available units.
     units: Vec<u32>,
-    /// Leaves that somebody would lose.
+    /// Leaves that another group would lose.
     cost: Vec<u32>,
 }
 
-/// Picks `cells` whole cells of level `unit`. `available` says whether a leaf can be had, and what it costs.
+/// Picks `cells` whole cells of level `unit`. `available` says whether a leaf is available, and its cost.
 pub(crate) fn pick(
     topology: &Topology,
     view: CellNo,
@@ -73,7 +73,7 @@ impl Tree<'_> {
         children.iter().map(|child| (child.0 - self.view.0) as usize)
     }
 
-    /// The lowest level of a cell at or below this one that has so many units.
+    /// The lowest level of a cell at or below this one with so many units.
     fn lowest(&self, offset: usize, cells: u32) -> Level {
         if self.level(offset) == self.unit {
             return self.unit;
@@ -97,7 +97,7 @@ impl Tree<'_> {
             self.collect(child, cells, leaves);
             return;
         }
-        // It takes several children: the fullest first, so that what stays free stays in one piece.
+        // It takes several children: the fullest first, so that free leaves stay together.
         let mut children: Vec<usize> = self.children(offset).filter(|child| self.units[*child] > 0).collect();
         children.sort_by_key(order);
         let mut wanted = cells;

@@ -1,5 +1,5 @@
-//! Places for a pod at the cost of groups with a lower priority in the same VC: the least of these first, by
-//! priority, then by the work that an eviction would lose.
+//! Places for a pod by preemption of groups with a lower priority in the same VC: lowest priority first, then the
+//! least lost work.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::{
 type Cost = (i16, i64, usize, CellNo);
 
 impl Search<'_> {
-    /// Whether a leaf can be had, taking it from a lower priority where it must be; 1 where somebody loses it.
+    /// Whether a leaf is available, by preemption if necessary; 1 if a group loses it.
     pub(super) fn preemptible(&self, leaf: LeafNo) -> Option<u32> {
         match self.state.leaf(leaf).holder() {
             None => Some(0),
@@ -60,7 +60,7 @@ impl Search<'_> {
         }
     }
 
-    /// The least costly victims that make room in a view; none when nothing there can make enough.
+    /// The cheapest victims that free enough leaves in a view; none if no victims do.
     fn cheapest(&self, view: CellNo, need: &Need, taken: &BTreeSet<GroupNo>) -> Option<(Cost, Vec<GroupNo>)> {
         let mut room = 0;
         let mut groups: Vec<(GroupNo, i16, u32)> = Vec::new();
@@ -89,7 +89,7 @@ impl Search<'_> {
             })
             .collect();
         order.sort_unstable();
-        // Victims are added from the cheapest on until there is room.
+        // Victims are added from the cheapest on until enough leaves are free.
         let mut victims = Vec::new();
         let (mut highest, mut lost, mut number) = (i16::MIN, 0_i64, 0);
         for (new, priority, _, work, group, leaves) in order {
@@ -105,7 +105,7 @@ impl Search<'_> {
         None
     }
 
-    /// Leaves of a view, without those of guaranteed groups that are not to be victims.
+    /// Picks leaves of a view, without those of guaranteed groups that are not victims.
     fn pick_from(&self, view: CellNo, need: &Need, victims: &[GroupNo]) -> Option<Vec<LeafNo>> {
         pick(self.topology, view, need.cells, need.level, |leaf| match self.state.leaf(leaf).holder() {
             Some(holder) if holder.guaranteed() && !victims.contains(&holder.group) => None,
@@ -113,7 +113,7 @@ impl Search<'_> {
         })
     }
 
-    /// What evicting a group now would lose; nothing when it is on its way out already or only waits.
+    /// Work that an eviction of the group would lose now; none if it is ending already or only waits.
     pub(super) fn lost_work(&self, group: GroupNo) -> i64 {
         match self.groups.get(group) {
             Some(group) if group.state == GroupState::Allocated => group.lost_work(self.now_ms),

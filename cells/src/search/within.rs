@@ -16,7 +16,7 @@ struct Candidate {
     bind: Option<(SlotNo, CellNo)>,
 }
 
-/// Cells that can be used whole, smaller cells, fuller cells, fewer to evict, the order of the file.
+/// Cells that can be used as a whole, smaller cells, fuller cells, fewer evictions, the order of the file.
 type Rank = (bool, Level, u64, u32, CellNo);
 
 impl Search<'_> {
@@ -28,7 +28,7 @@ impl Search<'_> {
         candidates.into_iter().any(|candidate| self.try_in(candidate, need).is_some())
     }
 
-    /// Tries a cell; on failure nothing has changed.
+    /// Tries a cell; a failure changes nothing.
     fn try_in(&mut self, candidate: Candidate, need: &GroupNeed) -> Option<usize> {
         let mark = self.mark();
         if let Some((slot, cell)) = candidate.bind {
@@ -77,7 +77,7 @@ impl Search<'_> {
         ranked.into_iter().map(|(_, candidate)| candidate).collect()
     }
 
-    /// Cells of the level in a cell, or the cell itself when it is smaller.
+    /// Cells of the level in a cell, or the cell itself if it is smaller.
     fn add_cells(&self, cell: CellNo, level: Level, leaves: u64, into: &mut Vec<(Rank, Candidate)>) {
         if self.topology.cell(cell).level <= level {
             self.add_candidate(Candidate { cell, bind: None }, leaves, into);

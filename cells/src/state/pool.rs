@@ -1,16 +1,16 @@
-//! Buddy allocation: promises are bound to free cells, larger ones split and merge again.
+//! Buddy allocation: promises are bound to free cells; larger cells are split, and buddies merge again.
 //!
-//! The safety of it is one sum per level, [`State::left`]: free cells of the level, plus what larger free cells can
-//! be split into beyond the promises they are needed for, less the unbound promises of the level. While it is never
-//! negative, every unbound promise can be bound, whatever the others do. Splitting a larger cell takes one from each
-//! level above the wanted one; so it is allowed wherever each of these has one left, also when a smaller free cell
-//! exists but is bad or not suggested (HiveD's safe relaxed buddy allocation).
+//! Its safety is one sum per level, [`State::left`]: free cells of the level, plus the cells that can be split off
+//! larger free cells beyond the promises that need those, less the unbound promises of the level. While it is not
+//! negative, every unbound promise can be bound, whatever the others do. Splitting a larger cell takes one from
+//! each level above the wanted one. So it is allowed if each of these levels has one left, even if a smaller free
+//! cell exists but is bad or not suggested (HiveD's safe relaxed buddy allocation).
 
 use super::{Pool, State, Undo};
 use crate::topology::{CellNo, ChainNo, Level, SlotNo, Topology};
 
 impl State {
-    /// By level (index 0 is level 1): cells that may be taken and no promise needs.
+    /// By level (index 0 is level 1): cells that are free and needed by no promise.
     pub(crate) fn left(&self, topology: &Topology, chain: ChainNo) -> Vec<i64> {
         let levels = &topology.chain(chain).levels;
         let mut left = vec![0_i64; levels.len()];
@@ -25,7 +25,7 @@ impl State {
         left
     }
 
-    /// By level: cells that can still be obtained, and how many of them have a bad node.
+    /// By level: cells that can still be provided, and how many of them have a bad node.
     pub(crate) fn obtainable(&self, topology: &Topology, chain: ChainNo) -> Vec<(u64, u64)> {
         let levels = &topology.chain(chain).levels;
         let mut sums = vec![(0_u64, 0_u64); levels.len()];
@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    /// Whether a promise of `level` may be cut out of a free cell of `block_level` without breaking another.
+    /// Whether a promise of `level` may be split off a free cell of `block_level` without breaking another promise.
     pub(crate) fn may_split(
         &self,
         topology: &Topology,
@@ -67,7 +67,7 @@ impl State {
         (level + 1..=block_level).all(|level| left[usize::from(level) - 1] >= 1)
     }
 
-    /// The free cell that a cell is, or is part of.
+    /// The free cell that a cell is or belongs to.
     pub(crate) fn block_of(&self, topology: &Topology, cell: CellNo) -> Option<CellNo> {
         for cell in topology.upward(cell) {
             match self.pool(cell) {
@@ -79,7 +79,7 @@ impl State {
         None
     }
 
-    /// Binds a promise to a cell that is free or part of a free one. False, and no change, when it is neither.
+    /// Binds a promise to a cell that is free or part of a free one. Otherwise returns false and changes nothing.
     pub(crate) fn bind(&mut self, topology: &Topology, slot: SlotNo, cell: CellNo) -> bool {
         let Some(block) = self.block_of(topology, cell) else { return false };
         self.record(Undo::Bound(slot));
@@ -111,7 +111,7 @@ impl State {
         true
     }
 
-    /// Gives the cell of a promise back; buddies merge.
+    /// Releases the cell of a promise; buddies merge.
     pub(crate) fn unbind(&mut self, topology: &Topology, slot: SlotNo) {
         let Some(cell) = self.slots[slot.at()].take() else { return };
         self.record(Undo::Unbound(slot, cell));
@@ -138,7 +138,7 @@ impl State {
         self.rekey_block(topology, merged);
     }
 
-    /// Unbinds the promise over a cell when no guaranteed group is on it any more.
+    /// Unbinds the promise above a cell if no guaranteed group uses it any more.
     pub(crate) fn unbind_if_idle(&mut self, topology: &Topology, slot: SlotNo) {
         if topology.slot(slot).pinned.is_some() {
             return;

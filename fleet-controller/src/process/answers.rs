@@ -9,7 +9,7 @@ use fleet_hub_core::{
 use tokio::{task::JoinError, time::Instant};
 
 use super::{
-    Process,
+    Process, deletes,
     lane::{Flight, Lane},
 };
 use crate::writes::{self, Refused};
@@ -26,7 +26,8 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 const SUMMARY_REST: u32 = 8;
 
 impl Process {
-    pub(super) fn send(&mut self, lane: Lane, writes: Vec<Write>) {
+    pub(super) fn send(&mut self, lane: Lane, mut writes: Vec<Write>) {
+        writes.retain(|write| self.deletes.note(write));
         if writes.is_empty() {
             return;
         }
@@ -45,18 +46,19 @@ impl Process {
             let then = std::mem::take(&mut write.then);
             let makes_work = write.target == Target::Work && matches!(write.verb, Verb::Create(_));
             let work = makes_work.then(|| (write.namespace.clone(), write.name.clone()));
+            let deletes = deletes::uid_of(&write).map(str::to_string);
             self.flights.spawn(async move {
                 let sent = match lane {
                     Lane::Place(_) => writes::send_until_known(&hub, write).await,
                     _ => writes::send(&hub, write).await.into(),
                 };
-                Flight { lane, work, then, sent }
+                Flight { lane, work, deletes, then, sent }
             });
         }
     }
 
     pub(super) fn landed(&mut self, flight: Result<Flight, JoinError>) {
-        let Flight { lane, work, then, sent } = match flight {
+        let Flight { lane, work, deletes, then, sent } = match flight {
             Ok(flight) => flight,
             Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
             // The runtime is being shut down, and this loop with it.
@@ -72,6 +74,11 @@ impl Process {
             && lane != Lane::Look(Dirty::Binding(binding.clone()))
         {
             self.world.mark(Dirty::Binding(binding));
+        }
+        if let (Some(uid), Some(refused)) = (&deletes, &sent.refused)
+            && !matches!(refused, Refused::Absent)
+        {
+            self.deletes.failed(uid);
         }
         match sent.refused {
             None => {

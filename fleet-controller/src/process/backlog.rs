@@ -27,6 +27,10 @@ impl Backlog {
         self.places.pop_front().or_else(|| self.others.pop_front())
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.places.len() + self.others.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.places.is_empty() && self.others.is_empty()
     }

@@ -23,6 +23,8 @@ pub(super) struct Flight {
     pub lane: Lane,
     /// The Work that it was to make.
     pub work: Option<Key>,
+    /// Uid of what it was to delete.
+    pub deletes: Option<String>,
     /// What follows it.
     pub then: Vec<Write>,
     /// What the hub said.

@@ -134,8 +134,8 @@ pub(super) fn tell_end(entry: &BindingEntry, status: &mut Value, now: Timestamp)
 
 /// Clears the target by compare-and-swap; the epoch stays, the next binding raises it.
 fn clear_target(world: &World, key: &Key, entry: &BindingEntry) -> Write {
-    let mut spec = json!({"clusters": null});
-    if world.units.contains_key(&(key.0.clone(), entry.unit_name())) {
+    let mut spec = json!({"clusters": null, "cells": null});
+    if entry.has_left_queue() || world.units.contains_key(&(key.0.clone(), entry.unit_name())) {
         spec["suspension"] = json!({"scheduling": true});
     }
     let patch = json!({"metadata": {"resourceVersion": entry.object.resource_version()}, "spec": spec});

@@ -49,9 +49,16 @@ impl Scheduler {
             .filter_map(|label| labels.get_key_value(*label))
             .map(|(label, value)| (label.clone(), value.clone()))
             .collect();
-        let ask = match stand {
+        let mut ask = match stand {
             Stand::Waits => self.obstacles(world, intents, key, entry, now),
             Stand::Holds(_) => Obstacles::default(),
+        };
+        let cells = match object.map(|object| self.cell_job(key, entry, object)).transpose() {
+            Ok(cells) => cells.flatten(),
+            Err(why) => {
+                ask.blocked = ask.blocked.or(Some(why).filter(|_| stand == Stand::Waits));
+                None
+            }
         };
         let last_leaf = match stand {
             Stand::Waits => None,
@@ -81,6 +88,7 @@ impl Scheduler {
             checkpoint_at_ms: object
                 .and_then(|object| annotation(object, names::LAST_CHECKPOINT_ANNOTATION))
                 .and_then(time_ms),
+            cells,
         })
     }
 
@@ -165,6 +173,9 @@ impl Scheduler {
                     && (entry.is_given_up()
                         || entry.is_finished()
                         || world.bound_object(entry).is_none_or(|object| object.deleting)),
+                cells: reservation.map(|reservation| reservation.spec.cells.clone()).unwrap_or_default(),
+                ended: status.map(|status| status.ended.clone()).unwrap_or_default(),
+                ungiven: reservation.map(|r| super::cells::ungiven(r).0).unwrap_or_default(),
             })
         };
         if let Some(target) = entry.object.spec.clusters.first() {

@@ -89,10 +89,14 @@ impl Scheduler {
                 counted: Counted::ByReports,
                 nodes: BTreeMap::new(),
                 ending: true,
+                cells: Vec::new(),
+                ended: BTreeMap::new(),
+                ungiven: BTreeSet::new(),
             }),
             runtime_ms: None,
             started_at_ms: None,
             checkpoint_at_ms: None,
+            cells: None,
         })
     }
 }

@@ -1,6 +1,10 @@
 //! The writes of the scheduler: asking a member for places, and binding.
 
-use fleet_api::binding::{Component, TargetCluster, TargetComponent};
+use fleet_api::{
+    binding::{Component, TargetCluster, TargetComponent},
+    cell_places::CellGroup,
+    cells::CellBinding,
+};
 use fleet_policies::reason::Reason;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -16,6 +20,7 @@ use crate::{
 pub(super) fn ask(
     entry: &BindingEntry,
     components: &[Component],
+    cells: &[CellGroup],
     cluster: &str,
     options: &Options,
     term: Option<i64>,
@@ -33,6 +38,9 @@ pub(super) fn ask(
             "ttlSeconds": options.reservation_ttl.as_secs(),
         },
     });
+    if !cells.is_empty() {
+        body["spec"]["cells"] = json!(cells);
+    }
     if let Some(topology) = &entry.object.spec.network_topology {
         body["spec"]["networkTopology"] = json!(topology);
     }
@@ -56,7 +64,12 @@ pub(super) fn whole(components: &[Component], cluster: &str) -> Vec<TargetCluste
 
 /// Sets the targets and raises the epoch in one compare-and-swap on the epoch, of the binding as it was planned for: one
 /// whose object was edited meanwhile asks for something else.
-pub(super) fn bind(entry: &BindingEntry, targets: Vec<TargetCluster>, now: Timestamp) -> Write {
+pub(super) fn bind(
+    entry: &BindingEntry,
+    targets: Vec<TargetCluster>,
+    cells: Option<CellBinding>,
+    now: Timestamp,
+) -> Write {
     let spec = &entry.object.spec;
     let mut operations = vec![
         json!({"op": "test", "path": "/metadata/uid", "value": entry.uid()}),
@@ -65,22 +78,18 @@ pub(super) fn bind(entry: &BindingEntry, targets: Vec<TargetCluster>, now: Times
         json!({"op": "replace", "path": "/spec/epoch", "value": spec.epoch + 1}),
         json!({"op": "add", "path": "/spec/clusters", "value": targets}),
     ];
+    if let Some(cells) = cells {
+        operations.push(json!({"op": "add", "path": "/spec/cells", "value": cells}));
+    }
     if entry.is_suspended() {
         operations.push(json!({"op": "replace", "path": "/spec/suspension/scheduling", "value": false}));
     }
     let message = events::bound_message(&targets);
-    let told = [
-        events::normal(&entry.subject(), entry.source(), Reason::ScheduleBindingSucceed, &message, now),
-        events::normal(
-            &entry.object_subject(),
-            entry.source(),
-            Reason::ScheduleBindingSucceed,
-            &message,
-            now,
-        ),
-    ];
+    // About the object, where its owner looks; the binding itself shows the same.
+    let (subject, reason) = (entry.object_subject(), Reason::ScheduleBindingSucceed);
+    let told = events::normal(&subject, entry.source(), reason, &message, now);
     let verb = Verb::Patch(Value::Array(operations));
-    Write::new(Target::Binding, entry.namespace(), entry.name(), verb).then(told)
+    Write::new(Target::Binding, entry.namespace(), entry.name(), verb).then([told])
 }
 
 /// Takes an object that is no gang off every cluster it is on.
@@ -94,7 +103,6 @@ pub(super) fn withdraw(entry: &BindingEntry, why: &str, now: Timestamp) -> Write
     ]);
     let names: Vec<&str> = spec.clusters.iter().map(|target| target.name.as_str()).collect();
     let message = format!("taken off {}; {why}", names.join(", "));
-    let told = [entry.subject(), entry.object_subject()]
-        .map(|subject| events::warning(&subject, entry.source(), Reason::Drained, &message, now));
-    Write::new(Target::Binding, entry.namespace(), entry.name(), Verb::Patch(operations)).then(told)
+    let told = events::warning(&entry.object_subject(), entry.source(), Reason::Drained, &message, now);
+    Write::new(Target::Binding, entry.namespace(), entry.name(), Verb::Patch(operations)).then([told])
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_quota::{JobId, Ledger, MAX_JOBS, NodeId};
+use fleet_quota::{JobId, Ledger, MAX_JOBS, NodeId, TakeRule};
 use fleet_resources::Resources;
 
 use crate::planner::Decision;
@@ -70,13 +70,15 @@ pub(super) fn broken(
                     say(3, what);
                 }
             }
-            Decision::Evict { job, taker, .. } => {
+            Decision::Regroup { .. } => {}
+            Decision::Evict { job, taker, rule, .. } => {
                 let Some(known) = known(job) else { continue };
                 let mut say = |what: &str| {
                     let what = format!("{job} is to make room for {taker}: {what}");
                     found.push(Violation { invariant: 4, what });
                 };
-                if !known.is_preemptible {
+                // Whose cells they are is no matter of quota: there the class alone decides.
+                if !known.is_preemptible && *rule != TakeRule::VirtualCluster {
                     say("it may not be preempted");
                 }
                 if job == taker {
@@ -115,7 +117,7 @@ pub(super) fn over_quota(
 mod tests {
     use std::sync::Arc;
 
-    use fleet_quota::{AdmittedJob, NodeSpec, QuotaTree, TakeRule};
+    use fleet_quota::{AdmittedJob, NodeSpec, QuotaTree};
 
     use super::*;
 

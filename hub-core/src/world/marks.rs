@@ -82,6 +82,14 @@ impl World {
         }
     }
 
+    /// What members say of their nodes that are cells has changed.
+    pub(super) fn mark_cell_nodes(&mut self) {
+        let names: Vec<String> = self.clusters.keys().cloned().collect();
+        self.recount.extend(names.iter().cloned());
+        self.dirty.extend(names.into_iter().map(Dirty::Cluster));
+        self.schedule = true;
+    }
+
     pub(super) fn mark_tree(&mut self) {
         self.dirty.insert(Dirty::Tree);
         self.schedule = true;

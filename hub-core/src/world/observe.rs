@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::{
-    Cluster, ElasticQuotaTree, Queue, Work,
+    CellConfiguration, Cluster, ElasticQuotaTree, Queue, VirtualCluster, Work,
     mutation::{self, Mutation},
     names,
 };
@@ -139,6 +139,27 @@ impl World {
                     self.mark_tree();
                 }
             }
+            Observation::CellConfiguration(change) => {
+                let is_listing = change.is_listing();
+                let changed =
+                    keep(&mut self.cell_configurations, &mut self.restored, change, |object, _| object);
+                let asked = |object: &CellConfiguration| {
+                    let conditions = object.status.as_ref().map(|status| status.conditions.clone());
+                    (asked_of(object), conditions)
+                };
+                if is_listing || is_news(&self.cell_configurations, &changed, asked) {
+                    self.dirty.insert(Dirty::Cells);
+                }
+            }
+            Observation::VirtualCluster(change) => {
+                let is_listing = change.is_listing();
+                let changed =
+                    keep(&mut self.virtual_clusters, &mut self.restored, change, |object, _| object);
+                let asked = |object: &VirtualCluster| (asked_of(object), object.spec.clone());
+                if is_listing || is_news(&self.virtual_clusters, &changed, asked) {
+                    self.dirty.insert(Dirty::Cells);
+                }
+            }
             Observation::Cluster(change) => self.observe_cluster(change),
             Observation::Reservation(change) => {
                 let mut bindings = BTreeSet::new();
@@ -150,6 +171,9 @@ impl World {
                     &mut bindings,
                     |r| (r.spec.binding.namespace.clone(), r.spec.binding.name.clone()),
                 );
+                if bindings.remove(&(String::new(), String::new())) {
+                    self.mark_cell_nodes();
+                }
                 bindings.iter().for_each(|binding| self.mark_binding(binding));
             }
             Observation::Work(change) => self.observe_work(change),
@@ -325,6 +349,15 @@ impl World {
                 || ready(known) != ready(&cluster)
         });
         let tainted = known.map_or(&[][..], |known| &known.spec.taints) != cluster.spec.taints;
+        // Trees of cells that name no member are found by their nodes.
+        let nodes = |cluster: &Cluster| -> BTreeSet<String> {
+            let shapes = cluster.status.iter().flat_map(|status| &status.node_shapes);
+            shapes.flat_map(|shape| shape.nodes.iter().cloned()).collect()
+        };
+        let has_cells = !self.cell_configurations.is_empty();
+        if joined || has_cells && known.map(nodes) != Some(nodes(&cluster)) {
+            self.dirty.insert(Dirty::Cells);
+        }
         self.clusters.insert(name.clone(), cluster);
         if joined {
             self.mark_all_policies();
@@ -348,7 +381,7 @@ impl World {
         self.lost.remove(&name);
         self.mark_users_of(&name);
         self.mark_bound_to(&name);
-        self.dirty.insert(Dirty::Cluster(name));
+        self.dirty.extend([Dirty::Cluster(name), Dirty::Cells]);
     }
 
     fn observe_lease(&mut self, change: Change<Lease>) {
@@ -402,6 +435,12 @@ impl World {
             self.dirty.extend(self.clusters.keys().cloned().map(Dirty::Cluster));
         }
     }
+}
+
+/// Which object it is, what it asks for by number, and whether it is to go.
+fn asked_of<K: Resource>(object: &K) -> (Option<String>, Option<i64>, bool) {
+    let meta = object.meta();
+    (meta.uid.clone(), meta.generation, meta.deletion_timestamp.is_some())
 }
 
 fn key<K: Resource>(object: &K) -> Key {

@@ -1,4 +1,4 @@
-//! The run: events in order of time, and after each all that waits is asked about again.
+//! The run: events in the order of time; after each, all waiting groups are tried again.
 
 use std::{
     cmp::Reverse,

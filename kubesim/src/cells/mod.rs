@@ -1,9 +1,9 @@
 //! Scenarios of mode `cells`: virtual clusters and groups over the allocator of cells alone, on a virtual clock.
 //!
-//! The file holds HiveD's configuration as it is and timed events; see `docs/scenarios.md`. Jobs (`group`) wait in one
-//! queue a virtual cluster, by priority and age, and are asked about again after each change; what does not fit is
-//! passed. Single pods (`pod`) are asked about once, as HiveD's extender is. Deliberately absent: clusters, quota trees
-//! and the hub; here only cells decide.
+//! The file has HiveD's configuration, unchanged, and timed events; see `docs/scenarios.md`. Jobs (`group`) wait in
+//! one queue per virtual cluster, by priority and age, and are tried again after each change; a job that does not
+//! fit is skipped. Single pods (`pod`) are tried once, as by HiveD's extender. Deliberately absent: clusters, quota
+//! trees and the hub; here only cells decide.
 
 mod engine;
 mod read;

@@ -1,4 +1,4 @@
-//! What happened, as lines of the log.
+//! Events, as lines of the log.
 
 mod words;
 

@@ -1,5 +1,5 @@
-//! The invariants of the design, checked after each step on what the simulation itself knows: beside the planner's
-//! books, so that an error there shows.
+//! Checks the invariants after each step, on the simulation's own state instead of the planner's, so that an error
+//! there shows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

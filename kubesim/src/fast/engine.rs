@@ -1,4 +1,4 @@
-//! The clock: what is due next, one step after the other, the planner after each.
+//! The clock: the next due event, one step after the other, and the planner after each.
 
 use std::{
     cmp::Reverse,
@@ -408,6 +408,8 @@ impl<'l> Sim<'l> {
                 self.admitted(job);
                 self.bind(job, member, None);
             }
+            // Here is no configuration of cells.
+            Decision::Regroup { .. } => {}
             Decision::Evict { job, taker, rule, lost_work_ms, .. } => {
                 let Some(job) = self.alive.get(&job).copied() else { return };
                 let by = self.alive.get(&taker).map(|taker| Arc::clone(&self.jobs[*taker].name));
@@ -470,7 +472,7 @@ impl<'l> Sim<'l> {
 
 fn jobs_of(decision: &Decision) -> Vec<&JobId> {
     match decision {
-        Decision::Ask { job, .. } | Decision::Bind { job, .. } => vec![job],
+        Decision::Ask { job, .. } | Decision::Bind { job, .. } | Decision::Regroup { job, .. } => vec![job],
         Decision::Evict { job, taker, .. } => vec![job, taker],
     }
 }

@@ -1,4 +1,5 @@
-//! Cuts between hub and members, and processes that are away: leases, fencing and what the hub makes of silence.
+//! Partitions between hub and members, and processes that are down: leases, fencing, and the hub's view of a silent
+//! member.
 
 use fleet_hub_core::Options as HubOptions;
 use fleet_policies::spec::Fencing;

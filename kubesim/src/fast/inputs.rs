@@ -1,4 +1,4 @@
-//! What comes in: events of the file, jobs, news of members; and the invariants over all of it.
+//! Inputs: events of the file, jobs, reports of members; and the invariants over all of it.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! What becomes of a bound run, asked of the rules in `fleet_runs`, and how a run that was given up leaves its member.
+//! What becomes of a bound run, by the rules of `fleet_runs`, and how a run that was given up leaves its member.
 //!
-//! Of a member that cannot be reached the hub knows nothing new: only its loss is judged.
+//! If a member cannot be reached, the hub learns nothing new of it: only its loss is judged.
 
 use fleet_planner::{Counted, Held, Job, Stand};
 use fleet_policies::{Outcome, reason::Reason, spec::PurgeMode};

@@ -1,7 +1,7 @@
-//! One member as it really is: its nodes, the gangs on them, and whether hub and agent can talk.
+//! The true state of one member: its nodes, the gangs on them, and whether hub and agent can talk.
 //!
-//! Gangs are placed by the production solver. Deliberately absent: what the hub believes of the member; that is
-//! the planner's.
+//! Gangs are placed by the production solver. Deliberately absent: the hub's view of the member, which is the
+//! planner's.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,10 +1,9 @@
-//! Scenarios and traces on a virtual clock: the production planner, members that are plain data.
+//! Scenarios and traces on a virtual clock: the production planner over members that are plain data.
 //!
-//! The planner decides, the production solver places, the controller's own code reads objects; only the way
-//! between hub and members is played here: a reservation is answered, a Work arrives and a status comes back in no
-//! time at all while hub and agent can talk, and not at all while they cannot. Leases, fencing and failover follow
-//! the bounds of the processes' own options. Deliberately absent: API servers, pods, and any delay of writes; that
-//! is mode whole.
+//! The planner decides, the production solver places, the controller's own code reads objects. Only the link
+//! between hub and members is simulated: while hub and agent can talk, reservations are answered and Works and
+//! statuses arrive at once; while they cannot, never. Leases, fencing and failover follow the default options of
+//! the processes. Deliberately absent: API servers, pods, and delays of writes; mode whole has those.
 
 mod check;
 mod engine;

@@ -48,6 +48,7 @@ impl Sim<'_> {
             runtime_ms: known.spec.declared_ms,
             started_at_ms: known.run.started_at_ms,
             checkpoint_at_ms: None,
+            cells: None,
             barred,
         }
     }

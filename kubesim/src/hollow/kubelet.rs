@@ -1,8 +1,8 @@
-//! The kubelet loop of all hollow nodes of one member: one watch, one timer map, a bounded number of
-//! writes in flight, no task per pod.
+//! The kubelet loop of all hollow nodes of one member: one watch, one timer map, a bounded number of writes in
+//! flight, no task per pod.
 //!
-//! A pod goes Pending -> Running -> Succeeded | Failed; a pod with a deletion time is deleted with
-//! grace 0. What the loop remembers only saves work: the store alone says where a pod stands, and a
+//! A pod goes Pending -> Running -> Succeeded | Failed; a pod with a deletion time is deleted with grace 0. The
+//! loop's memory only saves work, and a restart loses nothing: the API server has the state of each pod, and a
 //! Running pod found at the start ends when its start time plus its run time has passed.
 
 use std::{
@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     FIELD_MANAGER, Options,
+    admission::Admission,
     owners::Owners,
     pod::{Phase, Pod, PodKey},
     status,
@@ -47,6 +48,8 @@ enum Step {
     Finish,
     /// Write Failed: its watchdog has stopped the containers.
     Stop,
+    /// Write Failed: the node has no room for it.
+    Refuse,
     Delete,
 }
 
@@ -93,6 +96,7 @@ struct Kubelets<'a> {
     /// Pods with a watchdog that have not ended, and what their watchdogs have come to.
     watched: BTreeSet<PodKey>,
     verdict: Verdict,
+    admission: Admission,
 }
 
 /// Runs until `shutdown` is cancelled.
@@ -108,6 +112,7 @@ pub async fn run(client: &Client, options: &Options, shutdown: &CancellationToke
         in_flight: FuturesUnordered::new(),
         watched: BTreeSet::new(),
         verdict: Verdict::Waiting,
+        admission: Admission::new(options),
     };
     let mut watchdog: Option<Watchdog> = None;
     let mut events = Box::pin(pod_events(client.clone()));
@@ -192,6 +197,7 @@ impl Kubelets<'_> {
         if self.pods.get(&key).is_some_and(|entry| entry.pod.uid() == pod.uid()) {
             self.pods.remove(&key);
             self.watched.remove(&key);
+            self.admission.leave(&key);
         }
     }
 
@@ -265,6 +271,12 @@ impl Kubelets<'_> {
             }
             _ => None,
         };
+        if self.pods.get(&key).is_some_and(|entry| entry.pod.phase() == Phase::Finished) {
+            self.admission.leave(&key);
+        }
+        let refused = matches!(step, Some(Step::Start | Step::Resume))
+            && self.pods.get(&key).is_some_and(|entry| self.admission.enter(&entry.pod).is_some());
+        let step = if refused && step == Some(Step::Start) { Some(Step::Refuse) } else { step };
         if let Some(step) = step {
             match self.grace_left(&key).filter(|_| step == Step::Delete) {
                 Some(left) => self.begin_later(key, step, left),
@@ -345,6 +357,7 @@ impl Kubelets<'_> {
                 plan: entry.plan,
                 node_index: entry.pod.spec.node_name.as_ref().and_then(|node| self.nodes.get(node)).copied(),
                 now: self.options.clock.now(),
+                short: self.admission.short(&due.key),
             };
             self.in_flight.push(
                 async move {
@@ -412,6 +425,8 @@ struct Work {
     plan: Option<RunPlan>,
     node_index: Option<usize>,
     now: Timestamp,
+    /// What the node lacks for it.
+    short: Option<String>,
 }
 
 impl Work {
@@ -436,6 +451,11 @@ impl Work {
             }
             Step::Stop => {
                 let patch = status::finished(&self.pod, Ending::Fails, self.now);
+                self.write(&api, &key, &patch).await.map(Written::Ended)
+            }
+            Step::Refuse => {
+                let short = self.short.as_deref().unwrap_or_default();
+                let patch = status::refused(&self.pod, short);
                 self.write(&api, &key, &patch).await.map(Written::Ended)
             }
             Step::Delete => {

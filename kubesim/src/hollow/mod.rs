@@ -5,6 +5,7 @@
 //! objects, so a restart goes on where it was. Deliberately absent: binding pods to nodes, images,
 //! volumes, logs, probes.
 
+mod admission;
 mod kubelet;
 mod nodes;
 mod owners;
@@ -120,6 +121,8 @@ pub struct Options {
     pub concurrency: usize,
     /// Pods that are asked to end take all of the time they were given; else they end at once.
     pub lingering: bool,
+    /// Pods that ask for more than their node has left are refused, as a kubelet refuses them.
+    pub admission: bool,
     pub clock: Clock,
     /// Given to the next life of the kubelets, too.
     pub containers: Containers,
@@ -141,6 +144,7 @@ impl Options {
             heartbeat: Some(DEFAULT_HEARTBEAT),
             concurrency: DEFAULT_CONCURRENCY,
             lingering: false,
+            admission: false,
             clock: Clock::default(),
             containers: Containers::default(),
         }

@@ -1,4 +1,4 @@
-//! Hollow nodes: made once, repaired when they differ from the spec, kept alive by a slow lease.
+//! Hollow nodes: created once, corrected when they differ from the spec, kept alive by a slow lease.
 
 use std::time::Duration;
 

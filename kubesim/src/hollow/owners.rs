@@ -1,6 +1,6 @@
-//! The annotations of the jobs that own pods, asked for once per job.
+//! The annotations of the jobs that own pods, read once per job.
 //!
-//! Bounded: the oldest answer is forgotten first, and asking again only costs one request.
+//! Bounded: the oldest entry is dropped first; reading it again costs one request.
 
 use std::{
     collections::{HashMap, VecDeque},

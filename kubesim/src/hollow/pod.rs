@@ -45,6 +45,8 @@ pub struct Container {
     /// `Always` makes an init container a sidecar.
     #[serde(default)]
     pub restart_policy: Option<String>,
+    #[serde(default)]
+    pub resources: Value,
 }
 
 impl Container {

@@ -66,6 +66,15 @@ pub fn finished(pod: &Pod, ending: Ending, at: Timestamp) -> Value {
     patch
 }
 
+/// Pending to Failed: the node has no room for it.
+pub fn refused(pod: &Pod, short: &str) -> Value {
+    json!({
+        "metadata": {"uid": pod.uid()},
+        "status": {"phase": "Failed", "reason": format!("OutOf{short}"),
+            "message": format!("Pod was rejected: Node didn't have enough resource: {short}")},
+    })
+}
+
 /// Init containers have completed; sidecars among them run as long as the pod does.
 fn init_statuses(pod: &Pod, started: &str, now: &str, running: bool) -> Vec<Value> {
     let status = |container: &Container| {

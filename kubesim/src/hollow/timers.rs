@@ -1,4 +1,4 @@
-//! When something is due: one ordered map instead of a sleeping task per pod.
+//! Timers: one ordered map instead of a sleeping task per pod.
 
 use std::collections::BTreeMap;
 

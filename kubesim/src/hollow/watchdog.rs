@@ -1,8 +1,8 @@
-//! The hollow form of the watchdog container: one watch over the member's lease for all hollow pods that have the
-//! side container, judged by the same rules as the real one.
+//! The hollow form of the watchdog container: one watch of the member's lease for all hollow pods with the side
+//! container, judged by the same rules as the real one.
 //!
-//! A pod of a watched job begins once a renewal of the lease has been seen to happen, and is stopped when the lease
-//! lapses: then it has failed, as containers that are killed have.
+//! A pod of a watched job starts once a renewal of the lease was seen to happen, and is stopped when the lease
+//! lapses. It has then failed, like a pod whose containers are killed.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},

@@ -1,7 +1,7 @@
-//! What an administrator does on a hub before members join it: the bounds of roles and admission, and for each member
-//! its account, its Cluster and how it is reached.
+//! What an administrator sets up on a hub before members join it: roles and admission policies, and for each member
+//! its account, its Cluster and its address.
 //!
-//! Every write is a server-side apply, so that a hub which has it all already stays as it is, but for new addresses.
+//! Every write is a server-side apply, so a hub that has everything already changes only in new addresses.
 
 use fleet_api::{ClusterSpec, access, names, yaml::YamlError};
 use k8s_openapi::ByteString;

@@ -1,4 +1,4 @@
-//! The data directory of a local fleet: its lock, its layout, and what it remembers of the members.
+//! The data directory of a local fleet: its lock, its layout, and its record of the members.
 //!
 //! Layout: `fleet.json` (the members), `lock`, `hub/`, `members/<name>/`, `kubeconfig`,
 //! `members/<name>.kubeconfig`.

@@ -7,6 +7,7 @@
 mod admit;
 mod home;
 mod ready;
+mod requests;
 mod spec;
 
 use std::{
@@ -19,6 +20,7 @@ use std::{
 use fleet_api::{
     ClusterSpec,
     crds::{self, Side},
+    names,
 };
 use fleet_apiserver::{Access, ApiServer, Config, ServeOptions, Server};
 use futures::future::BoxFuture;
@@ -30,12 +32,16 @@ use tokio_util::sync::CancellationToken;
 pub use admit::{AdmitError, MemberAccess, admit_member, prepare_hub};
 pub use home::Home;
 pub use ready::NotReady;
+pub use requests::{Asked, Requests};
 pub use spec::{FleetSpec, Listen, MemberSpec};
 
-use crate::hollow;
+use crate::{hollow, standins};
 
 /// How long the parts may take to end before they are left behind.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Nobody shares the fields of what these make: who owns them need not be written with each change.
+const UNTRACKED: [&str; 3] = [names::CONTROLLER_MANAGER, names::AGENT_MANAGER, hollow::FIELD_MANAGER];
 
 /// Provider of every member.
 const PROVIDER: &str = "fleet-up";
@@ -124,7 +130,8 @@ impl LocalFleet {
                 _ => (member_crds.clone(), home.as_ref().map(|home| home.member_data(name))),
             };
             // Whoever comes over the network says who they are; the parts in this process come by the router.
-            let config = Config { data_dir, crds, access: Access::Rbac, ..Config::default() };
+            let untracked = UNTRACKED.map(str::to_string).into();
+            let config = Config { data_dir, crds, access: Access::Rbac, untracked, ..Config::default() };
             let listen = listen_at(spec.listen, offset);
             opening.push(tokio::spawn(Part::open(name.to_string(), config, listen)));
         }
@@ -198,7 +205,21 @@ impl LocalFleet {
                     ("topology.kubernetes.io/zone".to_string(), member.zone()),
                 ]),
             };
-            let hollow_options = hollow::Options::new(&member.name, nodes, spec.default_run_time);
+            let mut hollow_options = hollow::Options::new(&member.name, nodes, spec.default_run_time);
+            if let Some(tenants) = &spec.shared {
+                hollow_options.admission = true;
+                options.scheduler_names = ["fleet".to_string()].into();
+                options.controllers.clear();
+                let (of, stop) = (client.clone(), self.shutdown.clone());
+                let parts = [
+                    ("operator", standins::operator::run(of.clone(), stop.clone())),
+                    ("scheduler", standins::scheduler::run(of.clone(), stop.clone())),
+                    ("tenants", standins::tenants::run(of, tenants.clone(), stop)),
+                ];
+                for (what, part) in parts {
+                    self.spawn(format!("{what} of {}", member.name), report.clone(), part);
+                }
+            }
             let nodes = hollow::run(client.clone(), hollow_options, self.shutdown.clone());
             let agent = member_agent::run(hub, client, options, self.shutdown.clone());
             self.spawn(format!("hollow nodes of {}", member.name), report.clone(), nodes);

@@ -1,4 +1,4 @@
-//! When a local fleet is ready: its servers answer, every Cluster is Ready and has reported what it has.
+//! When a local fleet is ready: its servers answer, every Cluster is Ready and has reported its capacity.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
-//! What a local fleet is made of, and what its data directory remembers of that.
+//! The spec of a local fleet, and the part of it that is stored in its data directory.
 
 use std::{net::IpAddr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::run_plan::RunTime;
+use crate::{run_plan::RunTime, standins::tenants::Tenants};
 
 /// A hub and its members in one process.
 #[derive(Clone, Debug)]
@@ -18,6 +18,9 @@ pub struct FleetSpec {
     pub default_run_time: RunTime,
     /// Configuration of all members' schedulers, as `volcano-scheduler.conf`; `None`: the agent's own.
     pub scheduler_conf: Option<PathBuf>,
+    /// Members as clusters are that others own: with a training operator, a scheduler and tenants of their own
+    /// ([`crate::standins`]), and agents that bring none but `fleet`.
+    pub shared: Option<Tenants>,
 }
 
 /// One member: its name and its nodes, all alike.
@@ -87,6 +90,7 @@ impl Default for FleetSpec {
             listen: Listen::InProcess,
             default_run_time: RunTime::For(std::time::Duration::from_secs(3)),
             scheduler_conf: None,
+            shared: None,
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Plays: crowds of jobs on one member that show what gangs are for. The member, its agent and its hollow nodes are the
-//! real ones; a play stands in for the programs inside the pods, which make progress only together.
+//! Plays: crowds of jobs on one member that show why gangs matter. The member, its agent and its hollow nodes are
+//! the production ones. A play replaces the programs inside the pods, which make progress only together.
 //!
-//! Inputs: how many jobs, with or without gangs. Deliberately absent: the hub's queues and reservations; the jobs are
-//! applied in the member.
+//! Inputs: the number of jobs, with or without gangs. Deliberately absent: the hub's queues and reservations; the
+//! jobs are applied in the member.
 
 mod spark;
 mod stage;

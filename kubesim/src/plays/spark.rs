@@ -1,7 +1,7 @@
-//! Queries as Spark runs them: a driver that asks for its executors once it runs itself, on four nodes of 8 cpu.
+//! Spark queries: a driver that creates its executors once it runs, on four nodes of 8 cpu.
 //!
-//! The room of a whole query stands in its PodGroup's `minResources`, so that no more drivers start than can have
-//! executors. Without PodGroups the drivers take all places and wait for executors for ever.
+//! The PodGroup's `minResources` has the request of the whole query, so that no more drivers start than can have
+//! executors. Without PodGroups the drivers take all places and wait for executors forever.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

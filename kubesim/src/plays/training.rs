@@ -1,7 +1,7 @@
-//! TensorFlow jobs of two parameter servers and four workers on a cluster with room for two of them.
+//! TensorFlow jobs of two parameter servers and four workers on a cluster with capacity for two of them.
 //!
-//! A training makes progress when all six processes run, and ends some time after that. The order in which pods get
-//! places is by dominant share, so that without gangs the jobs take turns and each ends up with a part of what it needs.
+//! A training makes progress when all six processes run, and ends some time after that. Pods get places in the
+//! order of dominant share. So without gangs the jobs take turns, and each ends up with a part of what it needs.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a scenario has although its file does not say it.
+//! Defaults of a scenario.
 
 use std::collections::BTreeSet;
 

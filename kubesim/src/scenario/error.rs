@@ -1,4 +1,4 @@
-//! What is wrong with a scenario file, in one line.
+//! An error in a scenario file, in one line.
 
 /// A mistake in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Reading typed fields out of a document, every mistake with file, line, field, found and allowed.
+//! Typed fields of a document. Every error has file, line, field, the value found and the values allowed.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,8 +1,8 @@
 //! Scenario files: clusters, objects and timed events, the same for the fast and the whole mode.
 //!
-//! [`Scenario::read`] takes the text of a file and gives everything with its defaults filled in: the shorthand
-//! `job` has become a real manifest, policy and quota tree are there even when the file names none. The format
-//! is described in `docs/scenarios.md`. Deliberately absent: what a scenario does; that is the modes' own.
+//! [`Scenario::read`] takes the text of a file and returns everything with defaults filled in: the shorthand `job`
+//! is a real manifest, and policy and quota tree exist even if the file has none. The format is described in
+//! `docs/scenarios.md`. Deliberately absent: running a scenario, which the modes do.
 
 mod defaults;
 mod error;

@@ -1,5 +1,5 @@
-//! What a scenario file says that does not count as it is written: values of the quota tree and of policies that are
-//! unknown or impossible, and jobs named twice. A run goes on; a hub would say the same in conditions and events.
+//! Values of a scenario file that are ignored: values of the quota tree and of policies that are unknown or
+//! impossible, and job names used twice. The run goes on; a hub would report the same in conditions and events.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -1,4 +1,4 @@
-//! What a stage writes: pure functions of an object and a time.
+//! The writes of a stage: pure functions of an object and a time.
 
 use fleet_apiserver::Stored;
 use jiff::Timestamp;

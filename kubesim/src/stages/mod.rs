@@ -1,8 +1,8 @@
 //! Simulated nodes and pods beside an embedded server: stages driven from its commit log, without HTTP.
 //!
-//! Inputs: a server in this process, the nodes to stand up, the set of stages. One loop reads changes, decides by
-//! [`rules`] and writes in bulk; it keeps nothing per pod but the timers that run. What it writes carries no
-//! managedFields. Deliberately absent: binding pods to nodes, and leases, which nobody reads here.
+//! Inputs: a server in this process, the nodes to create, the set of stages. One loop reads changes, decides by
+//! [`rules`] and writes in bulk; per pod it keeps only the running timers. Its writes have no managedFields.
+//! Deliberately absent: binding pods to nodes, and leases, which nobody reads here.
 
 mod apply;
 mod rules;

@@ -1,7 +1,7 @@
-//! Which stage an object is in and how long it stays there: pure rules, after the stages of KWOK.
+//! Which stage an object is in, and for how long: pure rules, after the stages of KWOK.
 //!
-//! Inputs: a reading of one object, the set of stages, a seed. The same seed and uid give the same delays and the same
-//! chaos. Deliberately absent: clocks, the store, and stages written as objects.
+//! Inputs: a reading of one object, the set of stages, a seed. The same seed and uid give the same delays and the
+//! same chaos. Deliberately absent: clocks, the store, and stages as objects.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The columns of a trace: which there are, what stands for a missing one, and one row read.
+//! The columns of a trace: their names, their defaults, and one parsed row.
 
 use csv::StringRecord;
 

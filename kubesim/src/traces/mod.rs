@@ -1,7 +1,8 @@
 //! Traces of real clusters: a table of jobs becomes gangs, a quota tree and queue policies.
 //!
-//! Inputs: csv text, plain or gzip, and the clusters it is replayed on. Missing columns have defaults, each said in
-//! one notice. Deliberately absent: the replay itself (`fast`), and any trace; data stays outside the repository.
+//! Inputs: csv text, plain or gzip, and the clusters on which it is replayed. Missing columns have defaults; each
+//! is reported once. Deliberately absent: the replay itself (`fast`), and any trace; data stays outside the
+//! repository.
 
 mod columns;
 mod shapes;

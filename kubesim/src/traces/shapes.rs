@@ -1,4 +1,4 @@
-//! What a row asks for, as a gang: equal rows share one shape.
+//! The gang of a row: equal rows share one shape.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,7 +1,7 @@
 //! Draws a run from a seed: a random fleet, random jobs, random faults, then quiet.
 //!
-//! A fencing level promises nothing beyond what it covers (`docs/guarantees.md`), so a seed first draws what may
-//! move its jobs, and [`Reach`] keeps the faults inside of that.
+//! A fencing level promises nothing beyond what it covers (`docs/guarantees.md`). So a seed first draws what may
+//! move its jobs, and [`Reach`] keeps the faults within that.
 
 use std::time::Duration;
 

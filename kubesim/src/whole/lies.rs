@@ -1,5 +1,5 @@
-//! What a lying member writes: with the rights that its agent has, the status of its Works, its Reservations and its
-//! Cluster, and the finalizers of its Works.
+//! What a hostile member writes with the rights of its agent: the status of its Works, Reservations and Cluster,
+//! and the finalizers of its Works.
 
 use fleet_api::names;
 use kube::{

@@ -1,10 +1,10 @@
-//! The whole simulation: hub, controller, agents and hollow nodes over embedded API servers, in one process on a
-//! paused clock, with faults between them.
+//! The fault simulation: controller, agents and hollow nodes over embedded API servers, in one process on a paused
+//! clock, with faults between them.
 //!
-//! Inputs: a scenario file or a seed ([`Plan`]). Output: what happened, and every invariant that broke
-//! ([`Outcome`]). The processes are the production ones and know of nothing; each talks to the servers through
-//! the fault layer of `fleet-apiserver`. The same plan runs the same way again. Deliberately absent: any rule of
-//! the product; what is right is stated by `fleet_check`.
+//! Inputs: a scenario file or a seed ([`Plan`]). Output: the log, and every invariant that broke ([`Outcome`]). The
+//! processes are the production ones and do not know that they are simulated; each talks to the servers through the
+//! fault layer of `fleet-apiserver`. The same plan gives the same run. Deliberately absent: any rule of the
+//! product; `fleet_check` states what is right.
 
 mod draw;
 mod lies;

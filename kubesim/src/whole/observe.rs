@@ -1,7 +1,7 @@
-//! Watches the fleet from outside, judges every change, and tells what happened in the words of the run log.
+//! Watches the fleet from outside, checks every change, and writes the run log.
 //!
-//! Its watches meet no faults. Within one server the order of changes is exact; between two it is that of the
-//! virtual clock, and requests take time on it.
+//! Its watches meet no faults. Within one server the order of changes is exact. Between two servers it is that of
+//! the virtual clock, on which requests take time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,7 +1,7 @@
-//! What a run of the whole simulation consists of: a fleet, and what happens to it when.
+//! A run of the fault simulation: a fleet, and timed events.
 //!
-//! Made from a scenario file or from a seed. A list of events and nothing else, so that a failing run can be
-//! made shorter by leaving events out.
+//! Made from a scenario file or from a seed. It is a plain list of events, so that a failing run can be shortened
+//! by leaving events out.
 
 use std::{fmt, time::Duration};
 

@@ -1,7 +1,7 @@
-//! Draws the quota tree of a run, and by what rights its jobs take room from each other.
+//! Draws the quota tree of a run, and by which rules its jobs preempt each other.
 //!
-//! From a branch of the seed of its own, so that fleet, jobs and faults stay what they are. Every job fits its leaf
-//! when nothing else runs there: how it is to end does not depend on who goes first.
+//! It has its own branch of the seed, so fleet, jobs and faults stay the same. Every job fits its leaf if nothing
+//! else runs there: its result does not depend on the order of jobs.
 
 use fleet_quota::PREEMPTIBLE_LABEL;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Choices that look random and are the same for the same seed.
+//! Pseudo-random choices, the same for the same seed.
 
 use std::time::Duration;
 

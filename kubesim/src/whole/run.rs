@@ -1,4 +1,5 @@
-//! Drives one run on a paused clock: events at their times, crashes and restarts, then quiet, then the judgement.
+//! Drives one run on a paused clock: events at their times, crashes and restarts, then quiet, then the final
+//! checks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -366,6 +367,8 @@ impl<'p> Run<'p> {
                 wrong.extend(what.map(|what| Violation { invariant: 4, what }));
             }
         }
+        // What stands in a cluster, of one that lies too: its own users' jobs are nobody else's.
+        let standing = Snapshot::take(self.sim.hub(), &self.sim.members()).await?;
         let mut broken = |what: String| wrong.push(Violation { invariant: 4, what });
         for (cluster, stranger) in &self.strangers {
             let is = |(at, run): &&(String, Value)| {
@@ -374,7 +377,7 @@ impl<'p> Run<'p> {
                     && run["metadata"]["name"] == stranger["metadata"]["name"]
                     && run["metadata"]["namespace"] == stranger["metadata"]["namespace"]
             };
-            let untouched = snapshot.runs.iter().find(is).is_some_and(|(_, run)| {
+            let untouched = standing.runs.iter().find(is).is_some_and(|(_, run)| {
                 run["metadata"]["labels"][fleet_api::names::MANAGED_LABEL].is_null()
                     && run["metadata"]["deletionTimestamp"].is_null()
             });

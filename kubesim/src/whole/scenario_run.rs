@@ -1,4 +1,4 @@
-//! Runs a scenario file in whole mode and tells it in the words of the run log.
+//! Runs a scenario file in whole mode and writes the run log.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Makes a failing run short: leaves events out as long as it still fails.
+//! Shortens a failing run: leaves events out as long as it still fails.
 
 use super::{Outcome, Plan, run_plan};
 

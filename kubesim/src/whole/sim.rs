@@ -1,4 +1,4 @@
-//! The fleet of one run: API servers in memory, and the processes between them, each behind its own weather.
+//! The fleet of one run: API servers in memory, and the processes between them, each behind its own faults.
 
 use std::{
     collections::BTreeMap,

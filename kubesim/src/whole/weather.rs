@@ -1,4 +1,4 @@
-//! What becomes of each request of one process: drawn from its seed at the rates of the moment.
+//! The fate of each request of one process, drawn from its seed at the present rates.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

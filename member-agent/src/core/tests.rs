@@ -6,8 +6,9 @@ use crate::{fixture::Fixture, state::testing};
 fn core(context: Arc<Context>) -> Core {
     let (_, changes) = changes();
     let (_, requests) = mpsc::channel(1);
+    let (_, questions) = mpsc::channel(1);
     let (reports, _) = watch::channel(None);
-    Core::new(context, Channels { changes, requests, reports, notices: Notices::new().0 })
+    Core::new(context, Channels { changes, requests, questions, reports, notices: Notices::new().0 })
 }
 
 fn object(value: serde_json::Value) -> Object {

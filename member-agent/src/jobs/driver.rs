@@ -22,6 +22,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Kind, Role,
     objects::{Object, Pod, controller_of, resource},
+    pace,
     plan::{self, Plan, volcano},
     ssh_keys,
     state::{Snapshot, State, Support},
@@ -31,7 +32,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    CallError, LeaseClock,
+    CallError, LeaseClock, Reservations,
     admissions::Admissions,
     clock::Clock,
     reconcile::{Next, Queue, Shown, follow, show},
@@ -45,8 +46,6 @@ const CALLS_PER_JOB: usize = 16;
 const STANDSTILL: Duration = Duration::from_secs(1);
 /// Plans of one job in a row before others have their turn.
 const ROUNDS: usize = 4;
-/// How long changes of the number of ready pods of a batch Job are gathered.
-const READY_BATCH: Duration = Duration::from_millis(500);
 
 /// Runs the controllers until `shutdown` is cancelled.
 pub(super) async fn run(driver: Driver, shutdown: CancellationToken) {
@@ -92,6 +91,8 @@ pub(super) struct Driver {
     lease: Option<LeaseClock>,
     /// The scheduler's word on which jobs are let in; without a scheduler all are.
     pub admissions: Option<Admissions>,
+    /// Who knows which places are held; without one the scheduler binds every pod.
+    places: Option<Reservations>,
     state: Mutex<State>,
     /// Uids of jobs, or of owners of pods that are no job known here.
     pub queue: Arc<Queue<String>>,
@@ -116,9 +117,15 @@ impl Driver {
             clock,
             lease,
             admissions,
+            places: None,
             state: Mutex::default(),
             queue: Arc::new(Queue::new()),
         }
+    }
+
+    /// Makes pods on the nodes that are held for them.
+    pub fn with_places(self, places: Reservations) -> Self {
+        Self { places: Some(places), ..self }
     }
 
     pub fn watch_name(&self, plural: &str) -> String {
@@ -334,6 +341,8 @@ impl Driver {
         let job = &snapshot.job.object;
         let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
         if manifest["kind"] == "Pod" {
+            let placed = writes::placed(self.places.as_ref(), manifest).await;
+            let manifest = placed.as_ref().unwrap_or(manifest);
             if self.must_stand_still(job) {
                 return Ok(());
             }
@@ -468,20 +477,23 @@ impl Driver {
         Ok(())
     }
 
-    /// How long a status waits for company: how many pods of a batch Job are ready changes pod by pod, and
-    /// Kubernetes' own controller batches such changes too.
+    /// How long a status waits for what comes next.
     fn batched(&self, snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
         let job = &snapshot.job.object;
-        let change = plan.status.as_ref().and_then(|status| merge_diff(&job.status, status));
-        let waits = matches!(self.kinds[snapshot.job.kind].role, Role::Batch)
-            && !plan.delete_job
-            && change.as_ref().and_then(Value::as_object).is_some_and(|fields| fields.keys().eq(["ready"]));
+        let wait = match self.kinds[snapshot.job.kind].role {
+            Role::Batch | Role::Kubeflow(_) if !plan.delete_job => {
+                let kind = &self.kinds[snapshot.job.kind].resource;
+                pace::wait(kind, job, &snapshot.pods, plan, self.queue.load())
+            }
+            _ => None,
+        };
         let now = Instant::now();
         let mut state = self.state();
-        if waits {
-            let due = *state.batched.entry(job.uid().to_owned()).or_insert(now + READY_BATCH);
-            if due > now {
-                return Some(due - now);
+        if let Some(wait) = wait {
+            let due = state.batched.entry(job.uid().to_owned()).or_insert(now + wait);
+            *due = (*due).min(now + wait);
+            if *due > now {
+                return Some(*due - now);
             }
         }
         state.batched.remove(job.uid());

@@ -7,6 +7,7 @@
 
 mod driver;
 mod objects;
+mod pace;
 mod plan;
 mod ssh_keys;
 mod state;
@@ -48,7 +49,8 @@ pub async fn run(context: Arc<Context>) -> anyhow::Result<()> {
         }
     };
     let driver =
-        Driver::new(client.clone(), source.clone(), cluster, kinds.clone(), context.clock, lease, admissions);
+        Driver::new(client.clone(), source.clone(), cluster, kinds.clone(), context.clock, lease, admissions)
+            .with_places(context.reservations().clone());
     let jobs = driver::run(driver, shutdown.clone());
     tokio::join!(jobs, flows);
     Ok(())

@@ -48,7 +48,7 @@ pub(super) struct State {
     /// Who waits for a pod name to become free.
     blocked: BTreeMap<ObjectKey, String>,
     kind_synced: BTreeSet<usize>,
-    /// When a status that waits for company is written at the latest, by uid of the job.
+    /// When a status that waits for what comes next is written at the latest, by uid of the job.
     pub batched: BTreeMap<String, Instant>,
     /// What Volcano's jobs need beside pods.
     pub volcano: VolcanoState,

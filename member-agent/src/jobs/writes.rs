@@ -1,6 +1,6 @@
 //! The few requests the controllers make, on plain JSON.
 
-use fleet_api::names::AGENT_MANAGER;
+use fleet_api::names::{AGENT_MANAGER, RESERVATION_ANNOTATION};
 use kube::{
     Client, Error, Resource,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::objects::{Object, resource};
-use crate::{CallError, call};
+use crate::{CallError, Reservations, call};
 
 /// The resource of a manifest the planners make.
 pub(super) fn resource_of(manifest: &Value) -> ApiResource {
@@ -30,6 +30,17 @@ pub(super) fn resource_of(manifest: &Value) -> ApiResource {
     let api_version = manifest["apiVersion"].as_str().unwrap_or_default();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     resource(group, version, manifest["kind"].as_str().unwrap_or_default(), plural)
+}
+
+/// The pod on the node that is held for it, where it need not wait for others.
+pub(super) async fn placed(places: Option<&Reservations>, manifest: &Value) -> Option<Value> {
+    let is_free = manifest["spec"]["nodeName"].is_null();
+    let is_reserved = manifest["metadata"]["annotations"][RESERVATION_ANNOTATION].is_string();
+    let places = places.filter(|_| is_free && is_reserved)?;
+    let node = places.node_for(serde_json::from_value(manifest.clone()).ok()?).await?;
+    let mut placed = manifest.clone();
+    placed["spec"]["nodeName"] = node.into();
+    Some(placed)
 }
 
 pub(crate) async fn create<T: DeserializeOwned>(client: &Client, manifest: &Value) -> Result<T, CallError> {

@@ -68,6 +68,12 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         }
     }
 
+    /// How many keys are worked on or wait for it.
+    pub(crate) fn load(&self) -> usize {
+        let inner = self.lock();
+        inner.running.len() + inner.ready.len()
+    }
+
     /// Works on keys until `shutdown`; then waits for the tasks that run.
     pub(crate) async fn run<W, F>(self: Arc<Self>, concurrency: usize, shutdown: CancellationToken, work: W)
     where

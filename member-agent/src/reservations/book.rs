@@ -4,6 +4,8 @@
 //! says what is wanted and what is known to be written, and [`Book::next_write`] is the difference, so
 //! a write that failed, or that was overtaken, is simply computed again.
 
+mod repair;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
@@ -35,14 +37,26 @@ enum Verdict {
     Released,
 }
 
+/// What is known of the copy in the member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CopyState {
+    None,
+    /// A write of it may have taken effect, now or later.
+    Maybe,
+    Stands,
+}
+
 #[derive(Debug)]
 struct Entry {
     spec: Arc<ReservationSpec>,
     /// The hub's object, once seen and while it stands.
     hub_uid: Option<String>,
     verdict: Verdict,
-    /// A copy may stand in the member, with this status as far as known.
-    copy: Option<Option<ReservationStatus>>,
+    copy: CopyState,
+    /// When the places are given back, unless the Work arrives before.
+    deadline: Option<Timestamp>,
+    /// The Work has.
+    arrived: bool,
     /// Status of the hub's object as far as known.
     answered: Option<ReservationStatus>,
     /// A write is under way.
@@ -60,10 +74,14 @@ pub(crate) struct Book {
     /// Entries whose writes are to be looked at.
     due: BTreeSet<String>,
     deadlines: BTreeSet<(Timestamp, String)>,
+    /// Held over a restart, and heard of from the hub since: the count until their deadlines begins anew.
+    heard: BTreeSet<String>,
     /// The newest term of a leader of the hub.
     newest_term: i64,
     /// Which namespaces places are held for.
     permits: Permits,
+    /// Holds of jobs that are here and have lost their places.
+    placeless: BTreeSet<String>,
 }
 
 impl Book {
@@ -82,14 +100,15 @@ impl Book {
         self.newest_term = 0;
     }
 
-    /// Takes over a copy found in the member at the start: its places are held again.
+    /// Takes over a copy found in the member at the start: its places are held again. Whether its Work has arrived is
+    /// not written there: nothing of it lapses before the hub is heard.
     pub fn recover(&mut self, copy: &Reservation, state: &mut MemberState) {
         let name = copy.metadata.name.clone().unwrap_or_default();
         self.see_term(copy.spec.term.unwrap_or_default());
         let written = copy.status.clone().filter(|status| status.phase == Some(ReservationPhase::Reserved));
-        let verdict = match written.clone().or_else(|| super::write::places_annotation(copy)) {
+        let verdict = match written.or_else(|| super::write::places_annotation(copy)) {
             Some(status) => {
-                state.add_hold(Hold::new(&name, &copy.spec, &status.nodes));
+                keep(&name, &copy.spec, &status, state);
                 Verdict::Held(status)
             }
             None => Verdict::Released,
@@ -98,7 +117,9 @@ impl Book {
             spec: Arc::new(copy.spec.clone()),
             hub_uid: None,
             verdict,
-            copy: Some(written),
+            copy: CopyState::Stands,
+            deadline: None,
+            arrived: false,
             answered: None,
             busy: false,
             seen: false,
@@ -118,6 +139,8 @@ impl Book {
         let Some(entry) = self.entries.get_mut(&name) else {
             let verdict = match phase {
                 None => Verdict::Asked,
+                // Nodes for cells are kept as long as the hub says so, whatever was before.
+                Some(_) if !reservation.spec.cell_nodes.is_empty() => Verdict::Asked,
                 Some(ReservationPhase::Reserved) => {
                     Verdict::Closed(expired("the member holds no places for it any more"))
                 }
@@ -127,7 +150,9 @@ impl Book {
                 spec: Arc::new(reservation.spec.clone()),
                 hub_uid: Some(uid),
                 verdict,
-                copy: None,
+                copy: CopyState::None,
+                deadline: None,
+                arrived: false,
                 answered: reservation.status.clone(),
                 busy: false,
                 seen: false,
@@ -135,9 +160,21 @@ impl Book {
             return self.insert(&name, entry);
         };
         if entry.hub_uid.as_ref() == Some(&uid) {
+            if entry.spec.cells != reservation.spec.cells && matches!(entry.verdict, Verdict::Held(_)) {
+                cells::change(entry, &name, &reservation.spec, state);
+                self.due.insert(name);
+            }
             return;
         }
         // Seen for the first time since the start, or made anew under the same name.
+        if entry.hub_uid.is_none() && !entry.arrived && matches!(entry.verdict, Verdict::Held(_)) {
+            if entry.spec.cell_nodes.is_empty() {
+                self.heard.insert(name.clone());
+            }
+            if entry.spec.cells != reservation.spec.cells {
+                cells::change(entry, &name, &reservation.spec, state);
+            }
+        }
         let anew = entry.hub_uid.is_some() || entry.verdict == Verdict::Released;
         entry.hub_uid = Some(uid);
         entry.answered = reservation.status.clone();
@@ -154,8 +191,8 @@ impl Book {
     pub fn see_copy(&mut self, copy: &Reservation) {
         let name = copy.metadata.name.clone().unwrap_or_default();
         match self.entries.get_mut(&name) {
-            Some(entry) if entry.copy.is_none() => {
-                entry.copy = Some(None);
+            Some(entry) if entry.copy == CopyState::None => {
+                entry.copy = CopyState::Maybe;
                 self.due.insert(name);
             }
             Some(entry) => entry.seen = entry.busy,
@@ -164,7 +201,9 @@ impl Book {
                     spec: Arc::new(copy.spec.clone()),
                     hub_uid: None,
                     verdict: Verdict::Released,
-                    copy: Some(None),
+                    copy: CopyState::Stands,
+                    deadline: None,
+                    arrived: false,
                     answered: None,
                     busy: false,
                     seen: false,
@@ -183,7 +222,7 @@ impl Book {
         entry.hub_uid = None;
         entry.answered = None;
         entry.verdict = Verdict::Released;
-        state.remove_hold(name);
+        drop_hold(name, &entry.spec, state);
         self.due.insert(name.to_owned());
     }
 
@@ -211,15 +250,22 @@ impl Book {
                 self.due.insert(name);
                 continue;
             }
+            if !entry.spec.cell_nodes.is_empty() {
+                entry.verdict = Verdict::Held(cells::standing(&entry.spec, state));
+                state.set_cell_nodes(&name, &entry.spec.cell_nodes);
+                self.due.insert(name);
+                continue;
+            }
             if let Err(message) = self.permits.namespace(&entry.spec.binding.namespace) {
                 entry.verdict = Verdict::Closed(refused(message, Vec::new()));
                 self.due.insert(name);
                 continue;
             }
-            entry.verdict = match plan(&entry.spec, state, now, next_report) {
+            entry.verdict = match plan(&name, &entry.spec, state, now, next_report) {
                 Ok(status) => {
                     state.add_hold(Hold::new(&name, &entry.spec, &status.nodes));
                     held = true;
+                    entry.deadline = lapses_at(&entry.spec, now);
                     Verdict::Held(status)
                 }
                 Err(status) => Verdict::Closed(status),
@@ -230,19 +276,20 @@ impl Book {
         held
     }
 
-    /// The Work of this binding and epoch has arrived.
+    /// The Work of this binding and epoch has arrived: its hold has no deadline any more. Nothing is written of that:
+    /// the Work and what it brings about say it.
     pub fn consume(&mut self, binding_uid: &str, epoch: i64) {
         for name in self.names_of(binding_uid) {
             let Some(entry) = self.entries.get_mut(&name).filter(|entry| entry.spec.epoch == epoch) else {
                 continue;
             };
-            if let Verdict::Held(status) = &mut entry.verdict
-                && let Some(deadline) = status.expires_at.take()
-            {
-                if let Ok(deadline) = deadline.parse() {
-                    self.deadlines.remove(&(deadline, name.clone()));
-                }
-                self.due.insert(name);
+            if !matches!(entry.verdict, Verdict::Held(_)) {
+                continue;
+            }
+            entry.arrived = true;
+            self.heard.remove(&name);
+            if let Some(deadline) = entry.deadline.take() {
+                self.deadlines.remove(&(deadline, name));
             }
         }
     }
@@ -256,9 +303,20 @@ impl Book {
             let Some(entry) = self.entries.get_mut(&name).filter(|entry| entry.spec.epoch <= epoch) else {
                 continue;
             };
-            if matches!(entry.verdict, Verdict::Held(_)) {
+            if matches!(entry.verdict, Verdict::Held(_)) && entry.spec.cell_nodes.is_empty() {
                 entry.verdict = Verdict::Released;
                 state.remove_hold(&name);
+                self.due.insert(name);
+            }
+        }
+    }
+
+    /// What the hub is told of cells anew: nodes that have turned good or bad, and pods that have ended.
+    pub fn look_at_cells(&mut self, state: &mut MemberState) {
+        for name in state.take_cells_changed() {
+            if let Some(entry) = self.entries.get_mut(&name)
+                && cells::refresh(entry, &name, state)
+            {
                 self.due.insert(name);
             }
         }
@@ -271,18 +329,25 @@ impl Book {
 
     /// Gives back what has lapsed by `now`. A hold whose pods exist is in use, whoever was to say so.
     pub fn expire(&mut self, now: Timestamp, state: &mut MemberState) {
+        for name in std::mem::take(&mut self.heard) {
+            if let Some(entry) = self.entries.get_mut(&name) {
+                entry.deadline = lapses_at(&entry.spec, now);
+                self.note_deadline(&name);
+            }
+        }
         while self.next_deadline().is_some_and(|deadline| deadline <= now) {
             let Some((_, name)) = self.deadlines.pop_first() else { return };
             let Some(entry) = self.entries.get_mut(&name) else { continue };
-            let Verdict::Held(status) = &mut entry.verdict else { continue };
-            if state.has_pods_of(&name) {
-                status.expires_at = None;
-            } else {
+            if !matches!(entry.verdict, Verdict::Held(_)) {
+                continue;
+            }
+            entry.deadline = None;
+            if !state.has_pods_of(&name) {
                 let message = format!("the job did not arrive within {} s", entry.spec.ttl_seconds);
                 entry.verdict = Verdict::Closed(expired(&message));
                 state.remove_hold(&name);
+                self.due.insert(name);
             }
-            self.due.insert(name);
         }
     }
 
@@ -308,8 +373,8 @@ impl Book {
         if let Some(copy) = written.copy {
             entry.copy = copy;
         }
-        if std::mem::take(&mut entry.seen) && entry.copy.is_none() {
-            entry.copy = Some(None);
+        if std::mem::take(&mut entry.seen) && entry.copy == CopyState::None {
+            entry.copy = CopyState::Maybe;
         }
         if let Some((uid, status)) = written.answered
             && entry.hub_uid.as_ref() == Some(&uid)
@@ -330,9 +395,10 @@ impl Book {
     }
 
     fn note_deadline(&mut self, name: &str) {
-        if let Some(Entry { verdict: Verdict::Held(status), .. }) = self.entries.get(name)
-            && let Some(deadline) = status.expires_at.as_ref().and_then(|text| text.parse().ok())
+        if let Some(Entry { verdict: Verdict::Held(_), deadline: Some(deadline), .. }) =
+            self.entries.get(name)
         {
+            let deadline = *deadline;
             self.deadlines.insert((deadline, name.to_owned()));
         }
     }
@@ -358,12 +424,9 @@ impl Entry {
         let (copy, answer) = match &self.verdict {
             Verdict::Asked => return None,
             Verdict::Held(status) => (
-                match &self.copy {
-                    None => CopyWrite::Create(status.clone()),
-                    Some(written) if written.as_ref() != Some(status) => {
-                        CopyWrite::Status { old: written.clone(), new: status.clone() }
-                    }
-                    Some(_) => CopyWrite::Keep,
+                match self.copy {
+                    CopyState::None | CopyState::Maybe => CopyWrite::Create(status.clone()),
+                    CopyState::Stands => CopyWrite::Keep,
                 },
                 Some(status),
             ),
@@ -385,7 +448,7 @@ impl Entry {
     }
 
     fn without_copy(&self) -> CopyWrite {
-        if self.copy.is_some() { CopyWrite::Delete } else { CopyWrite::Keep }
+        if self.copy == CopyState::None { CopyWrite::Keep } else { CopyWrite::Delete }
     }
 }
 
@@ -397,8 +460,14 @@ fn expired(message: &str) -> ReservationStatus {
     }
 }
 
+/// When places that are held from now on lapse.
+fn lapses_at(spec: &ReservationSpec, now: Timestamp) -> Option<Timestamp> {
+    Some(now.checked_add(SignedDuration::from_secs(spec.ttl_seconds.max(1))).unwrap_or(Timestamp::MAX))
+}
+
 /// The status that answers: places for all components at once, or why not.
 fn plan(
+    name: &str,
     spec: &ReservationSpec,
     state: &mut MemberState,
     now: Timestamp,
@@ -406,6 +475,10 @@ fn plan(
 ) -> Result<ReservationStatus, ReservationStatus> {
     let gang =
         fleet_api::convert::gang(&spec.components).map_err(|error| refused(error.to_string(), Vec::new()))?;
+    if !spec.cells.is_empty() {
+        let places = crate::state::cells::places(spec, &gang, name, state).map_err(cells::refusal)?;
+        return Ok(held(&gang, spec, places, now, next_report));
+    }
     let components: Vec<(String, Arc<PodSpec>, i64)> = gang
         .components
         .iter()
@@ -419,16 +492,43 @@ fn plan(
         .cluster
         .find_places(&components, topology)
         .map_err(|none| refused(none.sentence(), components_of(&none.refusal)))?;
-    let expires_at =
-        now.checked_add(SignedDuration::from_secs(spec.ttl_seconds.max(1))).unwrap_or(Timestamp::MAX);
-    Ok(ReservationStatus {
+    Ok(held(&gang, spec, places, now, next_report))
+}
+
+fn held(
+    gang: &fleet_placement::Gang,
+    spec: &ReservationSpec,
+    places: BTreeMap<String, Vec<String>>,
+    now: Timestamp,
+    next_report: i64,
+) -> ReservationStatus {
+    let message = match spec.cells.is_empty() {
+        true => format!("{} places held", gang.pods()),
+        false => cells::held_message(gang, &places),
+    };
+    ReservationStatus {
         phase: Some(ReservationPhase::Reserved),
         nodes: places,
-        refusals: Vec::new(),
-        message: Some(format!("{} places held", gang.pods())),
+        message: Some(message),
         report_sequence: Some(next_report),
-        expires_at: Some(expires_at.to_string()),
-    })
+        expires_at: lapses_at(spec, now).map(|at| at.to_string()),
+        ..ReservationStatus::default()
+    }
+}
+
+/// Holds what a copy in the member says.
+fn keep(name: &str, spec: &ReservationSpec, status: &ReservationStatus, state: &mut MemberState) {
+    match spec.cell_nodes.is_empty() {
+        true => state.add_hold(Hold::new(name, spec, &status.nodes)),
+        false => state.set_cell_nodes(name, &spec.cell_nodes),
+    }
+}
+
+fn drop_hold(name: &str, spec: &ReservationSpec, state: &mut MemberState) {
+    match spec.cell_nodes.is_empty() {
+        true => drop(state.remove_hold(name)),
+        false => state.set_cell_nodes(name, &[]),
+    }
 }
 
 fn refused(message: String, refusals: Vec<ComponentRefusal>) -> ReservationStatus {
@@ -451,5 +551,6 @@ fn components_of(refusal: &Refusal) -> Vec<ComponentRefusal> {
     refusal.components.iter().map(component).collect()
 }
 
+mod cells;
 #[cfg(test)]
 mod tests;

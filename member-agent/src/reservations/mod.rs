@@ -5,15 +5,29 @@
 pub(crate) mod book;
 pub(crate) mod write;
 
-use tokio::sync::mpsc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::lean::LeanPod;
 
 /// Requests that may wait for the core before a sender does.
 const HANDLE_CAPACITY: usize = 1024;
+/// Longest wait for a pod's place; without one the scheduler finds it.
+const PLACE_WITHIN: Duration = Duration::from_millis(100);
 
 /// The way of other parts of the agent to the holds.
 #[derive(Clone, Debug)]
 pub struct Reservations {
     requests: mpsc::Sender<HoldRequest>,
+    places: mpsc::Sender<PlaceQuestion>,
+}
+
+/// Which node is held for a pod that is about to be made.
+#[derive(Debug)]
+pub(crate) struct PlaceQuestion {
+    pub pod: Box<LeanPod>,
+    pub answer: oneshot::Sender<Option<String>>,
 }
 
 /// What other parts ask of the holds.
@@ -24,9 +38,18 @@ pub(crate) enum HoldRequest {
 }
 
 impl Reservations {
-    pub(crate) fn new() -> (Self, mpsc::Receiver<HoldRequest>) {
-        let (requests, receiver) = mpsc::channel(HANDLE_CAPACITY);
-        (Self { requests }, receiver)
+    /// With the ends that the core reads.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<HoldRequest>, mpsc::Receiver<PlaceQuestion>) {
+        let (requests, holds) = mpsc::channel(HANDLE_CAPACITY);
+        let (places, questions) = mpsc::channel(HANDLE_CAPACITY);
+        (Self { requests, places }, holds, questions)
+    }
+
+    /// The node whose place is held for this pod alone, if the pod may start there now.
+    pub(crate) async fn node_for(&self, pod: LeanPod) -> Option<String> {
+        let (answer, answered) = oneshot::channel();
+        self.places.try_send(PlaceQuestion { pod: Box::new(pod), answer }).ok()?;
+        tokio::time::timeout(PLACE_WITHIN, answered).await.ok()?.ok()?
     }
 
     /// The Work of this binding and epoch has arrived: its hold no longer expires. Idempotent; does

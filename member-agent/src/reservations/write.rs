@@ -10,13 +10,14 @@ use kube::{
 };
 use serde_json::json;
 
+use super::book::CopyState;
 use crate::{
     clock::Backoff,
     context::{CallError, Context, call},
 };
 
-/// Annotation on a copy: the status it was made with. An API server drops the status of an object that
-/// is created; so the places stand here, in the same write as the copy itself.
+/// Annotation on a copy: the answer it was made with. An API server drops the status of an object that is created; so
+/// the places stand here, in the same write as the copy itself, and nowhere else.
 pub(crate) const PLACES_ANNOTATION: &str = "fleet.dev/places";
 
 /// One round of writes for one reservation.
@@ -34,7 +35,6 @@ pub(crate) struct HoldWrite {
 pub(crate) enum CopyWrite {
     Keep,
     Create(ReservationStatus),
-    Status { old: Option<ReservationStatus>, new: ReservationStatus },
     Delete,
 }
 
@@ -42,12 +42,12 @@ pub(crate) enum CopyWrite {
 #[derive(Debug)]
 pub(crate) struct HoldWritten {
     pub name: String,
-    /// As in the book: whether there is a copy, and its status.
-    pub copy: Option<Option<Option<ReservationStatus>>>,
+    /// What is known of the copy from now on, if that is new.
+    pub copy: Option<CopyState>,
     pub answered: Option<(String, ReservationStatus)>,
 }
 
-/// The status a copy was made with.
+/// The answer a copy was made with.
 pub(crate) fn places_annotation(copy: &Reservation) -> Option<ReservationStatus> {
     let text = copy.metadata.annotations.as_ref()?.get(PLACES_ANNOTATION)?;
     serde_json::from_str(text)
@@ -71,33 +71,14 @@ impl HoldWrite {
             CopyWrite::Keep => self.answer(context, written).await,
             CopyWrite::Delete => {
                 self.delete_copy(context).await?;
-                written.copy = Some(None);
+                written.copy = Some(CopyState::None);
                 self.answer(context, written).await
             }
             CopyWrite::Create(status) => {
                 // Unless it is known to have failed it may stand, now or later.
-                written.copy = Some(Some(None));
+                written.copy = Some(CopyState::Maybe);
                 self.create_copy(context, status).await?;
-                // The places are safe: the answer need not wait for the copy's status.
-                let mut answered = HoldWritten { name: String::new(), copy: None, answered: None };
-                let (status_written, answer) = tokio::join!(
-                    self.patch_copy(context, &None, status),
-                    self.answer(context, &mut answered)
-                );
-                written.copy = Some(Some(status_written.is_ok().then(|| status.clone())));
-                written.answered = answered.answered;
-                status_written.and(answer)
-            }
-            CopyWrite::Status { old, new } => {
-                match self.patch_copy(context, old, new).await {
-                    // Somebody deleted the copy: it is made again.
-                    Err(error) if error.is_not_found() => {
-                        written.copy = Some(None);
-                        return Ok(());
-                    }
-                    other => other?,
-                }
-                written.copy = Some(Some(Some(new.clone())));
+                written.copy = Some(CopyState::Stands);
                 self.answer(context, written).await
             }
         }
@@ -117,17 +98,6 @@ impl HoldWrite {
         // A copy of an earlier answer under this name: its places are no longer the ones.
         copy.metadata.resource_version = call(api.get(&self.name)).await?.metadata.resource_version;
         call(api.replace(&self.name, &params(), &copy)).await.map(drop)
-    }
-
-    async fn patch_copy(
-        &self,
-        context: &Context,
-        old: &Option<ReservationStatus>,
-        new: &ReservationStatus,
-    ) -> Result<(), CallError> {
-        let Some(status) = merge_diff_of(&old.clone().unwrap_or_default(), new) else { return Ok(()) };
-        let patch = Patch::Merge(json!({"status": status}));
-        call(copies(context).patch_status(&self.name, &PatchParams::default(), &patch)).await.map(drop)
     }
 
     async fn delete_copy(&self, context: &Context) -> Result<(), CallError> {

@@ -6,6 +6,7 @@
 
 pub(crate) mod conf;
 pub(crate) mod extender;
+pub(crate) mod fresh;
 pub(crate) mod loads;
 pub(crate) mod status;
 pub(crate) mod write;
@@ -13,9 +14,13 @@ pub(crate) mod write;
 use std::sync::Arc;
 
 use crate::{
+    lean::LeanPod,
     lean_devices::Assigned,
     state::{GangKey, MemberState, PodEntry, PodKey},
 };
+
+/// Who places pods that name nobody.
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Orders gangs: higher priority, then older, then by name.
 pub(crate) type Rank = (std::cmp::Reverse<i32>, Option<jiff::Timestamp>, GangKey);
@@ -42,6 +47,8 @@ pub(crate) struct Binding {
     pub scheduler_name: String,
     /// Parts of the node's cards that go with it.
     pub devices: Option<Box<Assigned>>,
+    /// Annotations of its place, where that is of cells.
+    pub marks: Option<Arc<std::collections::BTreeMap<String, String>>>,
     /// Whom to ask first whether the pod may go there.
     pub check: Option<Arc<extender::Check>>,
 }
@@ -109,6 +116,8 @@ pub(crate) fn decide(state: &mut MemberState, key: &GangKey) -> Decision {
     if let Some((pod, error)) = pending.iter().find_map(|(key, pod)| Some((key, pod.unreadable.as_ref()?))) {
         return refuse(format!("pod {}: {error}", pod.name), Vec::new());
     }
+    // Of pods that start one by one, those that have cells go first.
+    pending.sort_by_key(|(key, pod)| state.is_bound_to_cells(pod) && held_node(state, key, pod).is_none());
     let demanded = size.saturating_sub(placed);
     let rest = pending.split_off(demanded);
     let mut bindings = match place_all(state, key, &pending) {
@@ -163,6 +172,15 @@ fn place_all(
                 state.assume(key, &node);
                 bindings.push(binding(state, key, pod, node));
             }
+            None if state.is_bound_to_cells(pod) => {
+                for taken in &bindings {
+                    let taken: &Binding = taken;
+                    state.forget(&taken.pod, &taken.uid);
+                }
+                state.take_effects();
+                state.merge_effects(before);
+                return Err(no_cells(state, key, pod));
+            }
             None => unplaced.push((key, pod)),
         }
     }
@@ -197,6 +215,15 @@ fn place_all(
     }
 }
 
+fn no_cells(state: &MemberState, key: &PodKey, pod: &PodEntry) -> String {
+    match state.place_of(key, pod) {
+        Some(place) => {
+            format!("pod {}: node {}, where its cells are, does not take it now", key.name, place.node)
+        }
+        None => format!("pod {}: it has no cells of its virtual cluster yet", key.name),
+    }
+}
+
 /// The binding of a pod whose place is taken already.
 pub(crate) fn binding(state: &MemberState, key: &PodKey, pod: &PodEntry, node: String) -> Binding {
     let known = pod.id.and_then(|id| state.cluster.find_pod(id)).filter(|known| !known.parts.is_empty());
@@ -208,12 +235,15 @@ pub(crate) fn binding(state: &MemberState, key: &PodKey, pod: &PodEntry, node: S
             cards: id.map_or(Vec::new(), |id| state.cluster.nodes.get(id).cards.clone()),
         })
     });
+    let marks =
+        state.place_of(key, pod).filter(|place| place.node == node).and_then(|place| place.marks.clone());
     Binding {
         pod: key.clone(),
         uid: pod.uid.clone(),
         node,
         scheduler_name: pod.scheduler_name.clone(),
         devices,
+        marks,
         check: None,
     }
 }
@@ -227,6 +257,21 @@ fn held_node(state: &MemberState, key: &PodKey, pod: &PodEntry) -> Option<String
     let free = node.free().plus(&place.requests);
     let fits = node.admits(&pod.spec.shape) && pod.requests().fits_in(&free);
     (fits && place.occupant.is_none()).then(|| place.node.clone())
+}
+
+/// The node held for a pod that does not exist yet, where it may be made on that node at once: nobody else has to be
+/// placed with it, and nothing else than its place decides. What [`held_node`] asks of a pod that is to be bound is asked
+/// of it as well.
+pub(crate) fn node_for_one(state: &MemberState, pod: &LeanPod) -> Option<String> {
+    let mut pod = pod.clone();
+    // As the API server will.
+    pod.spec.scheduler_name.get_or_insert_with(|| DEFAULT_SCHEDULER.to_owned());
+    pod.metadata.uid.get_or_insert_default();
+    let entry = PodEntry::read(&pod, state.scheduler_names())?;
+    let key = PodKey::of(&pod);
+    let alone = entry.gang_size == 1 && entry.group_owner.is_none() && entry.spec.extras.is_none();
+    let may = alone && entry.is_pending() && entry.unreadable.is_none() && state.pod(&key).is_none();
+    may.then(|| held_node(state, &key, &entry)).flatten()
 }
 
 #[cfg(test)]

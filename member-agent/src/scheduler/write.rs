@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{
     Binding,
     extender::{self, Verdict},
+    fresh::Look,
 };
 use crate::{
     clock::Backoff,
@@ -49,7 +50,19 @@ pub(crate) async fn bind(
     context: Arc<Context>,
     notices: Notices,
     bindings: Vec<Binding>,
+    look: Option<Look>,
 ) -> Vec<(Binding, Bound)> {
+    if let Some(look) = look
+        && let Some(why) = look.refusal(&context).await
+    {
+        for binding in &bindings {
+            let Binding { pod, uid, scheduler_name, .. } = binding;
+            notices.send(Notice::failed_scheduling(pod, uid, scheduler_name, &why));
+        }
+        // Until the watch has told of it, too.
+        tokio::time::sleep(REFUSED_PAUSE).await;
+        return bindings.into_iter().map(|binding| (binding, Bound::No)).collect();
+    }
     match extender::verdict(&context, &bindings).await {
         Verdict::Fine => {}
         Verdict::Refused(refused) => {
@@ -101,10 +114,13 @@ async fn post_binding(context: &Context, binding: &Binding) -> Result<(), CallEr
         "metadata": {"name": binding.pod.name, "namespace": binding.pod.namespace, "uid": binding.uid},
         "target": {"apiVersion": "v1", "kind": "Node", "name": binding.node},
     });
+    // The API server writes them on the pod with its node, in one.
     if let Some(devices) = &binding.devices {
-        // The API server writes them on the pod with its node, in one.
         let now = context.clock.now().as_second();
         body["metadata"]["annotations"] = json!(lean_devices::annotations(devices, &binding.node, now));
+    }
+    for (name, value) in binding.marks.iter().flat_map(|marks| marks.iter()) {
+        body["metadata"]["annotations"][name] = json!(value);
     }
     let request = Request::new(Pod::url_path(&(), Some(&binding.pod.namespace)))
         .create_subresource(

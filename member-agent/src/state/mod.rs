@@ -4,7 +4,11 @@
 //! Pure: no clock, no IO. One owner, the core task. Use of a node is the sum over its bound, unfinished
 //! pods and over held places whose pod is not bound.
 
+pub(crate) mod cells;
+mod claims;
+mod crowd;
 mod gangs;
+pub(crate) mod gates;
 mod groups;
 mod hold;
 mod hyper_nodes;
@@ -20,12 +24,16 @@ use fleet_resources::Resources;
 use fleet_scheduler::{Cluster, Config, GroupId, PodId, PodInput, PodSpec, Policy, QueueInput};
 
 pub(crate) use gangs::{GangEntry, GangKey};
+pub(crate) use gates::{Gated, Release};
 pub(crate) use groups::{PodGroup, PodGroupObject};
 pub(crate) use hold::{Hold, Place};
 pub(crate) use hyper_nodes::{HyperNode, read_labels};
 pub(crate) use pod::{PodEntry, PodKey, UNKNOWN_SIZE};
 
-use crate::lean::{LeanNode, LeanPod};
+use crate::{
+    lean::{LeanNode, LeanPod},
+    owned::OwnedJob,
+};
 
 /// What has changed since [`MemberState::take_effects`] was last called.
 #[derive(Debug, Default)]
@@ -36,6 +44,8 @@ pub(crate) struct Effects {
     pub freed: bool,
     /// Nodes or use changed: the capacity report is out of date.
     pub capacity: bool,
+    /// Reservations whose pods may be let go now.
+    pub gates: BTreeSet<String>,
 }
 
 #[derive(Debug, Default)]
@@ -67,11 +77,26 @@ pub(crate) struct MemberState {
     /// Looked up by key alone; nothing is decided in its order.
     pods: HashMap<PodKey, PodEntry>,
     holds: BTreeMap<String, Hold>,
+    /// Nodes kept for cells, by the reservation that keeps them.
+    cell_nodes: BTreeMap<String, BTreeSet<String>>,
+    /// All of these nodes.
+    is_of_cells: BTreeSet<String>,
+    /// Reservations of cells of whose pods or nodes something has changed.
+    cells_changed: BTreeSet<String>,
     /// Pods by the reservation they name.
     reserved_pods: BTreeMap<String, BTreeSet<PodKey>>,
     gangs: BTreeMap<GangKey, GangEntry>,
-    /// Requests of unfinished pods without a node.
+    /// Requests of unfinished pods without a node and without a place.
     unbound: Resources,
+    /// Jobs for which places are held, by uid, and their uids by namespace and name.
+    jobs: BTreeMap<String, Arc<OwnedJob>>,
+    jobs_by_name: BTreeMap<(String, String), BTreeSet<String>>,
+    /// Pods that name no reservation, by namespace and name of the job they may be of.
+    claimants: BTreeMap<(String, String), BTreeSet<PodKey>>,
+    /// Nodes that may carry more than they have.
+    crowded: BTreeSet<String>,
+    /// Another scheduler has bound pods here.
+    pub is_shared: bool,
     /// Names this agent binds pods for.
     scheduler_names: BTreeSet<String>,
     effects: Effects,
@@ -96,9 +121,17 @@ impl MemberState {
             usage: BTreeMap::new(),
             pods: HashMap::new(),
             holds: BTreeMap::new(),
+            cell_nodes: BTreeMap::new(),
+            is_of_cells: BTreeSet::new(),
+            cells_changed: BTreeSet::new(),
             reserved_pods: BTreeMap::new(),
             gangs: BTreeMap::new(),
             unbound: Resources::new(),
+            jobs: BTreeMap::new(),
+            jobs_by_name: BTreeMap::new(),
+            claimants: BTreeMap::new(),
+            crowded: BTreeSet::new(),
+            is_shared: false,
             scheduler_names,
             effects: Effects::default(),
         }
@@ -112,6 +145,11 @@ impl MemberState {
         self.effects.dirty.extend(earlier.dirty);
         self.effects.freed |= earlier.freed;
         self.effects.capacity |= earlier.capacity;
+        self.effects.gates.extend(earlier.gates);
+    }
+
+    pub fn scheduler_names(&self) -> &BTreeSet<String> {
+        &self.scheduler_names
     }
 
     pub fn nodes(&self) -> &NodeIndex {
@@ -162,14 +200,40 @@ impl MemberState {
             return;
         }
         self.hyper_nodes_stale |= !self.hyper_nodes.is_empty();
-        self.cluster.put_node(&node);
+        self.tell_scheduler(&node);
+        self.note_cell_node(&node.name);
+        let name = node.name.clone();
         self.nodes.upsert(node);
+        self.note_crowd(&name);
+        self.effects.capacity = true;
+        self.effects.freed = true;
+    }
+
+    /// A node of cells takes nothing that the scheduler places by itself.
+    fn tell_scheduler(&mut self, node: &fleet_placement::Node) {
+        if self.is_of_cells.contains(&node.name) {
+            self.cluster.put_node(&fleet_placement::Node { unschedulable: true, ..node.clone() });
+        } else {
+            self.cluster.put_node(node);
+        }
+    }
+
+    fn note_cell_node(&mut self, name: &str) {
+        if self.is_of_cells.contains(name) {
+            let keeping = self.cell_nodes.iter().filter(|(_, nodes)| nodes.contains(name));
+            self.cells_changed.extend(keeping.map(|(reservation, _)| reservation.clone()));
+        }
+    }
+
+    /// The capacity report is out of date.
+    fn note_capacity(&mut self) {
         self.effects.capacity = true;
         self.effects.freed = true;
     }
 
     pub fn remove_node(&mut self, name: &str) {
         if self.nodes.remove(name).is_some() {
+            self.note_cell_node(name);
             self.hyper_nodes_stale |= !self.hyper_nodes.is_empty();
             self.cluster.remove_node(name);
             self.effects.capacity = true;
@@ -186,15 +250,19 @@ impl MemberState {
             Some(_) => self.remove_pod(&key),
             None => {}
         }
+        self.claim(&key, &mut entry);
+        self.is_shared |= !entry.ours && entry.node.is_some() && !entry.of_node;
         self.put_pod(key, entry);
     }
 
     pub fn remove_pod(&mut self, key: &PodKey) {
         let Some(mut entry) = self.pods.remove(key) else { return };
+        self.note_cells(&entry);
         if let Some(id) = entry.id.take() {
             self.cluster.remove_pod(id);
         }
         self.uncount(key, &entry);
+        self.forget_claimant(key, &entry);
         self.leave_gang(key, &entry);
         if let Some(reservation) = &entry.reservation
             && let Some(pods) = self.reserved_pods.get_mut(reservation)
@@ -262,13 +330,20 @@ impl MemberState {
             }
         }
         let known = self.pods.remove(&key);
+        if known.as_ref().is_none_or(|known| known.finished != entry.finished) {
+            self.note_cells(&entry);
+        }
         // A binding that the watch confirms, or a mere change of phase, moves no amounts.
         let same = known.as_ref().is_some_and(|known| known.counts_as(&entry));
         if !same && let Some(known) = &known {
             self.uncount(&key, known);
         }
         self.join_gang(&key, &entry);
+        self.note_claimant(&key, &entry);
         if let Some(reservation) = &entry.reservation {
+            if entry.held_back.is_some() && !self.effects.gates.contains(reservation) {
+                self.effects.gates.insert(reservation.clone());
+            }
             self.reserved_pods.entry(reservation.clone()).or_default().insert(key.clone());
         }
         if !same {
@@ -343,12 +418,31 @@ impl MemberState {
                 self.take(&node, entry.requests());
                 self.seat(key, entry);
             }
-            None if entry.wants_node() => {
+            None if self.lacks_place(entry) => {
                 self.unbound.add(entry.requests());
                 self.effects.capacity = true;
             }
             None => {}
         }
+    }
+
+    /// Waits for a node, and no place is held for it: the place counts already.
+    fn lacks_place(&self, entry: &PodEntry) -> bool {
+        let is_held = |name: &String| self.holds.contains_key(name);
+        entry.wants_node() && !entry.reservation.as_ref().is_some_and(is_held)
+    }
+
+    /// The pods of a reservation are counted anew around a change of its hold.
+    fn recount(&mut self, name: &str, change: impl FnOnce(&mut Self)) {
+        let pods = self.reserved_pods.get(name).cloned().unwrap_or_default();
+        let waits = |state: &Self| -> Vec<Arc<PodSpec>> {
+            let waiting =
+                pods.iter().filter_map(|key| state.pods.get(key)).filter(|pod| state.lacks_place(pod));
+            waiting.map(|pod| pod.spec.clone()).collect()
+        };
+        waits(self).iter().for_each(|spec| self.unbound.sub(&spec.shape.requests));
+        change(self);
+        waits(self).iter().for_each(|spec| self.unbound.add(&spec.shape.requests));
     }
 
     fn uncount(&mut self, key: &PodKey, entry: &PodEntry) {
@@ -358,7 +452,7 @@ impl MemberState {
                 self.unseat(key, entry);
                 self.give_back(&node, entry.requests());
             }
-            None if entry.wants_node() => {
+            None if self.lacks_place(entry) => {
                 self.unbound.sub(entry.requests());
                 self.effects.capacity = true;
             }
@@ -368,6 +462,35 @@ impl MemberState {
 
     // ---- holds
 
+    pub fn holds(&self) -> impl Iterator<Item = &Hold> {
+        self.holds.values()
+    }
+
+    pub fn hold_named(&self, name: &str) -> Option<&Hold> {
+        self.holds.get(name)
+    }
+
+    /// Whether the pod's reservation gives its pods cells, and they go nowhere else.
+    pub fn is_bound_to_cells(&self, entry: &PodEntry) -> bool {
+        entry.reservation.as_ref().and_then(|name| self.holds.get(name)).is_some_and(|hold| hold.of_cells)
+    }
+
+    fn pods_of_reservation(&self, name: &str) -> impl Iterator<Item = &PodEntry> {
+        self.reserved_pods.get(name).into_iter().flatten().filter_map(|key| self.pods.get(key))
+    }
+
+    fn note_cells(&mut self, entry: &PodEntry) {
+        if let Some(name) =
+            entry.reservation.as_ref().filter(|name| self.holds.get(*name).is_some_and(|h| h.of_cells))
+        {
+            self.cells_changed.insert(name.clone());
+        }
+    }
+
+    pub fn take_cells_changed(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.cells_changed)
+    }
+
     /// Counts the hold's places; one of the same name is replaced.
     pub fn add_hold(&mut self, hold: Hold) {
         self.remove_hold(&hold.name);
@@ -375,36 +498,57 @@ impl MemberState {
         for place in &hold.places {
             self.hold(&place.node, &place.requests);
         }
-        self.holds.insert(name.clone(), hold);
+        self.recount(&name, |state| drop(state.holds.insert(name.clone(), hold)));
+        self.effects.gates.insert(name.clone());
         for key in self.reserved_pods.get(&name).cloned().unwrap_or_default() {
-            if let Some(entry) = self.pods.get(&key).cloned()
-                && entry.counted_on().is_some()
-            {
-                self.seat(&key, &entry);
+            if let Some(entry) = self.pods.get(&key).cloned() {
+                if entry.counted_on().is_some() {
+                    self.seat(&key, &entry);
+                } else if entry.is_pending() {
+                    self.effects.dirty.insert(entry.gang.clone());
+                }
             }
         }
     }
 
     /// Gives the places back; whether there was such a hold.
     pub fn remove_hold(&mut self, name: &str) -> bool {
-        let Some(hold) = self.holds.remove(name) else { return false };
+        let mut removed = None;
+        self.recount(name, |state| removed = state.holds.remove(name));
+        let Some(hold) = removed else { return false };
         for place in hold.places.iter().filter(|place| place.occupant.is_none()) {
             self.unhold(&place.node, &place.requests);
         }
         true
     }
 
+    /// Nobody is in a place of the hold.
+    pub fn is_vacant(&self, name: &str) -> bool {
+        self.holds.get(name).is_none_or(|hold| hold.places.iter().all(|place| place.occupant.is_none()))
+    }
+
+    /// Pods of the reservation have nodes.
+    pub fn is_placed(&self, name: &str) -> bool {
+        let pods = self.reserved_pods.get(name).into_iter().flatten();
+        pods.filter_map(|key| self.pods.get(key)).any(|pod| pod.counted_on().is_some())
+    }
+
+    /// Pods of the reservation may be let go now.
+    pub fn look_at_gates(&mut self, name: String) {
+        self.effects.gates.insert(name);
+    }
+
     /// The place the pod has or may take in its reservation, if that is held.
     pub fn place_of(&self, key: &PodKey, entry: &PodEntry) -> Option<&Place> {
         let hold = self.holds.get(entry.reservation.as_deref()?)?;
-        hold.place_for(key, &entry.component, entry.index).map(|at| &hold.places[at])
+        hold.place_for(key, &entry.component, entry.index, None).map(|at| &hold.places[at])
     }
 
     /// The pod is bound: its place need not be held. Its node is the place's own when this agent binds;
     /// when the member's own scheduler chose another one, the place is given back all the same.
     fn seat(&mut self, key: &PodKey, entry: &PodEntry) {
         let Some(hold) = entry.reservation.as_ref().and_then(|name| self.holds.get_mut(name)) else { return };
-        let Some(at) = hold.place_for(key, &entry.component, entry.index) else { return };
+        let Some(at) = hold.place_for(key, &entry.component, entry.index, entry.counted_on()) else { return };
         let place = &mut hold.places[at];
         if place.occupant.is_none() {
             place.occupant = Some(key.clone());
@@ -445,6 +589,7 @@ impl MemberState {
         usage.requests.add(requests);
         usage.pods += 1;
         self.nodes.assign(node, requests, 1);
+        self.note_crowd(node);
         self.effects.capacity = true;
     }
 
@@ -499,6 +644,8 @@ impl MemberState {
     }
 }
 
+#[cfg(test)]
+mod shared_tests;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]

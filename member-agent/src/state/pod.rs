@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::GangKey;
-use crate::lean::LeanPod;
+use super::{GangKey, claims, claims::Claim};
+use crate::lean::{LeanGate, LeanPod};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PodKey {
@@ -46,6 +46,14 @@ pub(crate) struct PodEntry {
     /// Last `-` part of the name, when it is a number.
     pub index: Option<usize>,
     pub reservation: Option<String>,
+    /// Of a pod that names no reservation: the job it may be of.
+    pub claim: Option<Arc<Claim>>,
+    /// Gates beside Fleet's own, when that one is there: it waits for this agent to keep its place.
+    pub held_back: Option<Arc<[String]>>,
+    /// Fleet's gate has been taken off, and that is not seen yet.
+    pub let_go: bool,
+    /// Every node has one, or the node itself runs it.
+    pub of_node: bool,
     pub priority: i32,
     pub created: Option<Timestamp>,
     pub started: Option<Timestamp>,
@@ -86,6 +94,12 @@ pub(crate) enum Phase {
 const CRITICAL_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 /// Its pods are never taken.
 const SYSTEM_NAMESPACE: &str = "kube-system";
+
+/// The other gates of a pod with Fleet's.
+fn held_back(gates: &[LeanGate]) -> Option<Arc<[String]>> {
+    let (ours, others): (Vec<_>, Vec<_>) = gates.iter().partition(|gate| gate.name == names::PLACES_GATE);
+    (!ours.is_empty()).then(|| others.iter().map(|gate| gate.name.clone()).collect())
+}
 
 /// The scheduler whose users expect PodGroups.
 const VOLCANO: &str = "volcano";
@@ -151,7 +165,9 @@ impl PodEntry {
         let size = annotation(names::GANG_SIZE_ANNOTATION).or(least).and_then(|size| size.parse().ok());
         let size = size.or(own.is_some().then_some(1));
         let group = group.or(gang).or(own.as_ref()).map(String::as_str);
-        let index = key.name.rsplit_once('-').and_then(|(_, index)| index.parse().ok());
+        let reservation = annotation(names::RESERVATION_ANNOTATION).cloned();
+        let owner_kind =
+            meta.owner_references.as_ref().and_then(|owners| owners.first()).map(|owner| &*owner.kind);
         Some(Self {
             uid: meta.uid.clone()?,
             ours: scheduler_names.contains(&scheduler_name),
@@ -165,12 +181,13 @@ impl PodEntry {
             unreadable,
             gang: GangKey::new(&key, group),
             gang_size: size.unwrap_or(if group.is_some() { UNKNOWN_SIZE } else { 1 }),
-            component: label(names::COMPONENT_LABEL)
-                .or(annotation("volcano.sh/task-spec"))
-                .cloned()
-                .unwrap_or_default(),
-            index,
-            reservation: annotation(names::RESERVATION_ANNOTATION).cloned(),
+            component: claims::role(meta),
+            index: claims::number(meta, &key.name),
+            claim: if reservation.is_none() { Claim::read(meta).map(Arc::new) } else { None },
+            reservation,
+            held_back: held_back(&pod.spec.scheduling_gates),
+            let_go: false,
+            of_node: matches!(owner_kind, Some("DaemonSet" | "Node")),
             priority: pod.spec.priority.unwrap_or(0),
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             started: pod.status.start_time.as_ref().map(|time| time.0),
@@ -201,6 +218,7 @@ impl PodEntry {
         if self.spec == known.spec {
             self.spec = known.spec.clone();
         }
+        self.let_go = known.let_go && self.held_back.is_some();
         self.id = known.id;
         self.evicting = known.evicting && !self.deleting && !self.finished;
     }

@@ -23,14 +23,20 @@ use super::{
     inject,
     report::{self, Applied, Reason},
     state::{Known, ObjectId, epoch_of},
+    templates,
 };
 use crate::{CallError, call, reconcile::Next};
 
 /// Dependencies of one Work that are applied at a time.
 const DEPENDENCIES_IN_FLIGHT: usize = 8;
 
-/// How long the first report waits for what the object says of itself.
+/// How long the first report waits for what the object says of itself: a job says something when its pods run.
 const FIRST_REPORT: Duration = Duration::from_millis(25);
+const FIRST_REPORT_OF_JOB: Duration = Duration::from_millis(300);
+/// How long news of a run are gathered while many Works are looked at.
+const NEWS: Duration = Duration::from_millis(250);
+/// With fewer Works to look at than so many, news are told at once.
+const QUIET: usize = 8;
 
 /// What became of one manifest.
 enum Placed {
@@ -80,9 +86,18 @@ impl Works {
         let first = matches!(applied, Some(Applied::Yes)) && report::is_unreported(&work);
         let silent =
             || objects.first().and_then(Option::as_ref).is_none_or(|object| object.data["status"].is_null());
-        if first && silent() && self.state().begin_report(name) {
-            return Ok(Next::After(FIRST_REPORT));
+        if first && silent() {
+            let is_job = work.spec.workload.manifests.first().is_some_and(|one| kind_of(one).is_job());
+            let wait = if is_job { FIRST_REPORT_OF_JOB } else { FIRST_REPORT };
+            if let Some(left) = self.state().hold_report(name, wait) {
+                return Ok(Next::After(left));
+            }
+        } else if matches!(next, Next::Wait)
+            && let Some(left) = self.news_wait(&work, applied.as_ref(), &objects)
+        {
+            return Ok(Next::After(left));
         }
+        self.state().end_hold(name);
         self.write_status(&work, applied.as_ref(), &objects).await?;
         // The hub has an end that the job itself does not know of: somebody else told it. The run is over all the same.
         let job = objects.first().and_then(Option::as_ref);
@@ -101,6 +116,23 @@ impl Works {
             self.let_go(&work, objects.first().and_then(Option::as_ref)).await?;
         }
         Ok(next)
+    }
+
+    /// How long what is new of a run that goes on is gathered; an end, and whatever went wrong, is told at once.
+    fn news_wait(
+        &self,
+        work: &Work,
+        applied: Option<&Applied>,
+        objects: &[Option<Arc<DynamicObject>>],
+    ) -> Option<Duration> {
+        let goes_on = matches!(applied, Some(Applied::Yes)) && !self.has_ended(work, objects);
+        let is_busy = self.queue.load() > QUIET;
+        if !goes_on || !is_busy || report::is_unreported(work) {
+            return None;
+        }
+        let status = report::status(work, applied, objects, self.clock.now());
+        let is_new = merge_diff_of(&work.status.clone().unwrap_or_default(), &status).is_some();
+        is_new.then(|| self.state().hold_report(&work.name_any(), NEWS)).flatten()
     }
 
     /// Why nothing is done for this Work: its epoch is over, or a former leader of the hub wrote it.
@@ -186,7 +218,12 @@ impl Works {
                 let message = format!("pods of an earlier {id} have to go first");
                 return Ok(Placed::Not(Applied::No { reason: Reason::WaitingForCleanup, message }));
             }
-            match self.create(&id, &wanted).await {
+            let served = templates::Served {
+                scheduler_names: &self.context.options.scheduler_names,
+                controllers: &self.context.options.controllers,
+            };
+            let made = if is_job { &templates::made(&work.spec, wanted.clone(), served) } else { &wanted };
+            match self.create(&id, made).await {
                 Ok(_) => return Ok(Placed::Stands),
                 Err(error) if error.is_conflict() => live = self.fetch(&id).await?,
                 Err(error) => return Err(error),
@@ -196,6 +233,7 @@ impl Works {
             let message = format!("{id} came and went; trying again");
             return Ok(Placed::Not(Applied::No { reason: Reason::AppliedFailed, message }));
         };
+        let wanted = if ordinal == 0 { templates::as_made(wanted, &live) } else { wanted };
         self.settle(work, ordinal, &wanted, &id, live).await
     }
 

@@ -14,6 +14,7 @@ mod inject;
 mod member;
 mod report;
 mod state;
+mod templates;
 #[cfg(test)]
 mod tests;
 
@@ -262,6 +263,7 @@ impl Works {
                     Vec::new()
                 }
                 News::Change(change) => {
+                    self.context.owned.take(&kind.api_version, &kind.kind, &change);
                     let (mut keys, fresh) = state.take_objects(kind, change);
                     if self.context.lease.standing() == Standing::CutOff {
                         let fenced = fresh.iter().filter(|object| fence::is_fenced_level(object));

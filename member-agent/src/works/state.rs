@@ -4,16 +4,18 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use fleet_api::{
     Work,
-    names::{BINDING_UID_LABEL, EPOCH_ANNOTATION},
+    names::{BINDING_UID_LABEL, EPOCH_ANNOTATION, JOB_ANNOTATION},
 };
 use fleet_mirror::{Change, Listing, Mirror};
 use fleet_policies::{WorkloadKind, workload::outcome};
 use kube::{ResourceExt, api::DynamicObject, discovery::ApiResource};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{Key, desired::bindings_of, epochs::Epoch, fence::is_fenced_level};
 use crate::{
@@ -93,8 +95,8 @@ pub(super) struct State {
     /// Uids of pods that have been asked to stop because the cluster is cut off.
     stopping: BTreeSet<String>,
     epochs_order: VecDeque<String>,
-    /// Works whose first report has waited for what the object says of itself.
-    first_reports: BTreeSet<String>,
+    /// Until when reports of Works wait that are not final.
+    held_reports: BTreeMap<String, Instant>,
     /// Patches that changed nothing the next comparison would see; not sent again.
     settled: BTreeMap<ObjectId, String>,
 }
@@ -121,9 +123,17 @@ impl State {
         self.works.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    /// Whether the first report of the Work has not waited yet; it has after this call.
-    pub fn begin_report(&mut self, name: &str) -> bool {
-        self.first_reports.insert(name.to_owned())
+    /// How long the Work's report still waits, of a wait that begins now unless one has begun before; `None` when it is
+    /// over.
+    pub fn hold_report(&mut self, name: &str, wait: Duration) -> Option<Duration> {
+        let now = Instant::now();
+        let due = self.held_reports.entry(name.to_owned()).or_insert(now + wait);
+        Some(due.saturating_duration_since(now)).filter(|left| !left.is_zero())
+    }
+
+    /// The report is written.
+    pub fn end_hold(&mut self, name: &str) {
+        self.held_reports.remove(name);
     }
 
     /// Takes in what is told of Works.
@@ -182,7 +192,7 @@ impl State {
 
     /// What a Work named may be left over.
     fn end_work(&mut self, old: &Work) -> Vec<Key> {
-        self.first_reports.remove(&old.name_any());
+        self.held_reports.remove(&old.name_any());
         self.unindex(old);
         let manifests = old.spec.workload.manifests.iter();
         manifests.map(|manifest| Key::Leftover(ObjectId::of_manifest(manifest))).collect()
@@ -428,8 +438,11 @@ impl State {
     /// The pods an object of that name controls or did control; with `uid`, only of that one.
     pub fn pods_of(&self, owner: &ObjectId, uid: Option<&str>) -> Vec<Arc<Pod>> {
         let pods = self.pods_by_owner.get(owner).into_iter().flat_map(BTreeMap::values);
-        let of_uid =
-            |pod: &&Arc<Pod>| uid.is_none_or(|uid| pod.controller().is_some_and(|owner| owner.uid == uid));
+        // A further object between them has a uid of its own.
+        let of_uid = |pod: &&Arc<Pod>| {
+            uid.is_none_or(|uid| pod.controller().is_some_and(|owner| owner.uid == uid))
+                || named_job(pod).is_some()
+        };
         pods.filter(of_uid).cloned().collect()
     }
 
@@ -451,12 +464,31 @@ pub(super) fn epoch_of(object: &DynamicObject) -> Option<i64> {
     object.annotations().get(EPOCH_ANNOTATION)?.parse().ok()
 }
 
+/// The job that a pod is of: the one that its template names, else what controls it.
 fn owner_of(pod: &Pod) -> Option<ObjectId> {
     let owner = controller_of(&pod.metadata)?;
+    let namespace = || pod.metadata.namespace.clone().unwrap_or_default();
+    if let Some(job) = named_job(pod) {
+        return Some(ObjectId { namespace: namespace(), ..job });
+    }
     Some(ObjectId {
         kind: KindId { api_version: owner.api_version.clone(), kind: owner.kind.clone() },
-        namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+        namespace: namespace(),
         name: owner.name.clone(),
+    })
+}
+
+/// The job whose template the pod was made from, when a further object stands between them.
+fn named_job(pod: &Pod) -> Option<ObjectId> {
+    let owner = controller_of(&pod.metadata)?;
+    let named = pod.metadata.annotations.as_ref()?.get(JOB_ANNOTATION)?;
+    let (rest, name) = named.rsplit_once('/')?;
+    let (api_version, kind) = rest.rsplit_once('/')?;
+    let is_direct = owner.kind == kind && owner.api_version == api_version && owner.name == name;
+    (!is_direct).then(|| ObjectId {
+        kind: KindId { api_version: api_version.to_owned(), kind: kind.to_owned() },
+        namespace: String::new(),
+        name: name.to_owned(),
     })
 }
 

@@ -1,4 +1,4 @@
-//! HiveD's pod scheduling spec, both forms.
+//! HiveD's pod scheduling spec, in both versions.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Protocol, TaskRole};
 
-/// What stands in the annotation of a pod template.
+/// The annotation of a pod template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PodSpec {
@@ -17,7 +17,7 @@ pub enum PodSpec {
 impl PodSpec {
     /// JSON, which is YAML.
     pub fn text(&self) -> String {
-        // Texts, numbers and lists of them are written without fail.
+        // Texts, numbers and lists of them can always be serialized.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
@@ -117,7 +117,8 @@ pub(super) fn specs(protocol: &Protocol, id: &str, cells: &[i64]) -> Vec<PodSpec
     roles.iter().map(|role| PodSpec::V1(first(protocol, &groups, *role))).collect()
 }
 
-/// Roles that name groups are in those, every other task is alone; where no role does, all of a gang are in one.
+/// Roles that name groups are in those; every other task is alone. If no role does, all tasks of a gang are in one
+/// group.
 fn groups(protocol: &Protocol, id: &str, roles: &[(&TaskRole, i64)]) -> BTreeMap<String, AffinityGroup> {
     let mut found: BTreeMap<String, AffinityGroup> = BTreeMap::new();
     let named = roles.iter().any(|(role, _)| protocol.hived_role(&role.name).affinity_group.is_some());
@@ -159,8 +160,8 @@ fn first(
     }
 }
 
-/// Groups of roles as the file names them; of a gang, what is left is one group more; else a task is alone, or within
-/// one cell with its role where the file says so.
+/// Groups of roles as the file names them. The rest of a gang is one more group. Otherwise a task is alone, or
+/// within one cell with its role if the file says so.
 fn second(
     protocol: &Protocol,
     id: &str,

@@ -1,7 +1,7 @@
-//! What OpenPAI promises its tasks in their environment.
+//! The environment variables that OpenPAI gives its tasks.
 //!
-//! OpenPAI's pods share the network of their nodes and draw ports by lot; here each task has an address of its own, so
-//! its ports are the same in every task of a role, and its host is its own name in the job's subdomain.
+//! OpenPAI's pods share the network of their nodes and get random ports. Here each task has its own address, so its
+//! ports are the same in every task of a role, and its host is its own name in the job's subdomain.
 
 use serde_json::{Value, json};
 
@@ -10,11 +10,11 @@ use crate::{Protocol, TaskRole, names};
 
 /// First port that is given to a label.
 const FIRST_PORT: i64 = 20_000;
-/// Tasks whose addresses are written into every task. Beyond that the environment would be larger than the rest of
-/// the job.
+/// Most tasks whose addresses are written into every task. With more, the environment would be larger than the rest
+/// of the job.
 const ADDRESSED: i64 = 256;
 
-/// What is the same in all roles.
+/// The part that is the same in all roles.
 pub(super) struct Shared {
     env: Vec<(String, String)>,
 }
@@ -93,13 +93,13 @@ impl Shared {
     }
 }
 
-/// Where each task can be reached.
+/// The address of each task.
 fn addresses(protocol: &Protocol, job: &str, env: &mut Vec<(String, String)>) {
     for role in &protocol.task_roles {
         let task = names::task(&role.name);
         for index in 0..role.instances {
             let of = format!("{}_{index}", role.name);
-            // A single task has no service; it is where it is.
+            // A single task has no service; its host is its own.
             let host = match protocol.tasks() {
                 1 => "localhost".to_owned(),
                 _ => format!("{job}-{task}-{index}.{job}"),
@@ -127,12 +127,12 @@ fn ports(role: &TaskRole) -> Vec<(&str, Vec<i64>)> {
     found
 }
 
-/// Ports with a name of their own; a container's port has at most 15 characters of name, so it has none here.
+/// Ports without names, because a container's port name has at most 15 characters.
 pub(super) fn container_ports(role: &TaskRole) -> Vec<Value> {
     ports(role).into_iter().flat_map(|(_, ports)| ports).map(|port| json!({"containerPort": port})).collect()
 }
 
-/// Hosts of one run as those of another.
+/// Replaces the hosts of one run by those of another.
 pub(super) fn readdress(env: &mut Value, old: &str, new: &str) {
     for entry in env.as_array_mut().into_iter().flatten() {
         let is_host = entry["name"].as_str().is_some_and(|name| name.starts_with("PAI_HOST_IP_"));

@@ -1,4 +1,4 @@
-//! What one part of a protocol says of another.
+//! Checks of the parts of a protocol against each other.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ fn role_prerequisites(protocol: &Protocol, role: &TaskRole, sink: &mut Sink) {
     }
 }
 
-/// The prerequisites there are, as what is allowed.
+/// The existing prerequisites, as allowed values.
 fn names(protocol: &Protocol, kind: Option<PrerequisiteKind>) -> String {
     let fits = protocol.prerequisites.iter().filter(|one| kind.is_none_or(|kind| kind == one.kind));
     let names: Vec<&str> = fits.map(|one| one.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! `extras`: free, but for what the scheduler reads.
+//! `extras`: free, except for the fields that the scheduler reads.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
 
 const CLASSES: &str = "\"oppo\" (-1), \"test\" (10), \"prod\" (100), or a whole number from -1 to 1000";
 const SKUS_MAX: i64 = 1_000_000;
-/// Extras that OpenPAI's own runtime acts on.
+/// Extras for OpenPAI's own runtime.
 const RUNTIME: [(&str, &str); 3] = [
     ("com.microsoft.pai.runtimeplugin", "plugins of OpenPAI's runtime are not started"),
     ("storages", "no storage is mounted; commands see what the image holds"),
@@ -105,7 +105,7 @@ fn class(field: &Field<'_>, sink: &mut Sink) -> Option<Class> {
     class
 }
 
-/// A role, and whether it says something that only the second form knows.
+/// A role, and whether it uses a field of the second version.
 fn role(field: &Field<'_>, sink: &mut Sink) -> Option<(HivedRole, bool)> {
     let mut fields = field.fields(sink, "a map with skuType, skuNum, pinnedCellId, affinityGroupName")?;
     let mut text = |name| {

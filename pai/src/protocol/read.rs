@@ -16,7 +16,7 @@ use crate::{
 
 /// Longest name of a job.
 const NAME_MAX: usize = 255;
-/// Bounds of numbers, so that sums and products of them stay far from overflow.
+/// Limits of numbers, so that sums and products do not overflow.
 const INSTANCES_MAX: i64 = 100_000;
 const RETRIES_MAX: i64 = 1_000_000;
 const AMOUNT_MAX: i64 = 1_000_000;
@@ -102,7 +102,7 @@ fn text_or_number(field: &Field<'_>, sink: &mut Sink) -> Option<String> {
     }
 }
 
-/// A map that templates look into.
+/// A map that templates can refer to.
 fn a_map(field: Option<Field<'_>>, sink: &mut Sink) -> Doc {
     let empty = Doc { line: 0, node: Node::Map(Vec::new()) };
     let Some(field) = field else { return empty };
@@ -151,7 +151,7 @@ fn prerequisite(item: &Field<'_>, sink: &mut Sink, notices: &mut Vec<String>) ->
         text_or_number(&field, sink);
     }
     match (&plugin, &name) {
-        // What else a plugin wants to know is its own affair.
+        // Other fields of a plugin are not checked.
         (Some(plugin), Some(name)) => {
             notices.push(format!("{}: prerequisite {name} is not prepared by plugin {plugin}", item.path));
         }
@@ -169,7 +169,7 @@ fn prerequisite(item: &Field<'_>, sink: &mut Sink, notices: &mut Vec<String>) ->
 
 const KINDS: &str = "\"script\", \"output\", \"data\" or \"dockerimage\"";
 
-/// An image has one; the others may leave it to their plugin. That of data is a list.
+/// An image must have one; the others may leave it to their plugin. That of data is a list.
 fn uri(
     fields: &mut Fields<'_>,
     kind: Option<PrerequisiteKind>,
@@ -266,7 +266,7 @@ fn task_role(name: &str, field: &Field<'_>, sink: &mut Sink) -> Option<TaskRole>
     })
 }
 
-/// Absent, null and 0 are the defaults: one failure fails the attempt, all successes make it succeed.
+/// Absent, null and 0 mean the default: one failure fails the attempt, all successes make it succeed.
 fn completion(field: &Field<'_>, instances: i64, sink: &mut Sink) -> Option<Completion> {
     let mut fields = field.fields(sink, "a map with minFailedInstances and minSucceededInstances")?;
     let mut count = |name, absent| {

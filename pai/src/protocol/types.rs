@@ -1,4 +1,4 @@
-//! The protocol's types, as they stand after defaults are filled in.
+//! The protocol's types, after defaults are applied.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub struct Protocol {
     pub contributor: Option<String>,
     pub description: Option<String>,
     pub prerequisites: Vec<Prerequisite>,
-    /// Maps that templates look into.
+    /// Maps that templates can refer to.
     pub parameters: Doc,
     pub secrets: Doc,
     /// Retries of the whole job after failures that count.
@@ -20,7 +20,7 @@ pub struct Protocol {
     /// In the order of the file.
     pub task_roles: Vec<TaskRole>,
     pub deployments: Vec<Deployment>,
-    /// Name of the deployment whose commands are put around those of the roles.
+    /// Name of the deployment whose commands run before and after those of the roles.
     pub deployment: Option<String>,
     pub virtual_cluster: String,
     pub extras: Extras,

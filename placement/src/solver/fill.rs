@@ -5,11 +5,11 @@ use super::{Group, Problem, capacity};
 /// Which nodes a component takes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
-    /// Those with least free of what the pods ask for most: large holes stay.
+    /// Nodes with the least free of what the pods request most: large holes stay.
     Tightest,
-    /// Those that the component fills up with least left over.
+    /// Nodes that the component fills with the least left over.
     Exact,
-    /// Those with most free: leaves every node some room.
+    /// Nodes with the most free: every node keeps some capacity.
     Roomiest,
 }
 
@@ -39,8 +39,8 @@ impl Problem {
                 left -= full * each;
                 continue;
             }
-            // The rest fits on one node: the first in order that holds it with
-            // least capacity, so that no larger hole is broken for it.
+            // The rest fits on one node: the first in order that holds it with the least capacity, so that no
+            // larger hole is broken up.
             let tightest = order
                 .iter()
                 .rev()
@@ -71,8 +71,8 @@ impl Problem {
     }
 
     fn rank(&self, group: &Group, request: &[i64], each: i64, fit: Fit) -> RankKey {
-        // Free amounts of resources that this pod does not ask for but others
-        // may: a pod without GPUs keeps off nodes that have them.
+        // Free amounts of resources that this pod does not request but others may: a pod without GPUs avoids nodes
+        // with GPUs.
         let unasked = |r: &usize| request[*r] == 0 && self.names[*r].is_extended();
         let spared = (0..self.names.len())
             .filter(unasked)
@@ -90,7 +90,7 @@ impl Problem {
         }
     }
 
-    /// `nodes` nodes of the group take `each` pods of component `k`.
+    /// `nodes` nodes of the group get `each` pods of component `k`.
     pub(super) fn take(&self, groups: &mut Vec<Group>, at: usize, nodes: i64, k: usize, each: i64) {
         let mut filled = groups[at].clone();
         filled.count = nodes;

@@ -3,10 +3,9 @@
 use super::{Group, MAX_STEPS, Problem, capacity};
 
 impl Problem {
-    /// Depth first over components in `order` and, for each, over groups of
-    /// equal nodes: how many pods each node of the group takes. Nodes of a
-    /// group are filled in descending numbers, so that equal fillings are met
-    /// once. `None` when nothing fits or the steps run out.
+    /// Depth first over components in `order` and, for each, over groups of equal nodes: how many pods each node of
+    /// the group gets. Nodes of a group are filled in descending numbers, so that equal fillings are tried once.
+    /// `None` if nothing fits or the steps run out.
     pub(super) fn search(&self, wanted: &[i64], order: &[usize]) -> Option<Vec<Group>> {
         let mut search = Search { problem: self, wanted, order, steps: 0 };
         search.component(0, self.start())
@@ -29,8 +28,8 @@ impl Search<'_> {
         self.group(depth, k, groups, 0, self.wanted[k], i64::MAX)
     }
 
-    /// Places `left` pods of component `k` on the groups from `at` on. `cap`
-    /// bounds what one more node of group `at` may take.
+    /// Places `left` pods of component `k` on the groups from `at` on. `cap` is the most that one more node of
+    /// group `at` may take.
     fn group(
         &mut self,
         depth: usize,
@@ -53,8 +52,8 @@ impl Search<'_> {
         let most = self.each(k, &groups[at]).min(cap).min(left);
         if groups[at].count > 0 {
             for take in (1..=most).rev() {
-                // One node of the group takes `take`; the others at most that.
-                // The filled node goes to the end, out of this component's reach.
+                // One node of the group gets `take`; the others at most that. The filled node moves to the end,
+                // where this component no longer looks.
                 let mut next = groups.clone();
                 if next[at].count == 1 {
                     self.problem.take(&mut next, at, 1, k, take);
@@ -86,7 +85,7 @@ impl Search<'_> {
         capacity(&group.free, &self.problem.requests[k])
     }
 
-    /// What the groups from `at` on could take at most.
+    /// The most that the groups from `at` on could take.
     fn room(&self, k: usize, groups: &[Group], at: usize, cap: i64) -> i64 {
         let mut sum = 0_i64;
         for (i, group) in groups.iter().enumerate().skip(at) {
@@ -97,7 +96,7 @@ impl Search<'_> {
     }
 }
 
-/// Puts groups of the same class and filling together again.
+/// Merges groups of the same class and filling.
 fn merged(mut groups: Vec<Group>) -> Vec<Group> {
     groups.sort_by(|a, b| (a.class, &a.free, &a.taken).cmp(&(b.class, &b.free, &b.taken)));
     let mut result: Vec<Group> = Vec::with_capacity(groups.len());

@@ -30,6 +30,7 @@ impl Planner {
             self.note(&cluster, Change::Grown);
         }
         let mut plan = Plan { sequence: self.sequence, wake_ms: due, ..Plan::default() };
+        self.plan_cells(now_ms, &mut plan);
         // Jobs without a queue come first, and count in the tree before its own are asked.
         let direct: Vec<JobId> = self.direct.iter().map(|(_, _, id)| id.clone()).collect();
         let mut oracle = self.oracle(now_ms);
@@ -135,7 +136,7 @@ impl Planner {
     }
 
     /// Room and quota are taken: the job leaves its line.
-    fn start(&mut self, id: &JobId, cluster: String, now_ms: i64, plan: &mut Plan) {
+    pub(super) fn start(&mut self, id: &JobId, cluster: String, now_ms: i64, plan: &mut Plan) {
         self.unqueue(id);
         self.verdicts.remove(id);
         let Some(entry) = self.jobs.get_mut(id) else { return };

@@ -1,9 +1,9 @@
-//! What no override may change: the identity of an object.
+//! The identity of an object, which no override may change.
 //!
-//! The agent of a member applies an object with rights of its own. If an override could change kind, namespace
-//! or name, whoever may write an override policy in one namespace of the hub could write anything anywhere in
-//! every member. Judged by what came out, not by the paths of the overriders, so that no way of writing a
-//! path gets around it.
+//! The agent of a member applies objects with its own rights. If an override could change kind, namespace or name,
+//! everybody who may write an override policy in one namespace of the hub could write anything anywhere in every
+//! member. The result is checked, not the paths of the overriders, so that no notation of a path gets around the
+//! check.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 use super::Problem;
 use crate::names::{is_reserved, names_a_quota};
 
-/// The parts of `metadata` that are content and not identity.
+/// The parts of `metadata` that are content, not identity.
 const CONTENT: [&str; 2] = ["labels", "annotations"];
 
-/// Compares an object with what the overriders made of it.
+/// Compares an object with the result of the overriders.
 pub(super) fn check(before: &Value, after: &Value) -> Result<(), Problem> {
     for field in ["apiVersion", "kind"] {
         same(&format!("/{field}"), &before[field], &after[field], "the value on the hub")?;

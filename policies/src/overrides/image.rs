@@ -26,7 +26,7 @@ pub(super) fn apply(object: &mut Value, overrider: &ImageOverrider) -> Result<()
         for list in ["containers", "initContainers"] {
             let containers = spec.get_mut(list).and_then(Value::as_array_mut);
             for image in containers.into_iter().flatten().filter_map(|container| container.get_mut("image")) {
-                // An image that is no text is left to the member to refuse.
+                // An image that is not text is left to the member to refuse.
                 let _ = change(image, overrider);
             }
         }

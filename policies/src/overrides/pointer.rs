@@ -4,9 +4,8 @@ use serde_json::Value;
 
 use super::{Operator, Problem};
 
-/// Adds, replaces or removes what `path` points to. Adding puts a field into an
-/// object or an item before an index (`-`: at the end); replacing and removing
-/// need something there.
+/// Adds, replaces or removes the value at `path`. `add` sets a field of an object, or inserts an item before an
+/// index (`-`: at the end). `replace` and `remove` need an existing value.
 pub(super) fn change(
     document: &mut Value,
     path: &str,

@@ -62,6 +62,7 @@ const CLUSTER_PURGE_MODES: &[&str] = &["Directly", "Gracefully", "Immediately", 
 const WORDS: &[(&str, &[&str])] = &[
     ("/preemption", &["Never", "Always"]),
     ("/conflictResolution", &["Abort", "Overwrite"]),
+    ("/podScheduling", &["Fleet", "Gates", "AsWritten"]),
     ("/activationPreference", &["", "Lazy"]),
     ("/failover/application/purgeMode", PURGE_MODES),
     ("/failover/cluster/purgeMode", CLUSTER_PURGE_MODES),

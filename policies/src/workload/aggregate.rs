@@ -1,4 +1,4 @@
-//! One status on the hub from the statuses in the members.
+//! The status on the hub, aggregated from the statuses in the members.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,8 @@ use super::WorkloadKind;
 use super::conditions::{Condition, QUEUING, conditions_of, find, has_condition, is_true};
 use super::health::{number, volcano_phase};
 
-/// The status of the hub's object, from its present status and each cluster's.
-/// Without items the present status is kept. The condition Queuing is
-/// the hub's own and is kept.
+/// The status of the hub's object, from its present status and each cluster's. Without items the present status is
+/// kept. The condition Queuing belongs to the hub and is kept.
 pub fn aggregate(kind: WorkloadKind, current: &Value, items: &[(&str, &Value)]) -> Value {
     let reported: Vec<(&str, &Value)> = items
         .iter()
@@ -73,8 +72,7 @@ fn kubeflow(kind: WorkloadKind, current: &Value, items: &[(&str, &Value)]) -> Va
     Value::Object(status)
 }
 
-/// One cluster's condition is passed through; several are merged under a
-/// message that names them.
+/// A condition of one cluster is passed through; those of several are merged, with a message that names them.
 fn merged(kind: WorkloadKind, items: &[(&str, &Value)], type_: &str, clusters: &[&str]) -> Value {
     let found: Vec<&Value> = items
         .iter()
@@ -107,7 +105,7 @@ fn names_where<'i>(items: &[(&'i str, &Value)], type_: &str) -> Vec<&'i str> {
     names
 }
 
-/// The hub's own Queuing stays: last while waiting, first otherwise.
+/// The hub's own Queuing is kept: last while the job waits, first otherwise.
 fn with_queuing(current: &Value, mut conditions: Vec<Value>) -> Vec<Value> {
     conditions.retain(|c| c["type"] != QUEUING);
     match find(current, QUEUING) {
@@ -134,10 +132,10 @@ fn replica_statuses(items: &[(&str, &Value)]) -> Option<Value> {
     (!roles.is_empty()).then(|| json!(roles))
 }
 
-/// What a batch Job says once it cannot go on, and what announces it. An API server lets none of them be taken back.
+/// The final conditions of a batch Job, and those that announce them. An API server lets none of them be removed.
 const BATCH_ENDS: [&str; 4] = ["SuccessCriteriaMet", "Complete", "FailureTarget", "Failed"];
 
-/// Takes the end out of the status of a batch Job that may run again: it could not be taken back later.
+/// Removes the end from the status of a batch Job that may run again, because it could not be removed later.
 pub fn withhold_end(kind: WorkloadKind, status: &mut Value) {
     let Some(fields) = status.as_object_mut().filter(|_| kind == WorkloadKind::BatchJob) else { return };
     fields.remove("completionTime");
@@ -149,7 +147,8 @@ pub fn withhold_end(kind: WorkloadKind, status: &mut Value) {
     }
 }
 
-/// Times stay as they were first told, and counts of ended pods only grow, over all runs: an API server refuses else.
+/// Times stay as first reported, and counts of ended pods only grow, over all runs: otherwise an API server refuses
+/// the status.
 fn batch(current: &Value, items: &[(&str, &Value)]) -> Value {
     let failed = names_where(items, "Failed");
     let complete = names_where(items, "Complete");
@@ -216,7 +215,7 @@ const VOLCANO_PHASES: &[&str] = &[
     "Completed",
 ];
 
-/// Phases in which a job stays; each becomes a condition with a type, for `kubectl wait --for=condition=Completed`.
+/// Final phases of a job; each becomes a condition, for `kubectl wait --for=condition=Completed`.
 const VOLCANO_ENDS: [&str; 4] = ["Completed", "Failed", "Aborted", "Terminated"];
 
 fn volcano(items: &[(&str, &Value)]) -> Value {
@@ -269,11 +268,11 @@ fn volcano_sum(items: &[(&str, &Value)]) -> Value {
     Value::Object(status)
 }
 
-/// `observedGeneration` is the hub's own and stays as it is: only the hub knows which of its generations the members
+/// `observedGeneration` belongs to the hub and is kept: only the hub knows which of its generations the members
 /// have.
 fn deployment(current: &Value, items: &[(&str, &Value)]) -> Value {
     let mut status = Map::new();
-    // A count of collisions that a controller of the hub has begun may not fall.
+    // A collision count that a controller of the hub has set must not fall.
     for field in ["observedGeneration", "collisionCount"] {
         if let Some(told) = current.get(field) {
             status.insert(field.to_owned(), told.clone());
@@ -300,7 +299,8 @@ fn deployment(current: &Value, items: &[(&str, &Value)]) -> Value {
     Value::Object(status)
 }
 
-/// A condition that is True where it is in every cluster, else that of the first cluster in which it is not, named.
+/// A condition that is True if it is True in every cluster; otherwise that of the first cluster in which it is not,
+/// with its name.
 fn worst(items: &[(&str, &Value)], type_: &str) -> Option<Value> {
     let found: Vec<(&str, &Value)> =
         items.iter().filter_map(|(name, status)| Some((*name, find(status, type_)?))).collect();
@@ -311,7 +311,7 @@ fn worst(items: &[(&str, &Value)], type_: &str) -> Option<Value> {
         let message = condition["message"].as_str().unwrap_or_default();
         condition["message"] = json!(format!("cluster {name}: {message}"));
     }
-    // What one cluster has not said yet is not true of all.
+    // A condition that one cluster has not reported yet is not True for all.
     if broken.is_none() && found.len() < items.len() {
         condition["status"] = json!("False");
         condition["message"] = json!("not every cluster has reported");
@@ -422,7 +422,7 @@ mod tests {
         let status = of(&Value::Null, &[("a", &done), ("b", &broken)]);
         assert_eq!(types(&status), ["FailureTarget=True", "Failed=True"]);
         assert!(status.get("completionTime").is_none(), "{status}");
-        // A run that failed and is repeated elsewhere: nothing that was told goes back.
+        // A run that failed and is repeated elsewhere: nothing reported is taken back.
         let mut repeated = status;
         withhold_end(WorkloadKind::BatchJob, &mut repeated);
         assert_eq!(types(&repeated), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! Validation of jobs: fields that are well-formed but make a job that can never run.
+//! Validation of jobs: well-formed fields that make a job which can never run.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ const RESTART_POLICIES: &str = "Always, OnFailure, Never, ExitCode";
 const CLEAN_POD_POLICIES: &str = "All, Running, None";
 
 impl WorkloadKind {
-    /// Roles of a Kubeflow job, as its operator spells them; empty for the other kinds.
+    /// Roles of a Kubeflow job in its operator's spelling; empty for other kinds.
     pub fn roles(self) -> &'static [&'static str] {
         match self {
             Self::PyTorchJob => &["Master", "Worker"],
@@ -28,7 +28,7 @@ impl WorkloadKind {
     }
 }
 
-/// The first field that makes a job that cannot run.
+/// The first field with which the job cannot run.
 ///
 /// # Errors
 /// Names the field, what was found and what is allowed.

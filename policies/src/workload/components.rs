@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::{WorkloadKind, replica_specs_field};
 
-/// A number of equal pods with one role.
+/// A number of equal pods of one role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Component {
@@ -19,7 +19,7 @@ pub struct Component {
     /// How many must run for the job to start; `None` means all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_available: Option<i64>,
-    /// Of one replica, without the pod itself.
+    /// Of one pod; the pod itself is not counted.
     pub requests: Resources,
     pub pod_spec: PodRequirements,
 }
@@ -29,14 +29,14 @@ pub struct Component {
 #[serde(rename_all = "camelCase", default)]
 pub struct PodRequirements {
     pub node_selector: BTreeMap<String, String>,
-    /// Required terms, alternatives of each other; empty asks for nothing.
+    /// Required terms, of which one must match; empty: no requirement.
     pub node_affinity: Vec<NodeSelectorTerm>,
     pub tolerations: Vec<Toleration>,
     pub priority_class_name: Option<String>,
     pub scheduler_name: Option<String>,
 }
 
-/// A workload whose request cannot be read.
+/// A workload whose request cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WorkloadError {
     #[error("{path}: {source}")]
@@ -49,13 +49,13 @@ pub enum WorkloadError {
     Field { path: String, found: String, allowed: &'static str },
 }
 
-/// Longest name of a job: controllers write it into a label of each pod.
+/// Longest name of a job: controllers use it as a label value of each pod.
 const JOB_NAME_MAX: usize = 63;
 
 /// The components of a workload, in their kind's order.
 ///
 /// # Errors
-/// A quantity or a number of replicas that cannot be read.
+/// An invalid quantity or number of replicas.
 pub fn components(kind: WorkloadKind, object: &Value) -> Result<Vec<Component>, WorkloadError> {
     let spec = &object["spec"];
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -77,7 +77,33 @@ pub fn components(kind: WorkloadKind, object: &Value) -> Result<Vec<Component>, 
     }
 }
 
-/// The sum over components of replicas times request.
+/// The pod template of each component, in the order of [`components`], with its path.
+pub fn pod_templates(kind: WorkloadKind, object: &Value) -> Vec<(String, &Value)> {
+    let spec = &object["spec"];
+    match kind {
+        WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => {
+            let field = replica_specs_field(kind);
+            let of = |role: &&'static str| {
+                let role_spec = &spec[field][*role];
+                let template = &role_spec["template"];
+                let is_there =
+                    role_spec.is_object() && (kind != WorkloadKind::MPIJob || template.is_object());
+                is_there.then(|| (format!("spec.{field}.{role}.template"), template))
+            };
+            kind.roles().iter().filter_map(of).collect()
+        }
+        WorkloadKind::VolcanoJob => {
+            let tasks = spec["tasks"].as_array().into_iter().flatten().enumerate();
+            tasks.map(|(i, task)| (format!("spec.tasks[{i}].template"), &task["template"])).collect()
+        }
+        WorkloadKind::BatchJob | WorkloadKind::Deployment => {
+            vec![("spec.template".to_owned(), &spec["template"])]
+        }
+        WorkloadKind::Other => Vec::new(),
+    }
+}
+
+/// The sum over components of replicas times requests.
 pub fn total(components: &[Component]) -> Resources {
     let mut sum = Resources::new();
     for component in components {
@@ -86,8 +112,8 @@ pub fn total(components: &[Component]) -> Resources {
     sum
 }
 
-/// Components that cover each of several forms of one job: of every component as many replicas as any form has, each
-/// with as much of every resource as any form asks for. Constraints are those of the first form that has it.
+/// Components that cover each of several forms of one job: of every component the largest number of replicas, and
+/// of every resource the largest request. Constraints are those of the first form that has the component.
 pub fn most(forms: Vec<Vec<Component>>) -> Vec<Component> {
     let mut found: Vec<Component> = Vec::new();
     for component in forms.into_iter().flatten() {
@@ -200,14 +226,12 @@ fn count(value: &Value, absent: i64, path: impl Fn() -> String) -> Result<i64, W
     })
 }
 
-/// Of one pod, as Kubernetes counts: the larger of what runs together
-/// (containers and sidecars) and what each init container needs beside the
-/// sidecars started before it; then the pod's overhead.
-/// What one pod of a template asks for, without the pod itself: limits where requests are absent, init
-/// containers and sidecars as Kubernetes counts them, with the pod's overhead.
+/// The request of one pod of a template; the pod itself is not counted. As Kubernetes counts: the larger of what
+/// runs together (containers and sidecars) and what each init container needs beside the sidecars started before
+/// it; then the pod's overhead. Limits count where requests are absent.
 ///
 /// # Errors
-/// A quantity that cannot be read; the path starts at `template`.
+/// An invalid quantity; its path starts at `template`.
 pub fn template_requests(template: &Value) -> Result<Resources, WorkloadError> {
     requests_at(template, "")
 }
@@ -247,8 +271,8 @@ fn requests_at(template: &Value, path: &str) -> Result<Resources, WorkloadError>
     }
     let mut pod = running.plus(&sidecars);
     pod.raise_to(&starting);
-    // The whole pod may ask for more than the sum (Kubernetes 1.34), never for less; its limits count where it says
-    // nothing else. A member that does not know the field runs the containers' sum.
+    // The pod-level request may exceed the sum of its containers (Kubernetes 1.34), and is never less; without one,
+    // the pod-level limits count. A member that does not know the field uses the containers' sum.
     let mut of_pod = amounts(&spec["resources"]["limits"], || format!("{path}.spec.resources.limits"))?;
     let requests = amounts(&spec["resources"]["requests"], || format!("{path}.spec.resources.requests"))?;
     for (name, amount) in requests.iter() {

@@ -1,8 +1,7 @@
 //! The list of conditions in a job's status.
 //!
-//! kubectl prints the last condition's type as a Kubeflow job's STATE, so order
-//! carries meaning: `Queuing` stands last while the job waits in its queue and
-//! first once it has left it.
+//! kubectl prints the last condition's type as a Kubeflow job's STATE, so the order matters: `Queuing` is last
+//! while the job waits in its queue, and first afterwards.
 
 use serde_json::{Map, Value, json};
 
@@ -43,9 +42,8 @@ impl Condition {
     }
 }
 
-/// Adds or updates the condition Queuing. `waiting` is reason and message while
-/// the job waits, `None` once it is dequeued; `now` is RFC 3339. A job that
-/// never waited gets no condition. Returns whether anything changed.
+/// Adds or updates the condition Queuing. `waiting` is reason and message while the job waits, `None` once it is
+/// dequeued; `now` is RFC 3339. A job that never waited gets no condition. Returns whether anything changed.
 pub fn queuing_condition(status: &mut Value, waiting: Option<(&str, &str)>, now: &str) -> bool {
     if waiting.is_none() && find(status, QUEUING).is_none() {
         return false;
@@ -64,9 +62,8 @@ pub fn queuing_condition(status: &mut Value, waiting: Option<(&str, &str)>, now:
     *status != before
 }
 
-/// Adds the condition Created where the status has no conditions yet, as the
-/// job's own controller would; it stands before a waiting Queuing. Returns
-/// whether anything changed.
+/// Adds the condition Created if the status has no conditions yet, as the job's own controller would; it comes
+/// before a Queuing that waits. Returns whether anything changed.
 pub fn created_condition(status: &mut Value, kind: &str, name: &str, now: &str) -> bool {
     let list = conditions_mut(status);
     if list.iter().any(|c| c["type"] == "Created") {
@@ -85,7 +82,7 @@ pub fn created_condition(status: &mut Value, kind: &str, name: &str, now: &str) 
     true
 }
 
-/// Makes a status say that the job has failed, in the words of its kind. `now` is RFC 3339.
+/// Makes a status say that the job has failed, as its kind does. `now` is RFC 3339.
 pub fn set_failed(kind: WorkloadKind, status: &mut Value, reason: &str, message: &str, now: &str) {
     if kind == WorkloadKind::VolcanoJob {
         if !status.is_object() {
@@ -114,7 +111,8 @@ pub fn set_failed(kind: WorkloadKind, status: &mut Value, reason: &str, message:
         failed["lastProbeTime"] = json!(now);
     }
     if kind == WorkloadKind::BatchJob {
-        // An API server takes the end of a batch Job only once it is announced, and of one that has begun and has stopped.
+        // An API server accepts the end of a batch Job only after it was announced, and only of a Job that has
+        // started and stopped.
         if !list.iter().any(|c| c["type"] == "FailureTarget" && is_true(c)) {
             let mut announced = failed.clone();
             announced["type"] = json!("FailureTarget");
@@ -133,7 +131,7 @@ pub fn set_failed(kind: WorkloadKind, status: &mut Value, reason: &str, message:
     list.push(failed);
 }
 
-/// The conditions of a status, empty where it has none.
+/// The conditions of a status; empty if it has none.
 pub(super) fn conditions_of(status: &Value) -> &[Value] {
     status["conditions"].as_array().map_or(&[], Vec::as_slice)
 }
@@ -167,7 +165,7 @@ fn conditions_mut(status: &mut Value) -> &mut Vec<Value> {
     }
 }
 
-/// Times move only when something does, so that an unchanged status is equal.
+/// Times change only with something else, so that an unchanged status is equal.
 fn renewed(old: Option<&Value>, status: bool, reason: &str, message: &str, now: &str) -> Value {
     let text = |field: &str| old.and_then(|old| old[field].as_str()).unwrap_or_default();
     let same_status = old.is_some_and(|old| is_true(old) == status);

@@ -1,4 +1,4 @@
-//! The objects a workload's pods need beside it.
+//! Dependencies: objects that a workload's pods need.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -32,8 +32,7 @@ pub struct DependencyRef {
     pub optional: bool,
 }
 
-/// Everything the pod templates name, each object once. An object that any
-/// template needs is not optional.
+/// Every object that the pod templates name, once. An object is optional only if all templates say so.
 pub fn dependencies(kind: WorkloadKind, object: &Value) -> BTreeSet<DependencyRef> {
     let mut found = BTreeSet::new();
     for template in templates(kind, object) {
@@ -75,7 +74,7 @@ fn of_pod(spec: &Value, found: &mut BTreeSet<DependencyRef>) {
         add(found, ServiceAccount, &spec["serviceAccountName"], &Value::Null);
     }
     for secret in list(spec, "imagePullSecrets") {
-        // The kubelet pulls without a secret that is not there.
+        // The kubelet pulls without a missing secret.
         add(found, Secret, &secret["name"], &Value::Bool(true));
     }
     for field in ["containers", "initContainers", "ephemeralContainers"] {

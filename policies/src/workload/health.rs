@@ -1,4 +1,4 @@
-//! How a workload fares, read from its status.
+//! The health and the outcome of a workload, from its status.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::WorkloadKind;
 use super::conditions::{conditions_of, has_condition};
 
-/// Whether failover should worry. `Unknown` never counts against a job.
+/// Whether failover applies. `Unknown` never counts against a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Health {
     Healthy,
@@ -21,8 +21,8 @@ pub enum Outcome {
     Failed,
 }
 
-/// Health by the rules of the field: a job is unhealthy once failed, or while
-/// its controller has said nothing about it; a Deployment while replicas lack.
+/// A job is unhealthy once it failed, or while its controller has not reported on it; a Deployment while replicas
+/// are missing.
 pub fn health(kind: WorkloadKind, status: &Value) -> Health {
     let healthy = match kind {
         WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => {
@@ -36,8 +36,7 @@ pub fn health(kind: WorkloadKind, status: &Value) -> Health {
     if healthy { Health::Healthy } else { Health::Unhealthy }
 }
 
-/// `None` while the workload has not ended. A job both failed and succeeded
-/// counts as failed.
+/// `None` while the workload has not ended. A job that both failed and succeeded counts as failed.
 pub fn outcome(kind: WorkloadKind, status: &Value) -> Option<Outcome> {
     let (succeeded, failed) = match kind {
         WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => {
@@ -57,7 +56,7 @@ pub fn outcome(kind: WorkloadKind, status: &Value) -> Option<Outcome> {
     }
 }
 
-/// When a job that has ended did (RFC 3339), as its status says it.
+/// When a job ended (RFC 3339), from its status.
 pub fn ended_at(kind: WorkloadKind, status: &Value) -> Option<&str> {
     if kind == WorkloadKind::VolcanoJob {
         return status["state"]["lastTransitionTime"].as_str();
@@ -82,8 +81,8 @@ pub fn is_running(kind: WorkloadKind, status: &Value) -> bool {
     running && outcome(kind, status).is_none()
 }
 
-/// What kubectl's STATE column says: for Kubeflow jobs the type of the last
-/// condition. Empty where the status says nothing.
+/// The text of kubectl's STATE column: for Kubeflow jobs the type of the last condition. Empty if the status has
+/// none.
 pub fn state_text(kind: WorkloadKind, status: &Value) -> String {
     match kind {
         WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => {

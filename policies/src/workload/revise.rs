@@ -56,7 +56,7 @@ fn set_env_of(container: &mut Value, variables: &[(String, String)]) {
     }
 }
 
-/// Metadata that an API server gives and that means nothing in another.
+/// Metadata that an API server sets and that has no meaning on another.
 const OWNED_BY_SERVER: &[&str] = &[
     "uid",
     "resourceVersion",
@@ -71,7 +71,7 @@ const OWNED_BY_SERVER: &[&str] = &[
     "finalizers",
 ];
 
-/// Annotations that speak to the hub alone.
+/// Annotations for the hub alone.
 const OWNED_BY_HUB: &[&str] = &[
     "kubectl.kubernetes.io/last-applied-configuration",
     "deployment.kubernetes.io/revision",
@@ -80,8 +80,8 @@ const OWNED_BY_HUB: &[&str] = &[
     "volume.kubernetes.io/selected-node",
 ];
 
-/// Removes everything the hub's API server or its controllers added, and marks that only Fleet itself sets
-/// on what it sends: a member would take those of a user for Fleet's own.
+/// Removes everything that the hub's API server or its controllers added, and marks that only Fleet sets on what it
+/// sends: a member would mistake a user's marks for Fleet's.
 pub fn strip_for_member(object: &mut Value) {
     remove_reserved(object);
     let Some(fields) = object.as_object_mut() else {
@@ -143,7 +143,7 @@ fn remove_from_spec(object: &mut Value, fields: &[&str]) {
 fn strip_generated_job_fields(object: &mut Value) {
     const GENERATED: &[&str] =
         &["controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name"];
-    // On the hub it keeps the hub's own job controller away; in the member a controller is to run the job.
+    // On the hub this keeps the hub's own job controller away; in the member a controller must run the job.
     remove_from_spec(object, &["managedBy"]);
     if object["spec"]["manualSelector"] == true {
         return;

@@ -1,13 +1,13 @@
-//! What of a running job may change, and what waits for its next run.
+//! Which changes of a running job take effect at once, and which wait for its next run.
 //!
-//! Quota was taken and places were reserved for the job as it was sent. A change of what its pods ask for would
-//! run beside what was counted, so only fields that control the run are taken over while it runs.
+//! Quota and places were counted for the job as it was sent. If a change of its pods' requests took effect, it
+//! would use more than was counted. So only fields that control the run follow while it runs.
 
 use serde_json::{Map, Value};
 
 use super::WorkloadKind;
 
-/// Fields of the spec, as paths, that control a run and change nothing of what it asks for.
+/// Fields of the spec, as paths, that control a run and do not change its requests.
 fn controls(kind: WorkloadKind) -> &'static [&'static [&'static str]] {
     match kind {
         WorkloadKind::PyTorchJob | WorkloadKind::TFJob | WorkloadKind::MPIJob => &[
@@ -25,7 +25,7 @@ fn controls(kind: WorkloadKind) -> &'static [&'static [&'static str]] {
     }
 }
 
-/// Makes of `wanted` what a run may become that was begun with `sent`: the spec of `sent` with the controls of
+/// Turns `wanted` into what a run that began with `sent` may become: the spec of `sent` with the control fields of
 /// `wanted`. Returns the first levels of the spec that wait for the next run, such as `spec.tasks`.
 pub fn keep_run(kind: WorkloadKind, sent: &Value, wanted: &mut Value) -> Vec<String> {
     let asked = wanted["spec"].take();
@@ -47,7 +47,7 @@ pub fn keep_run(kind: WorkloadKind, sent: &Value, wanted: &mut Value) -> Vec<Str
     waiting
 }
 
-/// Absent, null and empty mean the same: a server drops and fills them as it likes.
+/// Absent, null and empty are equal: a server may drop and fill them.
 fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     let empty = |value: Option<&Value>| match value {
         None | Some(Value::Null) => true,

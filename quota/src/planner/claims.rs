@@ -1,13 +1,13 @@
-//! Claims: jobs of a leaf that others have passed for too long.
+//! Claims: capacity reserved for jobs that others have passed for too long.
 //!
-//! Guarded are the first job of the leaf that could run on an empty fleet, and the first behind it: what could
-//! never run, or is stuck without an end in sight, hides nobody. A job is passed when it cannot start and, after
-//! that, someone started who took of what it waits for: quota below the node that stopped it, or places; those
-//! before it in its own leaf do not pass it.
+//! Guarded are the first job of a leaf that could run on an empty fleet, and the first behind it. Jobs that could
+//! never run, or wait for something without an end in sight, are skipped. A job is *passed* when it cannot start
+//! and another job starts that uses what it waits for: quota below the node that stopped it, or places. Earlier
+//! jobs of its own leaf do not pass it.
 //!
-//! A claim needs an end in sight: a start that follows from when those in its way end, as declared or learnt from
-//! jobs like them. Where nothing is known of that, it is given up after the leaf's `fleet.dev/max-claim`; where one
-//! in its way has outrun all that was learnt, there is none.
+//! A claim needs a start in sight, computed from the ends of the jobs in its way, declared or learnt from similar
+//! jobs. If some end is not known, the claim is given up after the leaf's `fleet.dev/max-claim`. If a job in its
+//! way has outrun everything learnt, there is no claim.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,37 +21,37 @@ use crate::plan::{Claim, Decision, Outcome, Plan, PlanLimits};
 use crate::queues::{OrderKey, Stop, WaitingJob};
 use crate::tree::{JOBS, NodeId, QuotaTree};
 
-/// Jobs guarded in each leaf.
+/// Guarded jobs of each leaf.
 const GUARDED: usize = 2;
-/// Jobs of a leaf looked at to find those.
+/// Most jobs of a leaf considered to find those.
 const LOOKED_AT: usize = 64;
-/// From a claim that could not be made to the next try, at least.
+/// Least time from a claim that could not be made to the next try.
 const RETRY_MS: i64 = 10_000;
-/// A claim's start is reckoned anew at least as often.
-const RECKON_MS: i64 = 60_000;
+/// Longest time between two computations of a claim's start.
+const RECOMPUTE_MS: i64 = 60_000;
 
 /// A guarded job.
 #[derive(Clone, Debug)]
 struct Watch {
     job: OrderKey,
-    /// Whose starts pass it: those below a node, or all.
+    /// Starts below this node pass the job; the root: all starts.
     below: NodeId,
-    /// How many had started there when it could not.
+    /// The number of starts there when the job could not start.
     seen: u64,
     passed_since_ms: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Watches {
-    /// By node: jobs that have started below it.
+    /// By node: number of starts below it.
     started: Vec<u64>,
-    /// By node; of leaves only; in the order of the leaf.
+    /// By node, leaves only; in the order of the leaf.
     heads: Vec<Vec<Watch>>,
     due: BTreeSet<(i64, NodeId)>,
-    /// By waiting job, its claims that were given up. Another one needs a start that can be foreseen, and waits twice
-    /// as long each time, whoever stood before it in the meantime and whatever became of the tree.
+    /// How many claims of each waiting job were given up. Another claim needs a start in sight and waits twice as
+    /// long each time, even if other jobs were first meanwhile or the tree was edited.
     given_up: BTreeMap<JobId, u32>,
-    /// Shapes that no cluster could hold if nothing ran there.
+    /// Shapes that no cluster could hold even if it were empty.
     nowhere: BTreeSet<u64>,
     somewhere: BTreeSet<u64>,
 }
@@ -60,9 +60,9 @@ pub(super) struct Watches {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Start {
     At(i64),
-    /// Nothing is known of some in its way.
+    /// The end of some job in its way is not known.
     Unknown,
-    /// Some in its way have outrun all that is known.
+    /// Some job in its way has outrun everything learnt.
     Unforeseen,
 }
 
@@ -87,8 +87,8 @@ impl Watches {
         }
     }
 
-    /// `count` is 1 for a job of the leaf that has started, -1 for a start that was taken back. It passes nobody
-    /// who stands behind it in its own leaf.
+    /// `count` is 1 for a job of the leaf that has started, -1 for a start that was taken back. Later jobs of its
+    /// own leaf are not passed by it.
     pub fn started(&mut self, tree: &QuotaTree, leaf: NodeId, job: &OrderKey, count: i64) {
         for node in tree.path_to_root(leaf) {
             let started = &mut self.started[node.index()];
@@ -109,18 +109,18 @@ impl Watches {
         watches.iter().find(|watch| watch.job.id == *job)?.passed_since_ms
     }
 
-    /// The leaf has no claim any more: its jobs are looked at in the next plan.
+    /// The leaf has no claim any more: consider its jobs in the next plan.
     pub fn claim_again(&mut self, leaf: NodeId) {
         self.due.insert((i64::MIN, leaf));
     }
 
-    /// Who has been passed, and since when.
+    /// Jobs that were passed, and since when.
     pub fn passed(&self) -> impl Iterator<Item = (JobId, i64)> + '_ {
         let watches = self.heads.iter().flatten();
         watches.filter_map(|watch| Some((watch.job.id.clone(), watch.passed_since_ms?)))
     }
 
-    /// A job that has been passed is known to another tree.
+    /// A passed job is carried over into another tree.
     pub fn carry(&mut self, tree: &QuotaTree, job: &WaitingJob, since_ms: i64) {
         let (leaf, job) = (job.leaf, job.order_key());
         let passed_since_ms = Some(since_ms);
@@ -134,24 +134,24 @@ impl Watches {
         self.given_up.get(job).copied().unwrap_or(0)
     }
 
-    /// As it was known before the job was started for nothing, or under another tree.
+    /// As known before the job's start was taken back, or under another tree.
     pub fn set_given_up(&mut self, job: &JobId, times: u32) {
         if times > 0 {
             self.given_up.insert(job.clone(), times);
         }
     }
 
-    /// The job waits no longer.
+    /// The job no longer waits.
     pub fn forget(&mut self, job: &JobId) {
         self.given_up.remove(job);
     }
 
-    /// Jobs whose claims were given up, and how many.
+    /// Jobs with claims that were given up, and their number.
     pub fn all_given_up(&self) -> impl Iterator<Item = (&JobId, u32)> {
         self.given_up.iter().map(|(job, times)| (job, *times))
     }
 
-    /// What could be held by no cluster may be by one now; where clusters changed, the other way round as well.
+    /// A shape that no cluster could hold may fit one now; if clusters changed, also the other way round.
     pub fn places_changed(&mut self, all: bool) {
         self.nowhere.clear();
         if all {
@@ -175,7 +175,7 @@ impl Watches {
         holds
     }
 
-    /// The leaf's guarded jobs, each stopped by what starts below a node.
+    /// Sets the leaf's guarded jobs, each with the node whose starts pass it.
     fn watch(&mut self, leaf: NodeId, heads: Vec<(OrderKey, NodeId)>) {
         let mut known = std::mem::take(&mut self.heads[leaf.index()]);
         for (job, below) in heads {
@@ -193,7 +193,7 @@ impl Watches {
         }
     }
 
-    /// Notes who has been passed since the last plan.
+    /// Records which jobs were passed since the last plan.
     fn note(&mut self, tree: &QuotaTree, now_ms: i64) {
         for (at, watches) in self.heads.iter_mut().enumerate() {
             for watch in watches {
@@ -208,7 +208,7 @@ impl Watches {
         }
     }
 
-    /// The job's claim was given up: it has to be passed anew, and for longer.
+    /// The job's claim was given up: it must be passed again, and for longer.
     fn give_up(&mut self, leaf: NodeId, job: &JobId) {
         let started = &self.started;
         for watch in self.heads[leaf.index()].iter_mut().filter(|watch| watch.job.id == *job) {
@@ -219,7 +219,7 @@ impl Watches {
 }
 
 impl Watch {
-    /// When its time has come, after so many claims that were given up.
+    /// When the next claim is due, after this number of claims given up.
     fn ripe_ms(&self, tree: &QuotaTree, leaf: NodeId, given_up: u32) -> Option<i64> {
         let node = tree.node(leaf);
         let wait_ms = match given_up.checked_sub(1) {
@@ -261,7 +261,7 @@ impl Planner {
         self.count_idle(now_ms);
     }
 
-    /// The first guarded job of the leaf whose time has come and for which there is an end in sight.
+    /// The first guarded job of the leaf whose claim is due and has a start in sight.
     fn claim_in(&mut self, leaf: NodeId, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
         if self.holds.claims.contains_key(&leaf) {
             return;
@@ -285,7 +285,7 @@ impl Planner {
         self.watches.due.extend(next_ms.map(|next_ms| (next_ms, leaf)));
     }
 
-    /// The first jobs of the leaf that something stops which ends.
+    /// The first jobs of the leaf that wait for something that ends.
     fn heads_to_watch(&mut self, leaf: NodeId, places: &mut dyn Places) -> Vec<(OrderKey, NodeId)> {
         let mut heads = Vec::new();
         let keys: Vec<OrderKey> = self.queues.in_line(leaf).take(LOOKED_AT).cloned().collect();
@@ -293,7 +293,7 @@ impl Planner {
             if heads.len() == GUARDED {
                 break;
             }
-            if self.holds.taking(&key.id).is_some() {
+            if self.holds.preemption(&key.id).is_some() {
                 continue;
             }
             let known = self.watches.heads[leaf.index()].iter().find(|watch| watch.job.id == key.id);
@@ -311,7 +311,7 @@ impl Planner {
             };
             let Some(below) = below else { continue };
             let Some(job) = self.queues.get(&key.id) else { continue };
-            // One that pauses may be held nowhere only as long as it does.
+            // A job that backs off may fit nowhere only for as long as it does.
             if known_below.is_some() || self.watches.could_run(job, places) {
                 heads.push((key, below));
             }
@@ -319,7 +319,7 @@ impl Planner {
         heads
     }
 
-    /// Keeps room for the job on the cluster where it can start soonest.
+    /// Reserves capacity for the job in the cluster where it can start soonest.
     fn make_claim(
         &mut self,
         leaf: NodeId,
@@ -343,11 +343,11 @@ impl Planner {
             }
             let max_ms = self.ledger.tree().node(leaf).max_claim_ms;
             let until_ms = start.at_ms().unwrap_or(now_ms).saturating_add(max_ms);
-            // It would be over as it began.
+            // It would end as it begins.
             if until_ms <= now_ms {
                 continue;
             }
-            // Of equals the first: clusters come best first.
+            // Of equals the first: the best cluster comes first.
             if best.as_ref().is_none_or(|(known, _)| (claimed, start) < *known) {
                 let claim = Claiming {
                     job: id.clone(),
@@ -358,7 +358,7 @@ impl Planner {
                     since_ms: now_ms,
                     start_ms: start.at_ms(),
                     until_ms,
-                    reckon_ms: now_ms,
+                    recompute_ms: now_ms,
                     waits_for,
                     tried_at: None,
                     idle: Vec::new(),
@@ -369,7 +369,7 @@ impl Planner {
             }
         }
         let Some((_, mut claim)) = best else { return false };
-        claim.reckon_next(now_ms);
+        claim.recompute_next(now_ms);
         let outcome = Outcome::Claim(self.claim_of(&claim));
         self.holds.claims.insert(leaf, claim);
         self.queues.set_aside(id, None);
@@ -396,9 +396,9 @@ impl Planner {
         }
     }
 
-    /// Claims whose time is over, or whose start is no longer in sight, are given up.
+    /// Gives up claims whose time is over, or whose start is no longer in sight.
     pub(super) fn end_claims(&mut self, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
-        let due = self.holds.claims.values().filter(|claim| claim.reckon_ms <= now_ms);
+        let due = self.holds.claims.values().filter(|claim| claim.recompute_ms <= now_ms);
         let due: Vec<(NodeId, JobId, ClusterName)> =
             due.map(|claim| (claim.leaf, claim.job.clone(), claim.cluster.clone())).collect();
         for (leaf, id, cluster) in due {
@@ -409,7 +409,7 @@ impl Planner {
             let Some(claim) = self.holds.claims.get_mut(&leaf) else { continue };
             if start != Start::Unforeseen && claim.until_ms > now_ms {
                 (claim.start_ms, claim.waits_for) = (start.at_ms(), waits_for);
-                claim.reckon_next(now_ms);
+                claim.recompute_next(now_ms);
                 continue;
             }
             claim.count_idle(now_ms);
@@ -418,17 +418,17 @@ impl Planner {
             self.drop_holds(&id);
             self.queues.set_running(&id);
             self.look_at(leaf);
-            self.takers.insert(leaf);
+            self.preemptors.insert(leaf);
             let outcome = given_up.map(Outcome::GiveUp);
             plan.decisions.extend(outcome.map(|outcome| Decision { job: id, leaf, outcome }));
         }
     }
 
-    pub(super) fn next_reckoning_ms(&self) -> Option<i64> {
-        self.holds.claims.values().map(|claim| claim.reckon_ms).min()
+    pub(super) fn next_recompute_ms(&self) -> Option<i64> {
+        self.holds.claims.values().map(|claim| claim.recompute_ms).min()
     }
 
-    /// What claims keep idle from now on: room on their paths, as far as they ask for it.
+    /// What claims keep idle from now on: free capacity on their paths, up to their request.
     fn count_idle(&mut self, now_ms: i64) {
         let ledger = &self.ledger;
         for claim in self.holds.claims.values_mut() {
@@ -443,8 +443,8 @@ impl Planner {
         }
     }
 
-    /// Clusters have changed: a claim on one that cannot hold its job any more
-    /// ends, and is due at once elsewhere.
+    /// Clusters have changed: a claim in a cluster that can no longer hold its job ends, and is due at once
+    /// elsewhere.
     pub(super) fn drop_lost_claims(&mut self, places: &mut dyn Places) {
         let claims: Vec<(NodeId, JobId, ClusterName)> =
             self.holds.claims.values().map(|c| (c.leaf, c.job.clone(), c.cluster.clone())).collect();
@@ -458,7 +458,7 @@ impl Planner {
         }
     }
 
-    /// When the job's path has room by what is known of those that use it; now, where it has room.
+    /// When the job's path will have quota, by the known ends of the jobs that use it; now, if it has.
     fn quota_start(&mut self, job: &WaitingJob, now_ms: i64, places: &dyn Places) -> Start {
         let request = self.ledger.tree().request(&job.request);
         let fits =
@@ -500,8 +500,8 @@ fn end_of(id: &JobId, ending: &BTreeSet<JobId>, now_ms: i64, places: &dyn Places
     }
 }
 
-/// When the gang fits in the cluster by what is known of those there, and whose places that takes; all of them
-/// where that cannot be known.
+/// When the gang will fit in the cluster, by the known ends of the jobs there, and the jobs whose places that
+/// takes; all jobs if that cannot be known.
 fn places_start(
     job: &WaitingJob,
     cluster: &ClusterName,
@@ -520,7 +520,7 @@ fn places_start(
     if !places.fits_without(&[job], cluster, &gone) {
         return (Start::Unforeseen, running);
     }
-    // The fewest first ends after which it fits: more never makes it worse.
+    // The smallest number of first ends after which it fits: more ends never make it worse.
     let (mut low, mut high) = (0, gone.len());
     while low < high {
         let middle = low + (high - low) / 2;
@@ -536,12 +536,12 @@ fn places_start(
 }
 
 impl Claiming {
-    /// When to look at its start again.
-    fn reckon_next(&mut self, now_ms: i64) {
-        let soon_ms = now_ms.saturating_add(RECKON_MS);
+    /// When to compute the start again.
+    fn recompute_next(&mut self, now_ms: i64) {
+        let soon_ms = now_ms.saturating_add(RECOMPUTE_MS);
         let start_ms = self.start_ms.filter(|start_ms| *start_ms > now_ms).unwrap_or(i64::MAX);
-        // A moment after the start: who ends then has ended.
-        self.reckon_ms =
+        // A moment after the start: jobs that end at that time have ended.
+        self.recompute_ms =
             soon_ms.min(self.until_ms).min(start_ms.saturating_add(1)).max(now_ms.saturating_add(1));
     }
 

@@ -1,14 +1,12 @@
-//! The contest over the tree: each leaf puts up one class; each inner node the
-//! best of its children's; the root's is served.
+//! Which leaf is served next. Each leaf has one candidate class; each inner node has the best of its children's;
+//! the root's is served.
 //!
-//! Inside min before borrowers, then the smallest dominant share after the job,
-//! then priority, age, name. A node's share depends on use below it alone, so
-//! that after a change only the paths from the changed leaves are played again.
-//! Whether a job borrows depends on others too: each node remembers the largest
-//! amounts put up inside min below it, and only when it may lend less than one
-//! of those are its leaves looked at again. Whether a candidate still fits is
-//! asked when it wins; a node whose room is below the least that any job under
-//! it asks for puts up nothing, so that a full tree costs nothing.
+//! The order is: inside min before borrowers, then the smallest dominant share after the job, then priority, age,
+//! name. A node's share depends only on use below it, so after a change only the paths of the changed leaves are
+//! recomputed. Whether a job borrows depends on other nodes, too. Each node keeps the largest amounts of candidates
+//! inside min below it; only if it can lend less than one of these are its leaves considered again. Whether a
+//! candidate still fits is checked when it wins. A node with less capacity than the smallest request below it has
+//! no candidate, so a full tree costs nothing.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -18,20 +16,20 @@ use crate::queues::{ClassId, OrderKey};
 use crate::share::Share;
 use crate::tree::{JOBS, NodeId, QuotaTree, Request};
 
-/// What a leaf puts up.
+/// The candidate of a leaf.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub class: ClassId,
     pub job: OrderKey,
     pub request: Request,
     pub preemptible: bool,
-    /// It does not stay inside min on its whole path.
+    /// It would exceed min on some node of its path.
     pub borrower: bool,
 }
 
-/// The candidate a node puts up, with the node's own share after it.
+/// The candidate of a node, with the node's own share after it.
 #[derive(Clone, Debug)]
-struct Entry {
+struct NodeCandidate {
     leaf: NodeId,
     borrower: bool,
     share: Share,
@@ -39,23 +37,23 @@ struct Entry {
 
 #[derive(Clone, Debug)]
 pub(super) struct Contest {
-    /// By node; of leaves only.
+    /// By node, leaves only.
     candidates: Vec<Option<Candidate>>,
     /// By node.
-    entries: Vec<Option<Entry>>,
-    /// Inner nodes to be played again; the deepest come last.
+    entries: Vec<Option<NodeCandidate>>,
+    /// Inner nodes to recompute; the deepest come last.
     stale: BTreeSet<NodeId>,
     bounds: Bounds,
-    /// Leaves that put something up.
+    /// Number of leaves with a candidate.
     live: usize,
 }
 
 /// By node and resource.
 #[derive(Clone, Debug)]
 struct Bounds {
-    /// At least the largest amount put up below the node by those inside min.
+    /// Upper bound of the amounts of candidates inside min below the node.
     inside: Vec<i64>,
-    /// At most the smallest amount that any waiting job below the node asks for.
+    /// Lower bound of the amounts that any waiting job below the node requests.
     least: Vec<i64>,
 }
 
@@ -71,14 +69,14 @@ impl Contest {
         }
     }
 
-    /// One in which nothing is closed.
+    /// A contest in which no node is closed.
     pub fn open(tree: &QuotaTree) -> Self {
         let mut contest = Self::new(tree);
         contest.bounds.least.fill(i64::MIN);
         contest
     }
 
-    /// No leaf puts anything up.
+    /// No leaf has a candidate.
     pub fn is_empty(&self) -> bool {
         self.live == 0
     }
@@ -87,13 +85,13 @@ impl Contest {
         self.candidates[leaf.index()].as_ref()
     }
 
-    /// What the leaf puts up from now on.
+    /// Sets the candidate of the leaf.
     pub fn set(&mut self, ledger: &Ledger, leaf: NodeId, candidate: Option<Candidate>) {
         if let Some(candidate) = &candidate {
             self.bounds.raise(ledger.tree(), leaf, candidate);
         }
         let was = self.entries[leaf.index()].is_some();
-        self.entries[leaf.index()] = candidate.as_ref().map(|candidate| Entry {
+        self.entries[leaf.index()] = candidate.as_ref().map(|candidate| NodeCandidate {
             leaf,
             borrower: candidate.borrower,
             share: Share::after(ledger, leaf, &candidate.request, 1),
@@ -116,7 +114,7 @@ impl Contest {
         }
     }
 
-    /// Use below the node has changed: shares and room on its path have too.
+    /// Use below the node has changed, and with it shares and capacity on its path.
     pub fn used_changed(&mut self, ledger: &Ledger, leaf: NodeId) {
         if self.is_empty() {
             return;
@@ -136,7 +134,7 @@ impl Contest {
         winner.filter(|_| !self.bounds.is_closed(ledger, NodeId::ROOT))
     }
 
-    /// Leaves below `node` that put something up.
+    /// Leaves below `node` with a candidate.
     pub fn leaves_below(&self, tree: &QuotaTree, node: NodeId) -> Vec<NodeId> {
         let mut found = Vec::new();
         if self.is_empty() {
@@ -144,7 +142,7 @@ impl Contest {
         }
         let mut open = vec![node];
         while let Some(node) = open.pop() {
-            // An inner node that was not played again yet may not know of its children's.
+            // An inner node that was not recomputed yet may not know its children's candidates.
             if tree.node(node).is_leaf() {
                 found.extend(self.entries[node.index()].is_some().then_some(node));
             } else {
@@ -154,7 +152,7 @@ impl Contest {
         found
     }
 
-    /// Leaves whose candidate borrows now, after use at `leaf` has grown.
+    /// Leaves whose candidate became a borrower because use at `leaf` has grown.
     pub fn now_borrowing(&mut self, ledger: &Ledger, leaf: NodeId) -> Vec<NodeId> {
         let tree = ledger.tree();
         let path = tree.path_to_root(leaf).filter(|node| *node != NodeId::ROOT);
@@ -176,7 +174,7 @@ impl Contest {
         flipped
     }
 
-    /// Leaves whose candidate is inside min now, after use at `leaf` has shrunk.
+    /// Leaves whose candidate came inside min because use at `leaf` has shrunk.
     pub fn now_inside(&self, ledger: &Ledger, leaf: NodeId) -> Vec<NodeId> {
         let tree = ledger.tree();
         let Some(top) = tree.path_to_root(leaf).filter(|node| *node != NodeId::ROOT).last() else {
@@ -190,9 +188,9 @@ impl Contest {
         found
     }
 
-    /// An inner node puts up the best of its children's.
+    /// An inner node gets the best candidate of its children.
     fn play(&mut self, ledger: &Ledger, node: NodeId) {
-        let mut best: Option<&Entry> = None;
+        let mut best: Option<&NodeCandidate> = None;
         for child in &ledger.tree().node(node).children {
             let Some(entry) = &self.entries[child.index()] else { continue };
             if self.bounds.is_closed(ledger, *child) {
@@ -218,10 +216,11 @@ impl Contest {
         }
     }
 
-    /// Less is served first.
-    fn compare(&self, a: &Entry, b: &Entry) -> Ordering {
-        let job =
-            |entry: &Entry| self.candidates[entry.leaf.index()].as_ref().map(|candidate| &candidate.job);
+    /// The lesser one is served first.
+    fn compare(&self, a: &NodeCandidate, b: &NodeCandidate) -> Ordering {
+        let job = |entry: &NodeCandidate| {
+            self.candidates[entry.leaf.index()].as_ref().map(|candidate| &candidate.job)
+        };
         a.borrower.cmp(&b.borrower).then_with(|| a.share.cmp(&b.share)).then_with(|| job(a).cmp(&job(b)))
     }
 }
@@ -247,7 +246,7 @@ impl Bounds {
         }
     }
 
-    /// Something put up below the node may borrow now.
+    /// Some candidate below the node may borrow now.
     fn is_short(&self, ledger: &Ledger, node: NodeId) -> bool {
         let tree = ledger.tree();
         (0..tree.resources().len()).filter(|r| *r != JOBS).any(|r| {
@@ -255,8 +254,8 @@ impl Bounds {
         })
     }
 
-    /// No job that waits below the node fits there. Where part of a min is not
-    /// lent a job may add less than it asks for: nothing is concluded.
+    /// No waiting job below the node fits there. If part of a min is not lent, a job may add less than it requests,
+    /// so nothing can be concluded.
     fn is_closed(&self, ledger: &Ledger, node: NodeId) -> bool {
         let tree = ledger.tree();
         !tree.keeps_back()

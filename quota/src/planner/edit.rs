@@ -1,4 +1,4 @@
-//! A new tree under the same jobs.
+//! Replacing the quota tree under running and waiting jobs.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,22 +11,20 @@ use crate::ledger::{AdmittedJob, JobId, Ledger};
 use crate::queues::{Queues, WaitingJob};
 use crate::tree::{NodeId, QuotaTree};
 
-/// What an edit of the tree led to.
+/// The effects of an edit of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeEdit {
     /// Paths of deleted leaves that stay until their jobs have ended.
     pub draining: Vec<String>,
-    /// Waiting jobs that belong to no leaf now; they wait no longer.
+    /// Waiting jobs that have no leaf now; they no longer wait.
     pub homeless: Vec<WaitingJob>,
 }
 
 impl Planner {
-    /// Puts a new tree in force at once. `leaf_of` gives a job's leaf in it, by
-    /// label and namespace. An admitted job without one keeps its use where it
-    /// was: a deleted leaf stays as a draining one, without min and max, below
-    /// the nearest node that is still there. Who takes, and whom room is kept
-    /// for, goes on as long as the new tree could ever admit it; victims that
-    /// are ending stay ending.
+    /// Puts a new tree in force at once. `leaf_of` gives a job's leaf in it, by label and namespace. An admitted
+    /// job without a leaf counts where it was: the deleted leaf stays as a draining leaf, without min and max,
+    /// below its nearest ancestor that still exists. Preemptions and claims go on if the new tree could ever admit
+    /// their jobs. Victims that are ending still end.
     pub fn set_tree(
         &mut self,
         tree: QuotaTree,
@@ -52,7 +50,7 @@ impl Planner {
             fresh.admit(job);
         }
         fresh.ending = std::mem::take(&mut self.ending);
-        fresh.retakes = std::mem::take(&mut self.retakes);
+        fresh.backoffs = std::mem::take(&mut self.backoffs);
         fresh.protections = std::mem::take(&mut self.protections);
         fresh.fresh = std::mem::take(&mut self.fresh);
         (fresh.started, fresh.started_at_ms) = (std::mem::take(&mut self.started), self.started_at_ms);
@@ -80,14 +78,14 @@ impl Planner {
         edit
     }
 
-    /// Where the use of a job is counted that was admitted in a leaf of an older tree, at `path`. A draining
-    /// leaf is made for it where there is none; like others it stays until its jobs have ended.
+    /// Where to count a job that was admitted in a leaf of an older tree, at `path`. If necessary a draining leaf
+    /// is made for it. It stays until its jobs have ended.
     pub fn drain(&mut self, path: &str) -> NodeId {
         let old = Arc::clone(self.ledger.tree());
         let mut tree = QuotaTree::clone(&old);
         let leaf = tree.drain(path);
         if tree.len() > old.len() {
-            // Nodes that were there keep their ids.
+            // Existing nodes keep their ids.
             let running = self.ledger.jobs().map(|job| (job.id.clone(), job.leaf));
             let waiting = self.queues.jobs().map(|job| (job.id.clone(), job.leaf));
             let leaves: BTreeMap<JobId, NodeId> = running.chain(waiting).collect();
@@ -96,21 +94,21 @@ impl Planner {
         leaf
     }
 
-    /// A draining leaf has no job left: setting the tree again drops it.
+    /// A draining leaf has no job left: setting the tree again removes it.
     pub fn has_drained(&self) -> bool {
         let tree = self.ledger.tree();
         tree.ids().any(|id| tree.node(id).draining && self.ledger.job_count(id) == 0)
     }
 
     fn carry_holds(&mut self, holds: Holds) {
-        for taking in holds.takings() {
-            let Some(job) = self.queues.get(&taking.job.id).filter(|job| !self.is_hopeless(job)).cloned()
+        for preemption in holds.preemptions() {
+            let Some(job) = self.queues.get(&preemption.job.id).filter(|job| !self.is_hopeless(job)).cloned()
             else {
                 continue;
             };
-            let left = taking.left.iter().filter(|id| self.ledger.job(id).is_some()).cloned().collect();
-            let victims = taking.victims.clone();
-            self.holds.begin_taking(&self.ledger, &job, taking.cluster.clone(), victims, left);
+            let left = preemption.left.iter().filter(|id| self.ledger.job(id).is_some()).cloned().collect();
+            let victims = preemption.victims.clone();
+            self.holds.begin_preemption(&self.ledger, &job, preemption.cluster.clone(), victims, left);
             self.queues.set_aside(&job.id, None);
         }
         for claim in holds.claims.into_values() {

@@ -16,24 +16,27 @@ pub(crate) enum ReasonKind {
     Protected(JobId),
 }
 
-/// Where a waiting job stands.
+/// The position of a waiting job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// In its leaf, 1 for the first.
+    /// In its leaf; 1 is the first.
     pub in_leaf: usize,
-    /// Among all that wait, by priority, age and name, 1 for the first.
+    /// Among all waiting jobs, by priority, age and name; 1 is the first.
     pub in_fleet: usize,
 }
 
 impl Planner {
-    /// Why a waiting job waits, with today's numbers; `None` when nothing but
-    /// the next plan stands before it, or it does not wait.
+    /// Why a waiting job waits, with present numbers. `None` if it only waits for the next plan, or does not wait.
     pub fn reason(&self, id: &JobId) -> Option<WaitReason> {
         let job = self.queues.get(id)?;
-        if let Some(taking) = self.holds.taking(id) {
-            let victims =
-                taking.victims.iter().filter(|victim| taking.left.contains(*victim)).cloned().collect();
-            return Some(WaitReason::WaitingForVictims { cluster: taking.cluster.clone(), victims });
+        if let Some(preemption) = self.holds.preemption(id) {
+            let victims = preemption
+                .victims
+                .iter()
+                .filter(|victim| preemption.left.contains(*victim))
+                .cloned()
+                .collect();
+            return Some(WaitReason::WaitingForVictims { cluster: preemption.cluster.clone(), victims });
         }
         let claims = self.holds.claims.get(&job.leaf).is_some_and(|claim| claim.job == *id);
         if !claims && self.pauses.contains(&(job.not_before_ms, id.clone())) {
@@ -42,7 +45,7 @@ impl Planner {
         let class = self.queues.class(self.queues.class_of(id)?)?;
         let line = self.queues.line_of(job.leaf)?;
         let quota = || {
-            // What no admission could ever change is said before what one could.
+            // A reason that can never change comes before one that can.
             let beyond = self.ledger.first_beyond(job.leaf, &class.request, job.preemptible);
             let short = || self.ledger.first_short(job.leaf, &class.request, job.preemptible, |_| 0);
             Some(WaitReason::Quota(self.ledger.verdict(job.leaf, &beyond.or_else(short)?)))
@@ -62,7 +65,7 @@ impl Planner {
         }
     }
 
-    /// Where a waiting job stands. Costs the jobs before it.
+    /// The position of a waiting job. Costs the jobs before it.
     pub fn position(&self, id: &JobId) -> Option<Position> {
         Some(Position { in_leaf: self.queues.position(id)?, in_fleet: self.queues.fleet_position(id)? })
     }
@@ -72,8 +75,8 @@ impl Planner {
         self.watches.passed_since_ms(leaf, id)
     }
 
-    /// The waiting jobs of the same leaf that are equal to this one for the
-    /// planner, itself included, in order: what stops one stops all.
+    /// Waiting jobs of the same leaf that are equal to this one for the planner, in order, this one included: what
+    /// stops one stops all.
     pub fn equals(&self, id: &JobId) -> impl Iterator<Item = &JobId> {
         self.queues.equals(id)
     }
@@ -82,7 +85,7 @@ impl Planner {
         if let Some(head) = line.blocked_by_aside(key) {
             return Some(ReasonKind::Behind(head.id.clone()));
         }
-        // The first one has the highest priority: if it blocks nobody, none does.
+        // The first has the highest priority: if it blocks nobody, none does.
         if let Some((first, id)) = line.fronts.first_key_value()
             && first < key
             && line.policy.blocks(first.priority.0)
@@ -105,8 +108,8 @@ impl Planner {
         }
     }
 
-    /// What stops a class. One that nobody looked at, because nothing below some
-    /// node fits, is looked at here.
+    /// What stops a class. A class that was not considered, because nothing below some node fits, is considered
+    /// here.
     pub(super) fn stop_of(&self, class: &Class) -> Stop {
         let placeless = self.index.is_placeless(class.key.shape);
         match &class.stop {
@@ -121,7 +124,7 @@ impl Planner {
         }
     }
 
-    /// Names the classes whose reason has changed in kind.
+    /// Reports the classes whose reason has changed in kind.
     pub(super) fn tell(&mut self, plan: &mut Plan) {
         for leaf in std::mem::take(&mut self.touched) {
             let Some(line) = self.queues.line_of(leaf) else { continue };

@@ -1,13 +1,11 @@
-//! Room that is kept: for takers whose victims are ending, and for heads that
-//! others have passed for too long.
+//! Reserved capacity: for preemptors whose victims are ending, and for jobs with a claim.
 //!
-//! A hold keeps its job's request free on every node of its path, and its gang's
-//! places in one cluster. Who is bound by it may go only where the holder could
-//! still start.
+//! Both reserve the job's request on every node of its path, and its gang's places in one cluster. Another job may
+//! start only if the holder could still start.
 //!
-//! Takings and claims share one book. A taking is a promise: what its victims leave is its taker's until that
-//! starts or gives up, and binds everybody. It is made only where it fits beside all claims; none binds the
-//! taker from then on.
+//! A preemption is a promise: what its victims free is reserved for the preemptor until it starts or gives up,
+//! against all other jobs. A preemption begins only where it fits beside all claims; from then on no claim holds it
+//! back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,23 +14,23 @@ use crate::places::{ClusterName, Places};
 use crate::queues::{Queues, WaitingJob};
 use crate::tree::{NodeId, Request};
 
-/// Takings under way in one cluster, at most. Each question about its places is about all of them; the next one
-/// in line takes when the first have started.
-const TAKINGS_AT_ONCE: usize = 128;
+/// Most preemptions under way in one cluster, because each question about its places is about all of them. The next
+/// in line follow when the first have started.
+const PREEMPTIONS_AT_ONCE: usize = 128;
 
-/// Who asks whether room is kept from it.
+/// A job that asks whether capacity is reserved against it.
 #[derive(Clone, Debug)]
 pub(super) struct Visitor<'v> {
     pub job: &'v JobId,
     pub leaf: NodeId,
     pub request: &'v Request,
     pub preemptible: bool,
-    /// When it would have ended, if it went now and declared a run time.
+    /// When it would end if it started now; only with a declared run time.
     pub over_ms: Option<i64>,
-    /// Its own claim's age, if it has one.
+    /// The age of its own claim, if it has one.
     pub claim_since_ms: Option<i64>,
-    /// Where its victims leave room for it, if it takes. What it was promised fitted beside all claims of that
-    /// time, and is older than any since: no claim holds it back.
+    /// The cluster in which its victims free capacity, if it is a preemptor. Its preemption fitted beside all
+    /// claims of that time, and is older than later ones: no claim holds it back.
     pub promised: Option<&'v ClusterName>,
 }
 
@@ -45,24 +43,24 @@ impl<'v> Visitor<'v> {
             preemptible: job.preemptible,
             over_ms: job.run_time_ms.map(|run| now_ms.saturating_add(run)),
             claim_since_ms: holds.claims.get(&job.leaf).filter(|c| c.job == job.id).map(|c| c.since_ms),
-            promised: holds.takings.get(&job.id).map(|taking| &taking.cluster),
+            promised: holds.preemptions.get(&job.id).map(|preemption| &preemption.cluster),
         }
     }
 }
 
-/// A taker's victims are ending.
+/// A preemption whose victims are ending.
 #[derive(Clone, Debug)]
-pub(super) struct Taking {
-    /// The taker, as it stands in its queue.
+pub(super) struct Preemption {
+    /// The preemptor, as it waits in its queue.
     pub job: WaitingJob,
     pub request: Request,
     pub cluster: ClusterName,
-    /// All it counts on, and those that have not ended yet.
+    /// All victims it counts on, and those that have not ended yet.
     pub victims: Vec<JobId>,
     pub left: BTreeSet<JobId>,
-    /// The state of all jobs in which it last tried to start.
+    /// The version of the planner's state in which it last tried to start.
     pub tried_at: Option<u64>,
-    /// What is kept on its path, by bound: the request less what the victims that are still there cover.
+    /// What is reserved on its path, by limit: the request less what the remaining victims cover.
     kept: Vec<(usize, i64)>,
 }
 
@@ -77,145 +75,145 @@ pub(super) struct Claiming {
     pub start_ms: Option<i64>,
     /// It is given up then.
     pub until_ms: i64,
-    /// Its start is reckoned anew then.
-    pub reckon_ms: i64,
-    /// Jobs whose places it waits for.
+    /// Its start is computed again then.
+    pub recompute_ms: i64,
+    /// Jobs for whose places it waits.
     pub waits_for: Vec<JobId>,
-    /// What it keeps idle since `counted_ms`, and what it kept idle before, times milliseconds.
+    /// What it has kept idle since `counted_ms`, and before, times milliseconds.
     pub idle: Vec<(usize, i64)>,
     pub idled: Vec<(usize, i128)>,
     pub counted_ms: i64,
-    /// The state of all jobs in which it last tried to start.
+    /// The version of the planner's state in which it last tried to start.
     pub tried_at: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holds {
-    /// By taker.
-    takings: BTreeMap<JobId, Taking>,
-    /// Takers by the victims they still wait for.
-    takers: BTreeMap<JobId, BTreeSet<JobId>>,
-    /// How many take in each cluster.
-    taking_in: BTreeMap<ClusterName, usize>,
-    /// By bound, what all takings keep, and who does.
+    /// By preemptor.
+    preemptions: BTreeMap<JobId, Preemption>,
+    /// Preemptors by the victims for which they still wait.
+    preemptors: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// Number of preemptions in each cluster.
+    preempting_in: BTreeMap<ClusterName, usize>,
+    /// By limit: what all preemptions reserve, and the preemptors.
     kept: BTreeMap<usize, (i64, BTreeSet<JobId>)>,
-    /// One a leaf.
+    /// At most one for each leaf.
     pub claims: BTreeMap<NodeId, Claiming>,
 }
 
 impl Holds {
-    pub fn taking(&self, taker: &JobId) -> Option<&Taking> {
-        self.takings.get(taker)
+    pub fn preemption(&self, preemptor: &JobId) -> Option<&Preemption> {
+        self.preemptions.get(preemptor)
     }
 
-    pub fn taking_mut(&mut self, taker: &JobId) -> Option<&mut Taking> {
-        self.takings.get_mut(taker)
+    pub fn preemption_mut(&mut self, preemptor: &JobId) -> Option<&mut Preemption> {
+        self.preemptions.get_mut(preemptor)
     }
 
-    pub fn taker_ids(&self) -> Vec<JobId> {
-        self.takings.keys().cloned().collect()
+    pub fn preemptor_ids(&self) -> Vec<JobId> {
+        self.preemptions.keys().cloned().collect()
     }
 
-    /// All takings by taker.
-    pub fn takings(&self) -> impl Iterator<Item = &Taking> {
-        self.takings.values()
+    /// All preemptions.
+    pub fn preemptions(&self) -> impl Iterator<Item = &Preemption> {
+        self.preemptions.values()
     }
 
-    /// The job counts on room in the cluster that `victims` leave, of whom `left` have not ended yet.
-    pub fn begin_taking(
+    /// Begins a preemption in the cluster. It counts on `victims`, of which `left` have not ended yet.
+    pub fn begin_preemption(
         &mut self,
         ledger: &Ledger,
-        taker: &WaitingJob,
+        preemptor: &WaitingJob,
         cluster: ClusterName,
         victims: Vec<JobId>,
         left: BTreeSet<JobId>,
     ) {
         for victim in &left {
-            self.takers.entry(victim.clone()).or_default().insert(taker.id.clone());
+            self.preemptors.entry(victim.clone()).or_default().insert(preemptor.id.clone());
         }
-        let request = ledger.tree().request(&taker.request);
-        let (job, kept) = (taker.clone(), Vec::new());
-        *self.taking_in.entry(cluster.clone()).or_default() += 1;
-        let taking = Taking { job, request, cluster, victims, left, tried_at: None, kept };
-        self.takings.insert(taker.id.clone(), taking);
-        self.weigh(ledger, &taker.id);
+        let request = ledger.tree().request(&preemptor.request);
+        let (job, kept) = (preemptor.clone(), Vec::new());
+        *self.preempting_in.entry(cluster.clone()).or_default() += 1;
+        let preemption = Preemption { job, request, cluster, victims, left, tried_at: None, kept };
+        self.preemptions.insert(preemptor.id.clone(), preemption);
+        self.weigh(ledger, &preemptor.id);
     }
 
-    /// What is known of a waiting job has changed.
+    /// The data of a waiting job has changed.
     pub fn know(&mut self, job: &WaitingJob) {
-        if let Some(taking) = self.takings.get_mut(&job.id) {
-            taking.job = job.clone();
+        if let Some(preemption) = self.preemptions.get_mut(&job.id) {
+            preemption.job = job.clone();
         }
     }
 
-    /// Returns whether the job was taking.
-    pub fn end_taking(&mut self, taker: &JobId) -> bool {
-        self.unweigh(taker);
-        let Some(taking) = self.takings.remove(taker) else { return false };
-        if let Some(count) = self.taking_in.get_mut(&taking.cluster) {
+    /// Returns whether the job was a preemptor.
+    pub fn end_preemption(&mut self, preemptor: &JobId) -> bool {
+        self.unweigh(preemptor);
+        let Some(preemption) = self.preemptions.remove(preemptor) else { return false };
+        if let Some(count) = self.preempting_in.get_mut(&preemption.cluster) {
             *count -= 1;
         }
-        for victim in &taking.left {
-            if let Some(takers) = self.takers.get_mut(victim) {
-                takers.remove(taker);
-                if takers.is_empty() {
-                    self.takers.remove(victim);
+        for victim in &preemption.left {
+            if let Some(preemptors) = self.preemptors.get_mut(victim) {
+                preemptors.remove(preemptor);
+                if preemptors.is_empty() {
+                    self.preemptors.remove(victim);
                 }
             }
         }
         true
     }
 
-    /// A job has left the ledger: those who waited for its end wait for it no more.
+    /// A job has left the ledger: preemptors no longer wait for it.
     pub fn victim_ended(&mut self, ledger: &Ledger, victim: &JobId) {
-        for taker in self.takers.remove(victim).into_iter().flatten() {
-            if let Some(taking) = self.takings.get_mut(&taker) {
-                taking.left.remove(victim);
+        for preemptor in self.preemptors.remove(victim).into_iter().flatten() {
+            if let Some(preemption) = self.preemptions.get_mut(&preemptor) {
+                preemption.left.remove(victim);
             }
-            self.weigh(ledger, &taker);
+            self.weigh(ledger, &preemptor);
         }
     }
 
-    /// The taker does not count on the victim any more; it is to be weighed anew.
-    pub fn spare(&mut self, taker: &JobId, victim: &JobId) {
-        if let Some(taking) = self.takings.get_mut(taker) {
-            taking.left.remove(victim);
-            taking.victims.retain(|other| other != victim);
+    /// Reprieves a victim: the preemptor no longer counts on it, and must be weighed again.
+    pub fn spare(&mut self, preemptor: &JobId, victim: &JobId) {
+        if let Some(preemption) = self.preemptions.get_mut(preemptor) {
+            preemption.left.remove(victim);
+            preemption.victims.retain(|other| other != victim);
         }
-        if let Some(takers) = self.takers.get_mut(victim) {
-            takers.remove(taker);
-            if takers.is_empty() {
-                self.takers.remove(victim);
+        if let Some(preemptors) = self.preemptors.get_mut(victim) {
+            preemptors.remove(preemptor);
+            if preemptors.is_empty() {
+                self.preemptors.remove(victim);
             }
         }
     }
 
-    /// Counts anew what a taking keeps.
-    pub fn weigh(&mut self, ledger: &Ledger, taker: &JobId) {
-        self.unweigh(taker);
-        let Some(taking) = self.takings.get_mut(taker) else { return };
-        taking.kept = taking.weight(ledger);
-        for (bound, amount) in &taking.kept {
+    /// Computes again what a preemption reserves.
+    pub fn weigh(&mut self, ledger: &Ledger, preemptor: &JobId) {
+        self.unweigh(preemptor);
+        let Some(preemption) = self.preemptions.get_mut(preemptor) else { return };
+        preemption.kept = preemption.weight(ledger);
+        for (bound, amount) in &preemption.kept {
             let (sum, keepers) = self.kept.entry(*bound).or_default();
             *sum = sum.saturating_add(*amount);
-            keepers.insert(taker.clone());
+            keepers.insert(preemptor.clone());
         }
     }
 
-    fn unweigh(&mut self, taker: &JobId) {
-        let Some(taking) = self.takings.get_mut(taker) else { return };
-        for (bound, amount) in std::mem::take(&mut taking.kept) {
+    fn unweigh(&mut self, preemptor: &JobId) {
+        let Some(preemption) = self.preemptions.get_mut(preemptor) else { return };
+        for (bound, amount) in std::mem::take(&mut preemption.kept) {
             let Some((sum, keepers)) = self.kept.get_mut(&bound) else { continue };
             *sum -= amount;
-            keepers.remove(taker);
+            keepers.remove(preemptor);
             if keepers.is_empty() {
                 self.kept.remove(&bound);
             }
         }
     }
 
-    /// What takings other than the visitor's own keep under a bound.
-    fn kept_from(&self, visitor: &Visitor, own: Option<&Taking>, bound: usize) -> i64 {
+    /// What the preemptions of others reserve under a limit.
+    fn kept_from(&self, visitor: &Visitor, own: Option<&Preemption>, bound: usize) -> i64 {
         let Some((sum, keepers)) = self.kept.get(&bound) else { return 0 };
         let own = own.filter(|_| keepers.contains(visitor.job));
         let own = own.and_then(|own| own.kept.iter().find(|(known, _)| *known == bound));
@@ -223,40 +221,40 @@ impl Holds {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.takings.is_empty() && self.claims.is_empty()
+        self.preemptions.is_empty() && self.claims.is_empty()
     }
 
-    /// Whether one more may take in the cluster.
-    pub fn may_take_in(&self, cluster: &ClusterName) -> bool {
-        self.taking_in.get(cluster).is_none_or(|count| *count < TAKINGS_AT_ONCE)
+    /// Whether another preemption may begin in the cluster.
+    pub fn may_preempt_in(&self, cluster: &ClusterName) -> bool {
+        self.preempting_in.get(cluster).is_none_or(|count| *count < PREEMPTIONS_AT_ONCE)
     }
 
-    /// Whether room is kept for the job.
+    /// Whether capacity is reserved for the job.
     pub fn of(&self, job: &JobId) -> bool {
-        self.takings.contains_key(job) || self.claims.values().any(|claim| claim.job == *job)
+        self.preemptions.contains_key(job) || self.claims.values().any(|claim| claim.job == *job)
     }
 
-    /// Victims that a taker counts on already.
+    /// Whether a preemptor already counts on the victim.
     pub fn counts_on(&self, job: &JobId) -> bool {
-        self.takers.contains_key(job)
+        self.preemptors.contains_key(job)
     }
 
-    /// Whether the visitor fits its path beside what is kept from it.
+    /// Whether the visitor fits its path beside what is reserved for others.
     ///
     /// # Errors
-    /// The holder of the room it would need.
+    /// The holder of the capacity it would need.
     pub fn leave_room(&self, ledger: &Ledger, visitor: &Visitor) -> Result<(), JobId> {
         if self.is_empty() {
             return Ok(());
         }
-        let own = self.takings.get(visitor.job);
+        let own = self.preemptions.get(visitor.job);
         let short = |extra: &dyn Fn(usize) -> i64| {
             let short = ledger.first_short(visitor.leaf, visitor.request, visitor.preemptible, extra)?;
             Some(ledger.bound(&short))
         };
         if let Some(bound) = short(&|bound| self.kept_from(visitor, own, bound)) {
             let keepers = self.kept.get(&bound).into_iter().flat_map(|(_, keepers)| keepers);
-            let holder = keepers.chain(self.takings.keys()).find(|keeper| *keeper != visitor.job);
+            let holder = keepers.chain(self.preemptions.keys()).find(|keeper| *keeper != visitor.job);
             return holder.map_or(Ok(()), |holder| Err(holder.clone()));
         }
         let mut kept: BTreeMap<usize, i64> = BTreeMap::new();
@@ -273,9 +271,8 @@ impl Holds {
         short(&extra).map_or(Ok(()), |_| Err(holder.clone()))
     }
 
-    /// Claims that bind the visitor: not its own, nor younger ones than its own,
-    /// nor those that start after it has ended; a borrower's claim does not
-    /// hold back who stays inside min in another leaf.
+    /// Claims that hold the visitor back. Not its own, nor younger claims than its own, nor claims that start after
+    /// it has ended. A borrower's claim does not hold back a job inside min in another leaf.
     fn claims_on<'h>(
         &'h self,
         ledger: &'h Ledger,
@@ -294,11 +291,10 @@ impl Holds {
         })
     }
 
-    /// Whether what is kept from the visitor in the cluster still fits there,
-    /// with the visitor's places taken.
+    /// Whether the holders' reservations in the cluster still fit after the visitor's places are taken.
     ///
     /// # Errors
-    /// The holder that would not.
+    /// The first holder that would not fit.
     pub fn leave_places(
         &self,
         ledger: &Ledger,
@@ -310,7 +306,7 @@ impl Holds {
         if self.is_empty() {
             return Ok(());
         }
-        let (mut holders, mut gone) = self.takers_in(cluster, Some(visitor.job));
+        let (mut holders, mut gone) = self.preemptors_in(cluster, Some(visitor.job));
         let promised = visitor.promised == Some(cluster);
         let claims = self.claims_on(ledger, visitor).filter(|claim| !promised && claim.cluster == *cluster);
         for claim in claims {
@@ -323,24 +319,29 @@ impl Holds {
         }
     }
 
-    /// The takers of a cluster but one, by name, and all victims they count on.
-    pub fn takers_in(&self, cluster: &ClusterName, but: Option<&JobId>) -> (Vec<&WaitingJob>, Vec<JobId>) {
-        let here =
-            self.takings.iter().filter(|(job, taking)| taking.cluster == *cluster && Some(*job) != but);
-        here.fold((Vec::new(), Vec::new()), |(mut takers, mut gone), (_, taking)| {
-            takers.push(&taking.job);
-            gone.extend(taking.left.iter().cloned());
-            (takers, gone)
+    /// The other preemptors of a cluster, by name, and all victims they count on.
+    pub fn preemptors_in(
+        &self,
+        cluster: &ClusterName,
+        but: Option<&JobId>,
+    ) -> (Vec<&WaitingJob>, Vec<JobId>) {
+        let here = self
+            .preemptions
+            .iter()
+            .filter(|(job, preemption)| preemption.cluster == *cluster && Some(*job) != but);
+        here.fold((Vec::new(), Vec::new()), |(mut preemptors, mut gone), (_, preemption)| {
+            preemptors.push(&preemption.job);
+            gone.extend(preemption.left.iter().cloned());
+            (preemptors, gone)
         })
     }
 
-    /// Whether a claim keeps places in the cluster from the visitor.
+    /// Whether a claim reserves places in the cluster against the visitor.
     pub fn is_claimed(&self, ledger: &Ledger, visitor: &Visitor, cluster: &ClusterName) -> bool {
         self.claims_on(ledger, visitor).any(|claim| claim.cluster == *cluster)
     }
 
-    /// Whether the visitor fits its path beside the claims on it; takings are
-    /// in the ledger already.
+    /// Whether the visitor fits its path beside the claims on it. Preemptions are in the ledger already.
     pub fn claims_leave_room(&self, ledger: &Ledger, visitor: &Visitor) -> bool {
         let mut kept = BTreeMap::new();
         for claim in self.claims_on(ledger, visitor).filter(|_| visitor.promised.is_none()) {
@@ -366,9 +367,9 @@ impl Claiming {
     }
 }
 
-impl Taking {
-    /// What the victims that are still there do not cover, by bound of the path. Victims may be preempted: of
-    /// what a job that may not be counts on they cover nothing.
+impl Preemption {
+    /// What the remaining victims do not cover, by limit of the path. Victims may be preempted, so they cover
+    /// nothing of the min limit of a job that may not be.
     fn weight(&self, ledger: &Ledger) -> Vec<(usize, i64)> {
         let tree = ledger.tree();
         let left: Vec<(NodeId, Request)> = self
@@ -394,12 +395,12 @@ impl Taking {
     }
 }
 
-/// The bounds at a cell that a job's use counts under.
+/// The limits of a cell that count a job's use.
 fn bounds_used(ledger: &Ledger, cell: usize, preemptible: bool) -> impl Iterator<Item = usize> {
     std::iter::once(cell).chain((!preemptible).then(|| ledger.firm_bound(cell)))
 }
 
-/// Nodes on both leaves' paths to the root.
+/// Nodes on the paths of both leaves to the root.
 fn shared_path(ledger: &Ledger, a: NodeId, b: NodeId) -> impl Iterator<Item = NodeId> + '_ {
     let tree = ledger.tree();
     tree.path_to_root(a).filter(move |node| tree.is_below(b, *node))

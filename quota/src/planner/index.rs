@@ -1,4 +1,4 @@
-//! What can be unblocked by what: an event looks at the leaves found here only.
+//! Which event can unblock which leaves: an event marks only the leaves found here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,16 +8,16 @@ use crate::places::{ClusterName, Places};
 use crate::queues::{ClassId, Queues, Stop};
 use crate::tree::NodeId;
 
-/// Classes by what stopped them. Entries may be out of date: the class knows.
+/// Classes by what stopped them. Entries may be out of date; the class itself is the truth.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
-    /// By bound of the ledger and the room needed there.
+    /// By limit of the ledger and the capacity needed under it.
     bounds: BTreeMap<(usize, i64), Vec<ClassId>>,
-    /// By shape that no cluster holds now.
+    /// By shape that no cluster can hold now.
     shapes: BTreeMap<u64, Vec<ClassId>>,
-    /// Shapes that no cluster held until places became free in these.
+    /// Shapes that no cluster could hold until places were freed in these.
     opened: BTreeMap<u64, BTreeSet<ClusterName>>,
-    /// Those from whom room is kept.
+    /// Classes against which capacity is reserved.
     kept: Vec<ClassId>,
 }
 
@@ -26,12 +26,12 @@ impl Index {
         self.shapes.contains_key(&shape)
     }
 
-    /// Shapes that no cluster holds now.
+    /// Number of shapes that no cluster can hold now.
     pub fn placeless(&self) -> usize {
         self.shapes.len()
     }
 
-    /// Writes down what stopped a class.
+    /// Records what stopped a class.
     pub fn stop(&mut self, queues: &mut Queues, id: ClassId, stop: Stop) {
         let Some(class) = queues.class_mut(id) else { return };
         match &stop {
@@ -52,7 +52,7 @@ impl Index {
         class.stop = stop;
     }
 
-    /// Leaves of classes that a bound no longer stops.
+    /// Leaves of classes that a limit no longer stops.
     fn under(&mut self, queues: &Queues, bound: usize, room: i64) -> Vec<NodeId> {
         let mut leaves = Vec::new();
         let mut empty = Vec::new();
@@ -81,10 +81,10 @@ impl Planner {
         self.touched.insert(leaf);
     }
 
-    /// A job came into the ledger.
+    /// A job was added to the ledger.
     pub(super) fn room_shrank(&mut self, leaf: NodeId) {
         self.version += 1;
-        self.takers.insert(leaf);
+        self.preemptors.insert(leaf);
         self.contest.used_changed(&self.ledger, leaf);
         self.dirty.extend(self.contest.now_borrowing(&self.ledger, leaf));
     }
@@ -95,38 +95,37 @@ impl Planner {
         let tree = self.ledger.tree().clone();
         let request = tree.request(&job.request);
         for bound in self.ledger.bounds_of(job.leaf, &request) {
-            // Where part of a min is not lent, what a job needs depends on more.
+            // If part of a min is not lent, a job's need depends on other nodes.
             let room = if tree.keeps_back() { i64::MAX } else { self.ledger.room_under(bound) };
             self.dirty.extend(self.index.under(&self.queues, bound, room));
         }
         self.contest.used_changed(&self.ledger, job.leaf);
         self.dirty.extend(self.contest.now_inside(&self.ledger, job.leaf));
-        self.watch_takers(job.leaf);
+        self.watch_preemptors(job.leaf);
         self.wake_kept();
     }
 
-    /// The leaf uses less: it, and whom a node above lends its min to, may be
-    /// inside min again.
-    fn watch_takers(&mut self, leaf: NodeId) {
-        self.takers.insert(leaf);
+    /// The leaf uses less: its jobs, and those to which a node above lends its min, may be inside min again.
+    fn watch_preemptors(&mut self, leaf: NodeId) {
+        self.preemptors.insert(leaf);
         let tree = self.ledger.tree().clone();
         let lender = tree.path_to_root(leaf).filter(|node| crate::victims::lends_min(&tree, *node)).last();
         let mut open: Vec<NodeId> = lender.into_iter().collect();
         while let Some(node) = open.pop() {
             open.extend(&tree.node(node).children);
             if tree.node(node).is_leaf() {
-                self.takers.insert(node);
+                self.preemptors.insert(node);
             }
         }
     }
 
-    /// What is kept from others may have become less.
+    /// Less may be reserved now.
     pub(super) fn wake_kept(&mut self) {
         let kept = std::mem::take(&mut self.index.kept);
         self.wake(kept, &Stop::Kept(JobId::new("")));
     }
 
-    /// What stopped these classes does so no more, if it is of that kind.
+    /// Wakes the classes that are still stopped by this kind of reason.
     fn wake(&mut self, classes: Vec<ClassId>, kind: &Stop) {
         for id in classes {
             let Some(class) = self.queues.class_mut(id) else { continue };
@@ -138,8 +137,8 @@ impl Planner {
         }
     }
 
-    /// More is kept from others; from some less, as the victims of one more taker leave room beside it: the
-    /// next plan asks these again.
+    /// More is reserved now. For some jobs it is less, because victims of one more preemptor leave capacity beside
+    /// it. The next plan considers these again.
     pub(super) fn holds_grew(&mut self) {
         self.version += 1;
         self.ask_kept_again();
@@ -150,15 +149,15 @@ impl Planner {
         self.kept_changed = true;
     }
 
-    /// The job starts or leaves: nothing is kept for it any more.
+    /// The job starts or leaves: its reservations end.
     pub(super) fn drop_holds(&mut self, id: &JobId) {
-        let took = self.holds.end_taking(id);
+        let preempted = self.holds.end_preemption(id);
         let claim = self.holds.claims.iter().find(|(_, claim)| claim.job == *id).map(|(leaf, _)| *leaf);
         if let Some(leaf) = claim {
             self.holds.claims.remove(&leaf);
             self.watches.claim_again(leaf);
         }
-        if took || claim.is_some() {
+        if preempted || claim.is_some() {
             self.version += 1;
             self.wake_kept();
         }
@@ -172,8 +171,8 @@ impl Planner {
         }
     }
 
-    /// Places were taken: shapes that fitted only there may fit nowhere again. One question a shape, where each
-    /// leaf would find it out for itself.
+    /// Places were taken: shapes that fitted only there may fit nowhere again. Asks once for each shape, instead of
+    /// once for each leaf.
     pub(super) fn close_shapes(&mut self, places: &mut dyn Places) {
         let queues = &self.queues;
         let closed = self.index.opened.extract_if(.., |shape, clusters| {
@@ -185,7 +184,7 @@ impl Planner {
         }
     }
 
-    /// Jobs whose pause is over are in the running again.
+    /// Jobs whose back-off is over are candidates again.
     pub(super) fn end_pauses(&mut self, now_ms: i64) {
         while let Some((until_ms, id)) = self.pauses.first().cloned() {
             if until_ms > now_ms {
@@ -198,22 +197,22 @@ impl Planner {
             self.queues.set_running(&id);
             if let Some(leaf) = self.queues.get(&id).map(|job| job.leaf) {
                 self.look_at(leaf);
-                self.takers.insert(leaf);
+                self.preemptors.insert(leaf);
             }
         }
     }
 
-    /// Jobs that rested after taking may take again.
-    pub(super) fn end_rests(&mut self, now_ms: i64) {
-        for id in self.retakes.end(now_ms) {
+    /// Jobs that backed off after a preemption may preempt again.
+    pub(super) fn end_backoffs(&mut self, now_ms: i64) {
+        for id in self.backoffs.end(now_ms) {
             if let Some(job) = self.queues.get(&id) {
-                self.takers.insert(job.leaf);
+                self.preemptors.insert(job.leaf);
                 self.version += 1;
             }
         }
     }
 
-    /// Jobs that were protected may be taken: whoever would is asked again.
+    /// Protected jobs became candidates: jobs that could preempt them are considered again.
     pub(super) fn end_protections(&mut self, now_ms: i64) {
         while self.protections.first().is_some_and(|until_ms| *until_ms <= now_ms) {
             self.protections.pop_first();
@@ -221,14 +220,14 @@ impl Planner {
         }
     }
 
-    /// Asks those anew from whom room is kept, where takings began in the last plan.
+    /// Considers the classes again against which capacity is reserved, if preemptions began in the last plan.
     pub(super) fn read_kept(&mut self) {
         if std::mem::take(&mut self.kept_changed) {
             self.wake_kept();
         }
     }
 
-    /// Asks once a shape whether a cluster with free places holds it now.
+    /// Asks once for each shape whether a cluster with freed places can hold it now.
     pub(super) fn read_freed(&mut self, places: &mut dyn Places) {
         let freed = std::mem::take(&mut self.freed);
         let all = std::mem::take(&mut self.places_changed);

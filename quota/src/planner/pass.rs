@@ -1,39 +1,42 @@
-//! Who starts: those for whom room was kept, then the winners of the contest. A start stands when the plan ends:
-//! one that another job of the same plan has a right to is taken back, so that nobody is evicted as it starts.
+//! Which jobs start: holders of reserved capacity first, then the winners of the contest.
+//!
+//! A start is final only at the end of the plan. If another job of the same plan has a right to preempt it, the
+//! start is taken back, so that no job is evicted as it starts.
 
 use std::collections::BTreeSet;
 
 use super::Planner;
 use super::contest::Candidate;
 use super::holds::{Claiming, Visitor};
-use super::taking::evicted_key;
+use super::preemption::evicted_key;
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Decision, Outcome, Plan, PlanLimits};
 use crate::queues::{ClassId, OrderKey, Stop, WaitingJob};
 use crate::tree::NodeId;
 
-/// Candidates that turn out not to fit any more, one after the other, before all
-/// are looked at together.
+/// After this many candidates in a row that no longer fit, all are computed again at once.
 const MISFITS: usize = 8;
-/// How long a taker pauses that could not start although its victims have ended.
-const TAKER_PAUSE_MS: i64 = 5_000;
+/// Back-off of a preemptor that could not start although its victims have ended.
+const PREEMPTOR_PAUSE_MS: i64 = 5_000;
 
-/// For so long after its start nobody takes from a job by priority or by share who waited already when it started:
-/// what stood in the way of that had been weighed then.
+/// For this long after a start, jobs that already waited then do not preempt it by priority or by share: the start
+/// was decided with them in view.
 pub(crate) const FRESH_MS: i64 = 10_000;
 
 impl Planner {
-    /// Takers whose victims have ended, then claims, the oldest first.
+    /// Preemptors whose victims have ended, then claims, oldest first.
     pub(super) fn start_holders(&mut self, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
-        let mut takers = self.holds.taker_ids();
-        while !takers.is_empty() {
+        let mut preemptors = self.holds.preemptor_ids();
+        while !preemptors.is_empty() {
             let started = plan.decisions.len();
-            for id in &takers {
-                self.start_taker(id, now_ms, places, plan);
+            for id in &preemptors {
+                self.start_preemptor(id, now_ms, places, plan);
             }
-            // What was kept for one that has started may have been more than it took; nothing else will come.
-            takers.retain(|id| self.holds.taking(id).is_some_and(|taking| taking.left.is_empty()));
+            // More may have been reserved for a preemptor that has started than it used; no other event reports
+            // that.
+            preemptors
+                .retain(|id| self.holds.preemption(id).is_some_and(|preemption| preemption.left.is_empty()));
             if plan.decisions.len() == started {
                 break;
             }
@@ -56,15 +59,15 @@ impl Planner {
         }
     }
 
-    /// A taking is over when its victims have ended, unless what is still missing comes by itself: places
-    /// that no report shows free yet, room that others who take leave once their victims have ended.
-    fn start_taker(&mut self, id: &JobId, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
+    /// A preemption is over when its victims have ended. It goes on if what is missing will become free without it:
+    /// places that no report shows as free yet, or capacity that other preemptions leave over.
+    fn start_preemptor(&mut self, id: &JobId, now_ms: i64, places: &mut dyn Places, plan: &mut Plan) {
         let version = self.version;
-        let Some(taking) = self.holds.taking_mut(id) else { return };
-        if taking.tried_at.replace(version) == Some(version) {
+        let Some(preemption) = self.holds.preemption_mut(id) else { return };
+        if preemption.tried_at.replace(version) == Some(version) {
             return;
         }
-        let (over, cluster) = (taking.left.is_empty(), taking.cluster.clone());
+        let (over, cluster) = (preemption.left.is_empty(), preemption.cluster.clone());
         let Some(job) = self.queues.get(id).cloned() else { return };
         let fits_path = self.fits_path(&job, now_ms);
         if !fits_path && !over {
@@ -85,9 +88,9 @@ impl Planner {
             }
         }
         if over && !(open.contains(&cluster) && self.comes_by_itself(&job, &cluster, now_ms, places)) {
-            // Its victims did not help: it takes nobody else at once.
+            // Its victims did not help: it must not preempt again at once.
             self.drop_holds(id);
-            self.back_off(id, now_ms.saturating_add(TAKER_PAUSE_MS));
+            self.back_off(id, now_ms.saturating_add(PREEMPTOR_PAUSE_MS));
         }
     }
 
@@ -117,7 +120,7 @@ impl Planner {
             if !self.still_fits(leaf, now_ms) {
                 misfits += 1;
                 self.dirty.insert(leaf);
-                // Many at once are cheaper to find anew together.
+                // For many, it is cheaper to compute all again.
                 if misfits >= MISFITS {
                     misfits = 0;
                     self.dirty.extend(self.contest.leaves_below(self.ledger.tree(), NodeId::ROOT));
@@ -150,7 +153,7 @@ impl Planner {
         }
     }
 
-    /// Room for the winner may have gone since it was put up.
+    /// The winner's capacity may be gone since it became a candidate.
     fn still_fits(&self, leaf: NodeId, now_ms: i64) -> bool {
         let Some(candidate) = self.contest.candidate(leaf) else { return false };
         let Some(job) = self.queues.get(&candidate.job.id) else { return false };
@@ -162,10 +165,9 @@ impl Planner {
         short.is_none() && (self.holds.is_empty() || self.holds.leave_room(&self.ledger, &visitor()).is_ok())
     }
 
-    /// Finds the leaf's first job in the running that its quota path has room
-    /// for, and writes down what stops those before it.
+    /// Finds the leaf's first candidate whose quota path has capacity, and records what stops the jobs before it.
     fn put_up(&mut self, leaf: NodeId, now_ms: i64) {
-        // Inner nodes have queues with a policy, too; what they put up is the best of their children's.
+        // Inner nodes have queues with a policy, too; their candidate is the best of their children's.
         if leaf.index() >= self.tree().len() || !self.tree().node(leaf).is_leaf() {
             return;
         }
@@ -245,15 +247,15 @@ impl Planner {
         let (leaf, weighed) = (class.key.leaf, class.weighed);
         self.touched.insert(leaf);
         if !weighed {
-            self.takers.insert(leaf);
+            self.preemptors.insert(leaf);
         }
         self.index.stop(&mut self.queues, id, stop);
     }
 
-    /// Takes places where nothing is kept from the job.
+    /// Holds places that are not reserved for others.
     ///
     /// # Errors
-    /// What stops it.
+    /// What stops the job.
     pub(super) fn find_places(
         &self,
         job: &WaitingJob,
@@ -278,29 +280,29 @@ impl Planner {
         }
     }
 
-    /// The job holds places: it takes its quota and waits no longer.
+    /// The job holds places: it gets its quota and no longer waits.
     fn start(&mut self, id: &JobId, cluster: ClusterName, now_ms: i64, plan: &mut Plan) {
         let Some(waiting) = self.queues.get(id).cloned() else { return };
         let leaf = waiting.leaf;
         let claim = self.holds.claims.get(&leaf).filter(|claim| claim.job == *id).cloned();
-        let took = self.holds.taking(id).is_some();
+        let preempted = self.holds.preemption(id).is_some();
         let given_up = self.watches.given_up_of(id);
         self.remove(id);
         self.fresh.insert(id.clone(), now_ms);
         self.ledger.admit(admitted(&waiting, now_ms));
         self.room_shrank(leaf);
         self.watches.started(self.ledger.tree(), leaf, &waiting.order_key(), 1);
-        if took {
-            self.revoke_taking(id, plan);
+        if preempted {
+            self.revoke_preemption(id, plan);
         }
-        let end = if took { StartEnd::Stands } else { StartEnd::Open };
+        let end = if preempted { StartEnd::Stands } else { StartEnd::Open };
         self.started
             .insert(id.clone(), Started { job: waiting, cluster: cluster.clone(), claim, given_up, end });
         plan.decisions.push(Decision { job: id.clone(), leaf, outcome: Outcome::Admit { cluster } });
     }
 
-    /// A job that was to take in this very plan starts without: nobody is evicted for it.
-    fn revoke_taking(&mut self, id: &JobId, plan: &mut Plan) {
+    /// A job that was to preempt in this plan starts without: nobody is evicted for it.
+    fn revoke_preemption(&mut self, id: &JobId, plan: &mut Plan) {
         let takes = |d: &Decision| d.job == *id && matches!(d.outcome, Outcome::Take(_));
         let Some(at) = plan.decisions.iter().rposition(takes) else { return };
         if let Outcome::Take(take) = plan.decisions.remove(at).outcome {
@@ -313,7 +315,7 @@ impl Planner {
         }
     }
 
-    /// A new plan: what was started before at this moment stands.
+    /// A new plan begins: earlier starts are final.
     pub(super) fn begin_starts(&mut self, now_ms: i64) {
         if std::mem::replace(&mut self.started_at_ms, now_ms) != now_ms {
             self.started.clear();
@@ -322,8 +324,8 @@ impl Planner {
         self.started.values_mut().for_each(|started| started.end = StartEnd::Stands);
     }
 
-    /// All that this plan has started, and took nobody for it, wait again as they did before: those that are taken
-    /// from must, and the others were placed beside them. Returns whether there was one.
+    /// Takes back all starts of this plan but those of preemptors: victims among them must not run, and the others
+    /// were placed beside them. Returns whether there was one.
     pub(super) fn take_starts_back(&mut self, places: &mut dyn Places, plan: &mut Plan) -> bool {
         let open = |id: &JobId| self.started.get(id).is_some_and(|started| started.end != StartEnd::Stands);
         let taken: Vec<JobId> = plan.admitted().map(|(id, _)| id.clone()).filter(open).collect();
@@ -334,7 +336,7 @@ impl Planner {
             self.fresh.remove(id);
             let (leaf, key) = (job.leaf, job.order_key());
             places.put_back(&job, &cluster);
-            // It was in the running: a pause that it had is over.
+            // It was a candidate, so its back-off is over.
             self.enqueue(WaitingJob { not_before_ms: 0, ..job });
             self.watches.started(self.ledger.tree(), leaf, &key, -1);
             self.watches.set_given_up(id, given_up);
@@ -353,26 +355,26 @@ impl Planner {
     }
 }
 
-/// A job that was started at the present moment.
+/// A job that was started at the present time.
 #[derive(Clone, Debug)]
 pub(crate) struct Started {
     job: WaitingJob,
     pub cluster: ClusterName,
     /// The claim by which it started.
     claim: Option<Claiming>,
-    /// Its claims that were given up before.
+    /// The number of its claims given up before.
     given_up: u32,
     pub end: StartEnd,
 }
 
-/// What may become of a start at its moment.
+/// Whether a start may still be taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartEnd {
-    /// The present plan has made it: a job that has a right to its room has it taken back.
+    /// The present plan made it: a job with a right to its capacity has it taken back.
     Open,
     TakenBack,
-    /// An earlier plan told of it, or others made room for it: nobody takes from the job before a moment has
-    /// passed.
+    /// It is final: an earlier plan reported it, or others were evicted for it. The job is no victim until a moment
+    /// has passed.
     Stands,
 }
 

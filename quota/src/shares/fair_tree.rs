@@ -1,15 +1,15 @@
-//! Hierarchical dominant resource fairness, as Volcano's plugin `drf` with `enableHierarchy` reckons it: shares of the
-//! nodes of a tree whose leaves are jobs.
+//! Hierarchical dominant resource fairness, as Volcano's plugin `drf` computes it with `enableHierarchy`: shares of
+//! the nodes of a tree whose leaves are jobs.
 //!
 //! Source: Bhattacharya, Culler, Friedman, Ghodsi, Shenker, Stoica: Hierarchical Scheduling for Diverse Datacenter
-//! Workloads (SoCC 2013), with the rescaling of children to the smallest dominant share that still asks for more.
+//! Workloads (SoCC 2013). Children are rescaled to the smallest dominant share among those that still ask for more.
 
 use super::{WHOLE, dominant_share};
 
 /// Share and saturation of one node or job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fair {
-    /// What it counts for, per dimension; of an inner node the rescaled sum of its children.
+    /// The amounts that count for it, per dimension; of an inner node the rescaled sum of its children.
     pub allocated: Vec<i64>,
     /// Dominant share of that, [`WHOLE`] for one.
     pub share: i64,
@@ -17,10 +17,11 @@ pub struct Fair {
     pub saturated: bool,
 }
 
-/// Whether a job can use nothing more: it has all it asks for of something, or asks for what is used up.
+/// Whether a job can use nothing more: it has all it requests of some resource, or requests one that is used up.
 ///
-/// `request` is everything the job asks for, placed or not. `demanding` says of each dimension whether any of it is left
-/// in the cluster. All vectors have one length; the first `skip` dimensions (counts of pods) say nothing.
+/// `request` is everything the job requests, placed or not. `demanding` says of each dimension whether any of it is
+/// left in the cluster. All vectors have the same length; the first `skip` dimensions (numbers of pods) are
+/// ignored.
 pub fn job(
     total: &[i64],
     demanding: &[bool],
@@ -36,7 +37,7 @@ pub fn job(
     Fair { share: dominant_share(&counted, total), allocated: counted, saturated }
 }
 
-/// Sum of the children of one node; sums of parts of the children can be put together.
+/// Sum over the children of one node; partial sums can be added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Children {
     /// Of saturated children.
@@ -45,7 +46,7 @@ pub struct Children {
     directions: Vec<i128>,
     /// Smallest share of a child that holds something and can use more; `None` without one.
     least: Option<i64>,
-    /// One child can use more.
+    /// Some child can use more.
     open: bool,
 }
 

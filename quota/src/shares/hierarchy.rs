@@ -1,28 +1,28 @@
-//! Volcano's `capacity`: what queues deserve and may have, said outright, along a tree of queues.
+//! Volcano's `capacity`: what queues deserve and may use, as declared, along a tree of queues.
 
 /// One queue of the tree. All vectors have the same length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CapacityQueue {
-    /// Index of the parent; `None` stands below the root.
+    /// Index of the parent; `None`: below the root.
     pub parent: Option<usize>,
     pub capability: Vec<Option<i64>>,
     pub deserved: Vec<Option<i64>>,
     pub guarantee: Vec<i64>,
 }
 
-/// What a queue may have and deserves in the end.
+/// What a queue may use and deserves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CapacityShares {
-    /// Most it may have: its own capability or its parent's, less what its siblings are guaranteed.
+    /// The most it may use: its own capability or its parent's, less its siblings' guarantees.
     pub real_capability: Vec<i64>,
-    /// At least its guarantee, at most its real capability; `None` where nothing is deserved.
+    /// At least its guarantee, at most its real capability; `None` if nothing is deserved.
     pub deserved: Vec<Option<i64>>,
 }
 
-/// Why queues are no tree.
+/// Why the queues are not a tree.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeProblem {
-    /// The queues of a cycle, in the order of the walk up.
+    /// The queues of a cycle, from child to parent.
     #[error("field spec.parent: found a cycle of queues; allowed: parents that lead to root")]
     Cycle(Vec<usize>),
 }

@@ -1,4 +1,4 @@
-//! Volcano's `proportion`: what queues deserve by weight, filled like water up to what each asks for.
+//! Volcano's `proportion`: what queues deserve by weight, filled up to what each requests.
 
 /// One queue. All vectors have the same length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -6,14 +6,14 @@ pub struct ProportionQueue {
     pub weight: i64,
     pub capability: Vec<Option<i64>>,
     pub guarantee: Vec<i64>,
-    /// Held and waited for.
+    /// Held and requested.
     pub request: Vec<i64>,
 }
 
 /// What each queue deserves of `total`.
 ///
-/// In each dimension the queues that still want more share what remains by weight; none gets more than it
-/// asks for or may have, none less than its guarantee, which is not lent.
+/// In each dimension, the queues that still want more share the rest by weight. A queue gets no more than it
+/// requests or may have, and no less than its guarantee, which is not lent.
 pub fn proportion(total: &[i64], queues: &[ProportionQueue]) -> Vec<Vec<i64>> {
     let mut deserved = vec![vec![0; total.len()]; queues.len()];
     for (d, total) in total.iter().enumerate() {
@@ -53,7 +53,7 @@ fn fill(total: i64, queues: &[ProportionQueue], caps: &[i64], d: usize, deserved
         remaining = remaining.saturating_sub(given).max(0);
         open.retain(|q| deserved[*q][d] < caps[*q]);
     }
-    // Nothing was left to share out, or nobody was open: guarantees hold all the same.
+    // Nothing was left to share, or no queue was open: guarantees still hold.
     for (queue, deserved) in queues.iter().zip(deserved) {
         deserved[d] = deserved[d].max(queue.guarantee[d]);
     }

@@ -36,7 +36,7 @@ fn a_deleted_leaf_drains() {
     assert_eq!(result.homeless.iter().map(|job| job.id.as_str()).collect::<Vec<_>>(), ["a-2"]);
     assert!(!fleet.planner.has_drained());
     // What drains has no min any more: b may take its own back.
-    assert_eq!(fleet.plan(), ["b-1 takes a-1 (Reclaim) for east"]);
+    assert_eq!(fleet.plan(), ["b-1 preempts a-1 (Reclaim) for east"]);
     fleet.end("a-1");
     assert_eq!(fleet.plan(), ["b-1 starts on east"]);
     assert!(fleet.planner.has_drained());

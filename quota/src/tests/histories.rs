@@ -84,7 +84,7 @@ struct World {
     leaves: BTreeMap<JobId, &'static str>,
     /// Asked to go, and not gone yet.
     victims: Vec<JobId>,
-    /// By taker, the victims it was promised.
+    /// By preemptor, the victims it was promised.
     promises: BTreeMap<JobId, BTreeSet<JobId>>,
     /// What was decided, for a reader of a failure.
     log: Vec<String>,
@@ -268,7 +268,7 @@ proptest! {
         }
     }
 
-    /// Once its victims have ended a taker starts, whatever else has happened in the meantime, unless the tree
+    /// Once its victims have ended a preemptor starts, whatever else has happened in the meantime, unless the tree
     /// was edited so that it no longer may.
     #[test]
     fn nobody_is_evicted_for_nothing(events in histories(60)) {
@@ -284,9 +284,9 @@ proptest! {
                         world.promises.remove(&id);
                         continue;
                     }
-                    // A taker may count on what others take as well.
+                    // A preemptor may count on what others take as well.
                     prop_assert!(planner.ending_jobs().next().is_some(),
-                        "{} took, and waits: {:?}\n{}", id, planner.reason(&id), world.log.join("\n"));
+                        "{} preempted, and waits: {:?}\n{}", id, planner.reason(&id), world.log.join("\n"));
                 }
                 Ok(())
             })?;
@@ -314,9 +314,9 @@ proptest! {
                             let bound_ms = claim.start_ms.unwrap_or(now_ms).max(now_ms) + max_ms;
                             prop_assert!(claim.until_ms <= bound_ms, "{id} claims until {}\n{}", claim.until_ms, log());
                             if let Some((times, at_ms)) = given_up.get(id) {
-                                let rest_ms = max_ms.max(planner.tree().node(decision.leaf).max_bypass_ms);
-                                let rest_ms = rest_ms << (times - 1).min(20);
-                                prop_assert!(now_ms >= at_ms + rest_ms, "{id} claims again too soon\n{}", log());
+                                let backoff_ms = max_ms.max(planner.tree().node(decision.leaf).max_bypass_ms);
+                                let backoff_ms = backoff_ms << (times - 1).min(20);
+                                prop_assert!(now_ms >= at_ms + backoff_ms, "{id} claims again too soon\n{}", log());
                             }
                             let blind = blind.entry(id.clone()).or_default();
                             *blind += u32::from(claim.start_ms.is_none());
@@ -362,11 +362,11 @@ proptest! {
             let mut started: BTreeSet<JobId> = BTreeSet::new();
             for _ in 0..200 {
                 let plan = world.plan(limits);
-                for (taker, take) in plan.takes() {
+                for (preemptor, take) in plan.takes() {
                     let early = take.victims.iter().find(|victim| {
                         victim.rule != TakeRule::Reclaim && started.contains(&victim.job)
                     });
-                    prop_assert!(early.is_none(), "{} takes {:?}\n{}", taker, early, world.log.join("\n"));
+                    prop_assert!(early.is_none(), "{} preempts {:?}\n{}", preemptor, early, world.log.join("\n"));
                 }
                 started.extend(plan.admitted().map(|(id, _)| id.clone()));
                 if !plan.more && plan.decisions.is_empty() {
@@ -384,9 +384,9 @@ proptest! {
             world.happen(event);
             let plan = world.plan(PlanLimits::default());
             let started: BTreeSet<&JobId> = plan.admitted().map(|(id, _)| id).collect();
-            for (taker, take) in plan.takes() {
+            for (preemptor, take) in plan.takes() {
                 for victim in &take.victims {
-                    prop_assert!(!started.contains(&victim.job), "{} starts and is taken by {}", victim.job, taker);
+                    prop_assert!(!started.contains(&victim.job), "{} starts and is preempted by {}", victim.job, preemptor);
                     prop_assert!(world.fleet.planner.ledger().job(&victim.job).is_some());
                 }
             }

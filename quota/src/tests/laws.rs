@@ -184,7 +184,7 @@ proptest! {
                 let plan = early.plan(wake_ms, PlanLimits::default(), &mut clusters);
                 prop_assert_eq!(acts(&plan), Vec::new());
             }
-            // What is kept for takers is asked anew in the next plan.
+            // What is kept for preemptors is asked anew in the next plan.
             if plan.takes().next().is_some() {
                 continue;
             }
@@ -241,16 +241,16 @@ proptest! {
     }
 
     /// Once victims have ended, in whatever order and with plans in between, and nothing else has happened,
-    /// the taker starts.
+    /// the preemptor starts.
     #[test]
-    fn nobody_is_taken_without_the_taker_starting(events in events(40), turn in 0_usize..8, together in 1_usize..4) {
+    fn nobody_is_evicted_without_the_preemptor_starting(events in events(40), turn in 0_usize..8, together in 1_usize..4) {
         let mut history = History::new(LAW_TREE, "east 9, west 6");
         for event in &events {
             history.happen(event);
             let plan = history.plan();
             let (mut planner, mut clusters) = (history.fleet.planner.clone(), history.fleet.clusters.clone());
-            let mut takers: BTreeSet<JobId> = plan.takes().map(|(id, _)| id.clone()).collect();
-            if takers.is_empty() {
+            let mut preemptors: BTreeSet<JobId> = plan.takes().map(|(id, _)| id.clone()).collect();
+            if preemptors.is_empty() {
                 continue;
             }
             loop {
@@ -267,14 +267,14 @@ proptest! {
                 }
                 let plan = planner.plan(history.fleet.now_ms, PlanLimits::default(), &mut clusters);
                 for (id, _) in plan.admitted() {
-                    takers.remove(id);
+                    preemptors.remove(id);
                 }
             }
-            prop_assert!(takers.is_empty(), "{:?} took and did not start", takers);
+            prop_assert!(preemptors.is_empty(), "{:?} preempted and did not start", preemptors);
         }
     }
 
-    /// No victim is one too many: without it the taker would not start.
+    /// No victim is one too many: without it the preemptor would not start.
     #[test]
     fn every_victim_is_needed(events in events(40)) {
         let mut history = History::new(PLAIN_TREE, "any 1000");
@@ -289,13 +289,13 @@ proptest! {
                 continue;
             }
             let (id, take) = takes[0];
-            let taker = before.queues().get(id).unwrap();
+            let preemptor = before.queues().get(id).unwrap();
             for spared in &take.victims {
                 let mut ledger = before.ledger().clone();
                 for victim in take.victims.iter().filter(|victim| victim.job != spared.job) {
                     ledger.release(&victim.job);
                 }
-                prop_assert!(ledger.check(taker.leaf, &taker.request, taker.preemptible).is_err(), "{:?}", take);
+                prop_assert!(ledger.check(preemptor.leaf, &preemptor.request, preemptor.preemptible).is_err(), "{:?}", take);
             }
         }
     }
@@ -326,21 +326,21 @@ proptest! {
         }
     }
 
-    /// A victim that comes back does not take its room back from the taker.
+    /// A victim that comes back does not take its room back from the preemptor.
     #[test]
     fn no_swaps(events in events(30)) {
         let mut history = History::new(LAW_TREE, "east 9, west 6");
         for event in &events {
             history.happen(event);
             let plan = history.plan();
-            let takers = history.waiting().filter(|job| {
+            let preemptors = history.waiting().filter(|job| {
                 matches!(history.fleet.planner.reason(&job.id), Some(WaitReason::WaitingForVictims { .. }))
             });
             // Where several take at once, those that have not started yet keep room as well.
-            if takers.count() != 1 {
+            if preemptors.count() != 1 {
                 continue;
             }
-            for (taker, take) in plan.takes() {
+            for (preemptor, take) in plan.takes() {
                 let (mut planner, mut clusters) = (history.fleet.planner.clone(), history.fleet.clusters.clone());
                 for victim in &take.victims {
                     planner.release(&victim.job);
@@ -355,30 +355,30 @@ proptest! {
                         break;
                     }
                     for (id, back) in plan.takes() {
-                        prop_assert!(back.victims.iter().all(|victim| victim.job != *taker), "{} swaps with {}", id, taker);
+                        prop_assert!(back.victims.iter().all(|victim| victim.job != *preemptor), "{} swaps with {}", id, preemptor);
                     }
                 }
             }
         }
     }
 
-    /// When nothing comes from outside any more, victims that wait again at once do not make takings go on and
-    /// on: in a day there are no more than what one circle of every job's takings leaves, each rest twice the
+    /// When nothing comes from outside any more, victims that wait again at once do not make preemptions go on and
+    /// on: in a day there are no more than what one circle of every job's preemptions leaves, each rest twice the
     /// one before.
     #[test]
-    fn taking_comes_to_an_end(events in events(30)) {
+    fn preemption_comes_to_an_end(events in events(30)) {
         const DAY_MS: i64 = 86_400_000;
         let mut history = History::new(LAW_TREE, "east 9, west 6");
         for event in &events {
             history.happen(event);
             history.plan();
         }
-        let (end_ms, mut takings) = (history.fleet.now_ms + DAY_MS, BTreeMap::<JobId, usize>::new());
+        let (end_ms, mut preemptions) = (history.fleet.now_ms + DAY_MS, BTreeMap::<JobId, usize>::new());
         while history.fleet.now_ms < end_ms {
             history.happen(&Event::Evicted(usize::MAX));
             let plan = history.plan();
             for (id, _) in plan.takes() {
-                *takings.entry(id.clone()).or_default() += 1;
+                *preemptions.entry(id.clone()).or_default() += 1;
             }
             if plan.takes().next().is_none() && plan.admitted().next().is_none() {
                 let Some(wake_ms) = plan.wake_at_ms else { break };
@@ -387,7 +387,7 @@ proptest! {
         }
         // Ten seconds doubled nine times are an hour, and then one each hour; a min that is taken back in between
         // waits for no rest.
-        prop_assert!(takings.values().all(|count| *count <= 10 + 24 + 6), "{:?}", takings);
+        prop_assert!(preemptions.values().all(|count| *count <= 10 + 24 + 6), "{:?}", preemptions);
     }
 
     /// Leaves of one parent with other names get what they got before.

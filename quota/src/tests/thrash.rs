@@ -24,7 +24,7 @@ fn plan_at(fleet: &mut Fleet, now_ms: i64) -> Vec<String> {
 fn from_its_third_preemption_on_a_job_runs_for_a_while_first() {
     for times in [0, 1] {
         let mut fleet = preempted(times, "root 2-2; a 0-2");
-        assert_eq!(plan_at(&mut fleet, SECOND), ["urgent takes low (InQueuePriority) for east"]);
+        assert_eq!(plan_at(&mut fleet, SECOND), ["urgent preempts low (InQueuePriority) for east"]);
     }
     for (times, wait_s) in [(2, 10), (3, 20), (4, 40), (20, 3600)] {
         let mut fleet = preempted(times, "root 2-2; a 0-2");
@@ -33,23 +33,23 @@ fn from_its_third_preemption_on_a_job_runs_for_a_while_first() {
         let plan = fleet.planner.plan(SECOND, PlanLimits::default(), &mut fleet.clusters);
         assert_eq!(plan.wake_at_ms, Some(until_ms));
         assert_eq!(plan_at(&mut fleet, until_ms - 1), [""; 0]);
-        assert_eq!(plan_at(&mut fleet, until_ms), ["urgent takes low (InQueuePriority) for east"]);
+        assert_eq!(plan_at(&mut fleet, until_ms), ["urgent preempts low (InQueuePriority) for east"]);
     }
 }
 
 #[test]
-fn no_protection_holds_against_who_takes_its_min_back() {
+fn no_protection_holds_against_a_reclaim_inside_min() {
     let text = "root 2-2; a 0-2 @min-runtime=1h; b 2-2";
     let mut fleet = preempted(9, text);
     fleet.submit("owner", "b", 2, 0);
-    assert_eq!(plan_at(&mut fleet, SECOND)[0], "owner takes low (Reclaim) for east");
+    assert_eq!(plan_at(&mut fleet, SECOND)[0], "owner preempts low (Reclaim) for east");
 }
 
 #[test]
 fn a_leaf_lets_its_jobs_run_for_a_while_after_each_start() {
     let mut fleet = preempted(0, "root 2-2; a 0-2 @min-runtime=5m");
     assert_eq!(plan_at(&mut fleet, SECOND), ["urgent waits: Protected low until 300000"]);
-    assert_eq!(plan_at(&mut fleet, 300 * SECOND), ["urgent takes low (InQueuePriority) for east"]);
+    assert_eq!(plan_at(&mut fleet, 300 * SECOND), ["urgent preempts low (InQueuePriority) for east"]);
 }
 
 #[test]
@@ -78,12 +78,12 @@ fn the_root_bounds_the_gpu_time_that_is_lost_for_what_is_gained() {
 }
 
 #[test]
-fn who_waited_when_a_job_started_does_not_take_it_at_once() {
+fn a_job_that_waited_when_another_started_does_not_preempt_it_at_once() {
     let text = "root 4-4 @share-preemption=FairShare; a 0-4; b 0-4";
     let start = |fleet: &mut Fleet| {
         fleet.run("hog", "a", 4, 0, "east");
         fleet.submit("mine", "a", 4, 5);
-        assert_eq!(plan_at(fleet, SECOND), ["mine takes hog (InQueuePriority) for east"]);
+        assert_eq!(plan_at(fleet, SECOND), ["mine preempts hog (InQueuePriority) for east"]);
         fleet.now_ms = SECOND + 1;
         fleet.submit("other", "b", 2, 0);
         assert_eq!(plan_at(fleet, SECOND + 1), ["other waits: InsufficientQuotaInParent"]);
@@ -97,14 +97,14 @@ fn who_waited_when_a_job_started_does_not_take_it_at_once() {
         plan_at(&mut fleet, 2 * SECOND + 1),
         [format!("other waits: Protected mine until {until_ms}")]
     );
-    assert_eq!(plan_at(&mut fleet, until_ms), ["other takes mine (FairShare) for east"]);
+    assert_eq!(plan_at(&mut fleet, until_ms), ["other preempts mine (FairShare) for east"]);
     // Who comes later follows the rules alone, and so does who takes its min back.
     let mut fleet = Fleet::new(text, "east 4");
     start(&mut fleet);
     fleet.now_ms = 3 * SECOND;
     fleet.submit("urgent", "a", 4, 9);
-    assert_eq!(plan_at(&mut fleet, 3 * SECOND)[0], "urgent takes mine (InQueuePriority) for east");
+    assert_eq!(plan_at(&mut fleet, 3 * SECOND)[0], "urgent preempts mine (InQueuePriority) for east");
     let mut fleet = Fleet::new("root 4-4 @share-preemption=FairShare; a 0-4; b 2-4", "east 4");
     start(&mut fleet);
-    assert_eq!(plan_at(&mut fleet, 2 * SECOND + 1), ["other takes mine (Reclaim) for east"]);
+    assert_eq!(plan_at(&mut fleet, 2 * SECOND + 1), ["other preempts mine (Reclaim) for east"]);
 }

@@ -1,22 +1,22 @@
-//! The attributes that a node of the tree may carry: on which nodes each counts and which values it takes.
+//! The attributes of nodes of the tree: on which nodes each has an effect, and its values.
 //!
-//! What is written differently changes nothing, so it is told: a misspelt rule would else pass for one that holds.
-//! Attributes of other makers are theirs.
+//! A wrong value has no effect, so it is reported: otherwise a misspelt rule would look as if it were in force.
+//! Attributes with foreign prefixes are ignored.
 
 use fleet_resources::{ResourceName, quantity};
 
 use super::build::{duration_ms, flat_json_object};
 use super::{NodeId, QuotaTree, SUBMITTER_NAMESPACES, SUBMITTERS, TreeWarning};
 
-/// Share of the parent's idle room a node gets; default 1.
+/// A node's share of the parent's idle quota; default 1.
 pub(super) const WEIGHT: &str = "fleet.dev/weight";
 /// How much of min may be lent, a JSON object of quantities.
 pub(super) const LEND_LIMIT: &str = "alibabacloud.com/lendlimit";
 /// How long others may pass the first job of a leaf.
 pub(super) const MAX_BYPASS: &str = "fleet.dev/max-bypass";
-/// How long a claim may keep room idle for the first job of a leaf.
+/// How long a claim may keep capacity idle for the first job of a leaf.
 pub(super) const MAX_CLAIM: &str = "fleet.dev/max-claim";
-/// How long jobs of a leaf run before they may be preempted, but by a reclaim inside min.
+/// How long jobs of a leaf run before they may be preempted, except by a reclaim inside min.
 pub(super) const MIN_RUNTIME: &str = "fleet.dev/min-runtime";
 /// On the root: GPU-hours that may be lost for each GPU-hour gained by a preemption.
 pub(super) const MAX_LOSS: &str = "fleet.dev/max-gpu-loss";
@@ -24,15 +24,18 @@ pub(super) const MAX_LOSS: &str = "fleet.dev/max-gpu-loss";
 pub(crate) const RECLAIM: &str = "fleet.dev/reclaim";
 /// On an inner node: `Subtree` lends its own min to any job below it.
 pub(crate) const GUARANTEE: &str = "fleet.dev/guarantee";
-/// On the root: `FairShare` lets borrowers take from larger borrowers.
+/// On the root: `FairShare` lets borrowers preempt larger borrowers.
 pub(crate) const SHARE_PREEMPTION: &str = "fleet.dev/share-preemption";
 /// On a leaf: LowerPriority (default), LowerOrNewerEqualPriority, Never.
 pub(crate) const WITHIN: &str = "fleet.dev/preempt-within";
 
-/// Fleet's own attributes begin so; an unknown one of them is a mistake.
+/// On a leaf: the virtual cluster whose cells its jobs take.
+const VIRTUAL_CLUSTER: &str = "fleet.dev/virtual-cluster";
+
+/// Prefix of Fleet's own attributes; an unknown one is a mistake.
 const OWN_PREFIX: &str = "fleet.dev/";
 
-/// The nodes on which an attribute counts.
+/// The nodes on which an attribute has an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Any,
@@ -42,36 +45,39 @@ enum On {
     Leaf,
 }
 
-/// What an attribute takes.
+/// The values of an attribute.
 #[derive(Clone, Copy, Debug)]
-enum Takes {
+enum Values {
     Words(&'static [&'static str]),
-    /// 0 or more, with a fraction where need be.
+    /// 0 or more; a fraction is allowed.
     Number,
     Duration,
     /// A flat JSON object of quantities.
     Quantities,
-    /// Entries with commas between them, which are read one by one elsewhere.
+    /// Entries separated by commas; parsed elsewhere.
     List,
+    /// Not empty.
+    Name,
 }
 
-/// Every attribute that is acted on: name, where it counts, its values, and what holds where the value is none.
-const ATTRIBUTES: &[(&str, On, Takes, &str)] = &[
-    (WEIGHT, On::Any, Takes::Number, "1 is used"),
-    (LEND_LIMIT, On::Any, Takes::Quantities, "it is ignored"),
-    (MAX_BYPASS, On::Leaf, Takes::Duration, "5m is used"),
-    (MAX_CLAIM, On::Leaf, Takes::Duration, "30m is used"),
-    (MIN_RUNTIME, On::Leaf, Takes::Duration, "none is used"),
-    (SUBMITTER_NAMESPACES, On::Any, Takes::List, ""),
-    (SUBMITTERS, On::Any, Takes::List, ""),
-    (MAX_LOSS, On::Root, Takes::Number, "there is no limit"),
-    (RECLAIM, On::Leaf, Takes::Words(&["Any", "LowerPriority", "Never"]), "Any is used"),
-    (GUARANTEE, On::Inner, Takes::Words(&["Subtree"]), "it is ignored"),
-    (SHARE_PREEMPTION, On::Root, Takes::Words(&["FairShare"]), "it is ignored"),
+/// Every attribute with an effect: name, nodes, values, and the default.
+const ATTRIBUTES: &[(&str, On, Values, &str)] = &[
+    (WEIGHT, On::Any, Values::Number, "1 is used"),
+    (LEND_LIMIT, On::Any, Values::Quantities, "it is ignored"),
+    (MAX_BYPASS, On::Leaf, Values::Duration, "5m is used"),
+    (MAX_CLAIM, On::Leaf, Values::Duration, "30m is used"),
+    (MIN_RUNTIME, On::Leaf, Values::Duration, "none is used"),
+    (SUBMITTER_NAMESPACES, On::Any, Values::List, ""),
+    (SUBMITTERS, On::Any, Values::List, ""),
+    (MAX_LOSS, On::Root, Values::Number, "there is no limit"),
+    (VIRTUAL_CLUSTER, On::Leaf, Values::Name, "its jobs take no cells"),
+    (RECLAIM, On::Leaf, Values::Words(&["Any", "LowerPriority", "Never"]), "Any is used"),
+    (GUARANTEE, On::Inner, Values::Words(&["Subtree"]), "it is ignored"),
+    (SHARE_PREEMPTION, On::Root, Values::Words(&["FairShare"]), "it is ignored"),
     (
         WITHIN,
         On::Leaf,
-        Takes::Words(&["LowerPriority", "LowerOrNewerEqualPriority", "Never"]),
+        Values::Words(&["LowerPriority", "LowerOrNewerEqualPriority", "Never"]),
         "LowerPriority is used",
     ),
 ];
@@ -97,7 +103,7 @@ impl On {
     }
 }
 
-impl Takes {
+impl Values {
     fn accepts(self, text: &str) -> bool {
         match self {
             Self::Words(words) => words.contains(&text),
@@ -105,6 +111,7 @@ impl Takes {
             Self::Duration => duration_ms(text).is_some(),
             Self::Quantities => flat_json_object(text).is_some(),
             Self::List => true,
+            Self::Name => !text.is_empty(),
         }
     }
 
@@ -115,16 +122,17 @@ impl Takes {
             Self::Duration => "a duration such as 90s, 5m or 1h30m".to_owned(),
             Self::Quantities => "a JSON object of quantities".to_owned(),
             Self::List => "a list with commas".to_owned(),
+            Self::Name => "a name".to_owned(),
         }
     }
 }
 
-/// What each attribute takes, and where, for the schema's texts: `(name, nodes, values)`.
+/// Nodes and values of each attribute, for the texts of the schema: `(name, nodes, values)`.
 pub fn known_attributes() -> impl Iterator<Item = (&'static str, &'static str, String)> {
     ATTRIBUTES.iter().map(|(name, on, takes, _)| (*name, on.describe(), takes.describe()))
 }
 
-/// Attributes of a node that do not count as they are written.
+/// Attributes of a node that have no effect as they are written.
 pub(super) fn broken(tree: &QuotaTree, id: NodeId, found: &mut Vec<TreeWarning>) {
     let node = tree.node(id);
     for (name, text) in &node.attributes {
@@ -166,7 +174,7 @@ pub(super) fn broken(tree: &QuotaTree, id: NodeId, found: &mut Vec<TreeWarning>)
     }
 }
 
-/// Under Fleet's name, or one of the known names without their prefix or in other letters.
+/// Has Fleet's prefix, or is a known name without its prefix or in other case.
 fn is_meant_for_us(name: &str) -> bool {
     let last = |name: &str| name.rsplit('/').next().unwrap_or_default().to_lowercase().replace('_', "-");
     name.to_lowercase().starts_with(OWN_PREFIX)

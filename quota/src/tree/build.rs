@@ -1,4 +1,4 @@
-//! Reading the spec into the dense form.
+//! Builds the tree from its spec.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,15 +15,15 @@ const DEFAULT_MAX_BYPASS_MS: i64 = 5 * 60 * 1000;
 const DEFAULT_MAX_CLAIM_MS: i64 = 30 * 60 * 1000;
 const MAX_NAME: usize = 253;
 
-type Found = (QuotaTree, Vec<TreeWarning>);
+type Built = (QuotaTree, Vec<TreeWarning>);
 
-pub(super) fn build(root: &NodeSpec) -> Result<Found, TreeError> {
+pub(super) fn build(root: &NodeSpec) -> Result<Built, TreeError> {
     let mut builder = Builder { names: resource_names(root), ..Builder::default() };
     builder.add_all(root)?;
     Ok(builder.finish())
 }
 
-/// Every resource that any node names; the count of jobs comes first.
+/// Every resource that any node names; the number of jobs comes first.
 fn resource_names(root: &NodeSpec) -> Vec<ResourceName> {
     let mut names: BTreeSet<&str> = BTreeSet::new();
     let mut open = vec![root];
@@ -98,7 +98,7 @@ impl Builder {
             let written = max[r].map(|amount| unlimited_above(self.names[r].as_str(), amount));
             let bound = match parent {
                 Some(_) => written,
-                // The root's capacity is its max, where absent its min.
+                // The root's capacity is its max, or else its min.
                 None => written.or(min[r]),
             };
             self.min.push(guaranteed);
@@ -207,7 +207,7 @@ impl Builder {
         self.warnings.push(TreeWarning::new(path, field, found, allowed));
     }
 
-    fn finish(self) -> Found {
+    fn finish(self) -> Built {
         let width = self.names.len();
         let mut effective_max = self.max.clone();
         // Parents come before children.
@@ -236,30 +236,30 @@ impl Builder {
     }
 }
 
-/// A weight is a plain decimal; read in thousandths, as cpu is. What is none counts as 1.
+/// A plain decimal, in thousandths. An invalid weight counts as 1.
 fn weight(spec: &NodeSpec) -> i64 {
     let written = spec.attributes.get(WEIGHT).and_then(|text| quantity::parse(ResourceName::CPU, text).ok());
     written.filter(|weight| *weight >= 0).unwrap_or(1000)
 }
 
-/// A duration in milliseconds; one that cannot be read counts as absent.
+/// A duration in milliseconds; an invalid one counts as absent.
 fn duration(spec: &NodeSpec, name: &str, default_ms: i64) -> i64 {
     spec.attributes.get(name).and_then(|text| duration_ms(text)).unwrap_or(default_ms)
 }
 
-/// In thousandths; one that cannot be read is none.
+/// In thousandths; an invalid one counts as absent.
 fn max_loss(spec: &NodeSpec) -> Option<i64> {
     let limit = quantity::parse(ResourceName::CPU, spec.attributes.get(MAX_LOSS)?).ok()?;
     Some(limit).filter(|limit| *limit >= 0)
 }
 
 impl TreeWarning {
-    /// A rule of good order.
+    /// A documented rule that is broken.
     pub(super) fn advice(path: &str, field: &str, found: &str, allowed: &str) -> Self {
         Self { is_mistake: false, ..Self::new(path, field, found, allowed) }
     }
 
-    /// A value that does not count as it is written.
+    /// A value that is ignored.
     pub(super) fn new(path: &str, field: &str, found: &str, allowed: &str) -> Self {
         let found = if found.is_empty() { "\"\"" } else { found };
         Self {
@@ -273,9 +273,8 @@ impl TreeWarning {
     }
 }
 
-/// 2^31-1 units and more are no bound. Bytes are counted in far larger numbers:
-/// for them only that exact number (a common way to write "unlimited") and the
-/// largest representable one are none.
+/// Amounts of 2^31-1 units and more are unlimited. Bytes come in far larger numbers: of them only that exact number
+/// (a common way to write "unlimited") and the largest representable one are unlimited.
 fn unlimited_above(name: &str, amount: i64) -> i64 {
     let unlimited = if quantity::is_bytes(name) {
         amount == UNLIMITED_FROM || amount == i64::MAX

@@ -3,9 +3,8 @@
 use super::{NodeId, QuotaTree, TreeNode};
 
 impl QuotaTree {
-    /// Where the use of a job stays whose leaf was at `path` in an older tree:
-    /// at the leaf of that path; at the nearest ancestor, when that is a leaf
-    /// now; else in a draining leaf below it, made if need be.
+    /// Where to count a job whose leaf was at `path` in an older tree: the leaf of that path; or the nearest
+    /// ancestor, if that is a leaf now; or else a draining leaf below it, which is made if necessary.
     pub(crate) fn drain(&mut self, path: &str) -> NodeId {
         let (ancestor, rest) = self.nearest(path);
         if self.node(ancestor).is_leaf() && !self.node(ancestor).draining {
@@ -22,7 +21,7 @@ impl QuotaTree {
         }
     }
 
-    /// The longest part of the path that is there, and the rest.
+    /// The longest prefix of the path that exists, and the rest.
     fn nearest<'p>(&self, path: &'p str) -> (NodeId, &'p str) {
         let mut end = path.len();
         loop {

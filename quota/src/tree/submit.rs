@@ -1,19 +1,20 @@
 //! Who may submit to a leaf: its attributes, and those of the nodes above it.
 //!
-//! Namespaces are judged here. Subjects are only read: the tree never learns who made a job, so that the API server
-//! has to ask them at submission; [`QuotaTree::submitters`] is what it is told.
+//! Namespaces are checked here. Subjects are only parsed: the tree never learns who created a job, so the API
+//! server has to check them at submission. [`QuotaTree::submitters`] is the list it gets.
 
 use std::collections::BTreeSet;
 
 use super::{NodeId, QuotaTree, TreeWarning};
 use crate::spec::NodeSpec;
 
-/// Namespaces whose jobs may name a leaf below this node, beside those that the leaf lists itself: `team-a,team-b`.
+/// Namespaces whose jobs may name a leaf below this node, in addition to those that the leaf itself lists:
+/// `team-a,team-b`.
 pub const SUBMITTER_NAMESPACES: &str = "fleet.dev/submitter-namespaces";
 /// Who may submit to a leaf below this node: `user:NAME`, `group:NAME` and `serviceaccount:NAMESPACE/NAME`.
 pub const SUBMITTERS: &str = "fleet.dev/submitters";
 
-/// What one node says of submitters; `None` is open to everybody.
+/// The rules of one node; `None` admits everybody.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Submit {
     namespaces: Option<BTreeSet<String>>,
@@ -21,7 +22,7 @@ pub(super) struct Submit {
 }
 
 impl Submit {
-    /// Reads a node's attributes. An entry that cannot be read admits nobody, and is warned of.
+    /// Parses a node's attributes. An invalid entry admits nobody, and is a warning.
     pub fn read(spec: &NodeSpec, path: &str, warnings: &mut Vec<TreeWarning>) -> Self {
         let mut warn = |field: &str, found: &str, allowed: &str| {
             warnings.push(TreeWarning::new(path, &format!("attributes[{field}]"), found, allowed));
@@ -61,7 +62,7 @@ fn entries(text: &str) -> impl Iterator<Item = &str> {
 /// The subject as an API server names it: a service account is a user.
 fn subject(entry: &str) -> Option<String> {
     let (kind, name) = entry.split_once(':')?;
-    // The list of a queue is parted by both.
+    // A queue's list uses both as separators.
     if name.is_empty() || name.contains([';', ',']) {
         return None;
     }
@@ -82,8 +83,8 @@ fn is_label(text: &str) -> bool {
 }
 
 impl QuotaTree {
-    /// Whether jobs of the namespace may go to the leaf: it lists the namespace itself, or no node from it to the
-    /// root leaves the namespace out.
+    /// Whether jobs of the namespace may go to the leaf: the leaf lists the namespace, or every node from it to the
+    /// root admits it.
     pub fn admits(&self, leaf: NodeId, namespace: &str) -> bool {
         self.by_namespace.get(namespace) == Some(&leaf)
             || self.path_to_root(leaf).all(|node| {
@@ -94,9 +95,9 @@ impl QuotaTree {
             })
     }
 
-    /// Who may submit to the leaf, `None` where everybody may: one list for each node from the leaf to the root that
-    /// has one, parted by `;`, its entries by `,`. Whoever submits has to be in each, as `user:NAME` or by a group,
-    /// as `group:NAME`.
+    /// Who may submit to the leaf; `None` if everybody may. There is one list for each node from the leaf to the
+    /// root that has one. Lists are separated by `;`, entries by `,`. A submitter must be in each list, as
+    /// `user:NAME`, or as `group:NAME` through a group.
     pub fn submitters(&self, leaf: NodeId) -> Option<String> {
         let lists: Vec<String> = self
             .path_to_root(leaf)
@@ -106,7 +107,7 @@ impl QuotaTree {
         (!lists.is_empty()).then(|| lists.join(";"))
     }
 
-    /// The namespaces that the leaf's node from here to the root names first, for a sentence.
+    /// The namespaces that the first restricting node from the leaf to the root admits, for a message.
     pub(super) fn allowed_namespaces(&self, leaf: NodeId) -> String {
         let own = self.node(leaf).namespaces.iter().cloned();
         let listed = self

@@ -1,11 +1,11 @@
-//! Documented rules that a usable tree may break.
+//! Documented rules that a valid tree may break.
 
 use fleet_resources::quantity;
 
 use super::{JOBS, MAX_JOBS, NodeId, QuotaTree, TreeWarning, attributes};
 use crate::spec::NodeSpec;
 
-/// Rules that were broken: each warning names node, field and values.
+/// Broken rules: each warning names node, field and values.
 pub(super) fn broken_rules(tree: &QuotaTree, root: &NodeSpec) -> Vec<TreeWarning> {
     let mut found = Vec::new();
     if !root.name.is_empty() && root.name != "root" {
@@ -38,7 +38,7 @@ pub(super) fn broken_rules(tree: &QuotaTree, root: &NodeSpec) -> Vec<TreeWarning
     found
 }
 
-/// Resources without a domain are Kubernetes' own; another such name is asked for by no pod.
+/// Resource names without a domain are Kubernetes' own. No pod requests any other name without one.
 fn unknown_resources(root: &NodeSpec, found: &mut Vec<TreeWarning>) {
     const OWN: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
     let is_known = |name: &str| name.contains('/') || OWN.contains(&name) || name.starts_with("hugepages-");

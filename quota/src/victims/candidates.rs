@@ -1,6 +1,6 @@
-//! Whom a taker may take by reclaim and by share, the one to be taken first in front.
+//! Candidates for preemption by reclaim and by share, best victim first.
 
-use super::{Goal, Lack, MayTake, Rights, Search, VictimOrder, attribute, lends_min};
+use super::{Goal, Lack, MayPreempt, Rights, Search, VictimOrder, attribute, lends_min};
 use crate::ledger::AdmittedJob;
 use crate::plan::TakeRule;
 use crate::share::Share;
@@ -18,18 +18,17 @@ impl<'s> Search<'s> {
         Some((job, TakeRule::FairShare))
     }
 
-    /// The nodes of the path whose siblings' jobs can help: below the node
-    /// without room.
+    /// The nodes of the path whose siblings' jobs can help: those below the node that is short.
     fn levels(&self, lack: &Lack) -> Vec<NodeId> {
-        let path = self.tree.path_to_root(self.taker.leaf);
+        let path = self.tree.path_to_root(self.preemptor.leaf);
         path.take_while(|node| Some(*node) != lack.quota_at && *node != NodeId::ROOT).collect()
     }
 
-    /// Where the min of the taker's side reaches, and what share it comes to. Only victims of its own leaf count
-    /// as gone: what it takes from one sibling gives it no right to another's, as that one may be put back.
-    pub(super) fn reckon_rights(&mut self) {
-        let mut guaranteed = self.ledger.node_inside_min(self.taker.leaf, &self.request);
-        let path = self.tree.path_to_root(self.taker.leaf).filter(|node| *node != NodeId::ROOT);
+    /// Computes where the min of the preemptor's side reaches, and its shares. Only victims of its own leaf count
+    /// as gone: a victim in one sibling gives no right to another one's, because it may be reprieved.
+    pub(super) fn compute_rights(&mut self) {
+        let mut guaranteed = self.ledger.node_inside_min(self.preemptor.leaf, &self.request);
+        let path = self.tree.path_to_root(self.preemptor.leaf).filter(|node| *node != NodeId::ROOT);
         (self.guaranteed, self.shares) = (Vec::new(), Vec::new());
         for node in path {
             guaranteed |= lends_min(&self.tree, node) && self.ledger.node_inside_min(node, &self.request);
@@ -43,31 +42,32 @@ impl<'s> Search<'s> {
     }
 
     fn next_reclaimed(&mut self, goal: &Goal, lack: &Lack) -> Option<AdmittedJob> {
-        let right = attribute(&self.tree, self.taker.leaf, RECLAIM).to_owned();
+        let right = attribute(&self.tree, self.preemptor.leaf, RECLAIM).to_owned();
         if right == "Never" {
             return None;
         }
-        let priority = self.taker.priority;
-        let may_take: MayTake<'_, 's> = &move |_, _, job| right != "LowerPriority" || job.priority < priority;
+        let priority = self.preemptor.priority;
+        let may_preempt: MayPreempt<'_, 's> =
+            &move |_, _, job| right != "LowerPriority" || job.priority < priority;
         let levels = self.levels(lack);
         let mut levels = levels.into_iter().filter(|node| self.guaranteed.contains(node)).collect::<Vec<_>>();
-        levels.drain(..).find_map(|node| self.first_of(self.siblings(node), None, goal, lack, may_take))
+        levels.drain(..).find_map(|node| self.first_of(self.siblings(node), None, goal, lack, may_preempt))
     }
 
-    /// Those whose share stays at least the taker's after the victim left; only
-    /// when there is none, those whose share is larger before.
+    /// Jobs whose share stays at least the preemptor's after they leave. If there is none: jobs whose share is
+    /// larger before they leave.
     fn next_by_share(&mut self, goal: &Goal, lack: &Lack) -> Option<AdmittedJob> {
-        if self.ledger.node_inside_min(self.taker.leaf, &self.request) {
+        if self.ledger.node_inside_min(self.preemptor.leaf, &self.request) {
             return None;
         }
         let levels: Vec<(NodeId, Share)> = {
             let levels = self.levels(lack);
             self.shares.iter().filter(|(node, _)| levels.contains(node)).copied().collect()
         };
-        // Starts that can be taken back cost nobody anything: whoever runs is looked at after them.
+        // A start that can be taken back costs nothing, so running jobs come after those.
         for standing in [false, true] {
             for (node, own) in &levels {
-                let stays_larger: MayTake<'_, 's> = &|search, sibling, job| {
+                let stays_larger: MayPreempt<'_, 's> = &|search, sibling, job| {
                     let leaving = search.tree.request(&job.request);
                     (standing || search.is_open(job))
                         && Share::after(search.ledger, sibling, &leaving, -1) >= *own
@@ -82,7 +82,7 @@ impl<'s> Search<'s> {
             for (node, own) in &levels {
                 let mut larger = self.siblings(*node);
                 larger.retain(|sibling| Share::after(self.ledger, *sibling, &none, 0) > *own);
-                let anyone: MayTake<'_, 's> =
+                let anyone: MayPreempt<'_, 's> =
                     &|search, _, job| (standing || search.is_open(job)) && !search.is_protected(job);
                 let found = self.first_of(larger, None, goal, lack, anyone);
                 if found.is_some() {
@@ -98,13 +98,13 @@ impl<'s> Search<'s> {
         self.tree.node(parent).children.iter().copied().filter(|child| *child != node).collect()
     }
 
-    /// Resources that the taker asks for.
+    /// Resources that the preemptor requests.
     pub(super) fn asked(&self) -> Vec<usize> {
         self.request.amounts.iter().map(|(r, _)| *r).filter(|r| *r != JOBS).collect()
     }
 
-    /// The node uses more than its min of something that is short. Min says nothing of the number of jobs: where
-    /// that is short, of anything that the taker asks for.
+    /// The node uses more than its min of a resource that is short. If the number of jobs is short, for which there
+    /// is no min: of any resource that the preemptor requests.
     fn lends(&self, node: NodeId, lack: &Lack) -> bool {
         self.lent(lack).any(|r| self.is_above_min(node, r))
     }
@@ -119,15 +119,15 @@ impl<'s> Search<'s> {
         self.ledger.used_at(node, r) > self.tree.min_at(node, r)
     }
 
-    /// The first job below these nodes that helps and may be taken: the largest share first; of equal shares the
-    /// one whose job comes first, so that names decide last.
+    /// The first job below these nodes that helps and may be preempted: largest share first, then the first job's
+    /// order, so that names decide last.
     fn first_of(
         &mut self,
         nodes: Vec<NodeId>,
         sibling: Option<NodeId>,
         goal: &Goal,
         lack: &Lack,
-        may_take: MayTake<'_, 's>,
+        may_preempt: MayPreempt<'_, 's>,
     ) -> Option<AdmittedJob> {
         let none = Request::default();
         let lenders = nodes.into_iter().filter(|node| self.lends(*node, lack));
@@ -138,7 +138,7 @@ impl<'s> Search<'s> {
             let mut first: Option<(VictimOrder, AdmittedJob)> = None;
             for (_, node) in equals {
                 let top = sibling.unwrap_or(*node);
-                let Some(job) = self.first_below(*node, top, goal, lack, may_take) else { continue };
+                let Some(job) = self.first_below(*node, top, goal, lack, may_preempt) else { continue };
                 let order = self.order_of(&job);
                 if first.as_ref().is_none_or(|(known, _)| order < *known) {
                     first = Some((order, job));
@@ -151,18 +151,18 @@ impl<'s> Search<'s> {
         None
     }
 
-    /// In children above their min only.
+    /// Only in children above their min.
     fn first_below(
         &mut self,
         node: NodeId,
         sibling: NodeId,
         goal: &Goal,
         lack: &Lack,
-        may_take: MayTake<'_, 's>,
+        may_preempt: MayPreempt<'_, 's>,
     ) -> Option<AdmittedJob> {
         if !self.tree.node(node).is_leaf() {
             let children = self.tree.node(node).children.clone();
-            return self.first_of(children, Some(sibling), goal, lack, may_take);
+            return self.first_of(children, Some(sibling), goal, lack, may_preempt);
         }
         self.visit(node);
         let jobs = self.by_leaf.get(&node).into_iter().flatten();
@@ -170,14 +170,14 @@ impl<'s> Search<'s> {
             self.ledger.job(&job.id).is_some()
                 && self.helps(node, job, goal, lack)
                 && !self.is_spared(job)
-                && may_take(self, sibling, job)
+                && may_preempt(self, sibling, job)
                 && !self.just_started(job)
         });
         left.next().cloned()
     }
 
-    /// It holds something that is short and that its leaf only borrows; where only places are short, in the
-    /// cluster.
+    /// It uses something that is short and that its leaf only borrows. If only places are short: it uses some of
+    /// the cluster.
     fn helps(&self, leaf: NodeId, job: &AdmittedJob, goal: &Goal, lack: &Lack) -> bool {
         let names = self.tree.resources();
         let borrowed =

@@ -18,12 +18,12 @@ fn ready() -> Cluster<'static> {
     Cluster { name: "east", ready_since_ms: Some(None), ..Cluster::default() }
 }
 
-fn look(job: &Job, run: &Run, report: &Report, cluster: &Cluster, now_ms: i64) -> Look {
+fn judgement(job: &Job, run: &Run, report: &Report, cluster: &Cluster, now_ms: i64) -> Judgement {
     judge(job, run, report, cluster, None, &Limits::default(), now_ms)
 }
 
-fn reason(look: &Look) -> Option<Reason> {
-    match &look.verdict {
+fn reason(found: &Judgement) -> Option<Reason> {
+    match &found.verdict {
         Verdict::Evict(over) => Some(over.reason),
         _ => None,
     }
@@ -36,19 +36,25 @@ const STARTED: Run =
 fn a_failure_is_tolerated_from_when_it_was_first_seen_and_then_ends_the_run() {
     let failover = moves(10);
     let failed = Report { outcome: Some(Outcome::Failed), ..Report::default() };
-    let first = look(&gang(Some(&failover)), &STARTED, &failed, &ready(), 5000);
+    let first = judgement(&gang(Some(&failover)), &STARTED, &failed, &ready(), 5000);
     assert_eq!(first.verdict, Verdict::Tolerated { since_ms: 5000 });
     assert_eq!(first.wake_ms, Some(15_000));
     let noted = Run { unhealthy_since_ms: Some(5000), ..STARTED };
-    let due = look(&gang(Some(&failover)), &noted, &failed, &ready(), 15_000);
+    let due = judgement(&gang(Some(&failover)), &noted, &failed, &ready(), 15_000);
     assert_eq!(reason(&due), Some(Reason::ApplicationFailure));
     // The last allowed run is the job's end, at once.
     let last = Job { failures: 2, ..gang(Some(&failover)) };
-    assert_eq!(look(&last, &noted, &failed, &ready(), 5000).verdict, Verdict::Ended(Outcome::Failed));
+    assert_eq!(judgement(&last, &noted, &failed, &ready(), 5000).verdict, Verdict::Ended(Outcome::Failed));
     // So is any failure without a policy, and of what is copied to several clusters.
-    assert_eq!(look(&gang(None), &STARTED, &failed, &ready(), 5000).verdict, Verdict::Ended(Outcome::Failed));
+    assert_eq!(
+        judgement(&gang(None), &STARTED, &failed, &ready(), 5000).verdict,
+        Verdict::Ended(Outcome::Failed)
+    );
     let copied = Job { is_gang: false, ..gang(Some(&failover)) };
-    assert_eq!(look(&copied, &STARTED, &failed, &ready(), 5000).verdict, Verdict::Ended(Outcome::Failed));
+    assert_eq!(
+        judgement(&copied, &STARTED, &failed, &ready(), 5000).verdict,
+        Verdict::Ended(Outcome::Failed)
+    );
 }
 
 #[test]
@@ -56,10 +62,10 @@ fn an_unhealthy_run_that_must_never_be_purged_goes_on_unless_two_runs_are_accept
     let mut failover = moves(0);
     let unhealthy = Report { is_running: true, is_unhealthy: true, ..Report::default() };
     failover.application.as_mut().expect("one").purge_mode = Some(PurgeMode::Never);
-    let kept = look(&gang(Some(&failover)), &STARTED, &unhealthy, &ready(), 0);
+    let kept = judgement(&gang(Some(&failover)), &STARTED, &unhealthy, &ready(), 0);
     assert_eq!(kept.verdict, Verdict::GoesOn);
     failover.allow_two_runs = Some(true);
-    let moved = look(&gang(Some(&failover)), &STARTED, &unhealthy, &ready(), 0);
+    let moved = judgement(&gang(Some(&failover)), &STARTED, &unhealthy, &ready(), 0);
     assert_eq!(reason(&moved), Some(Reason::ApplicationFailure));
 }
 
@@ -67,18 +73,21 @@ fn an_unhealthy_run_that_must_never_be_purged_goes_on_unless_two_runs_are_accept
 fn a_gang_that_does_not_start_gives_its_places_back_when_its_cluster_had_the_time() {
     let waits = Run { since_ms: 1000, ..Run::default() };
     let nothing = Report::default();
-    let early = look(&gang(None), &waits, &nothing, &ready(), 600_999);
+    let early = judgement(&gang(None), &waits, &nothing, &ready(), 600_999);
     assert_eq!((early.verdict, early.wake_ms), (Verdict::GoesOn, Some(601_000)));
-    assert_eq!(reason(&look(&gang(None), &waits, &nothing, &ready(), 601_000)), Some(Reason::GangNotStarted));
+    assert_eq!(
+        reason(&judgement(&gang(None), &waits, &nothing, &ready(), 601_000)),
+        Some(Reason::GangNotStarted)
+    );
     // A cluster that came back gets the whole time, a silent one is not judged, the job may say another limit.
     let back = Cluster { ready_since_ms: Some(Some(500_000)), ..ready() };
-    assert_eq!(look(&gang(None), &waits, &nothing, &back, 601_000).wake_ms, Some(1_100_000));
+    assert_eq!(judgement(&gang(None), &waits, &nothing, &back, 601_000).wake_ms, Some(1_100_000));
     let silent = Cluster { ready_since_ms: None, ..ready() };
-    assert_eq!(look(&gang(None), &waits, &nothing, &silent, i64::MAX).verdict, Verdict::GoesOn);
+    assert_eq!(judgement(&gang(None), &waits, &nothing, &silent, i64::MAX).verdict, Verdict::GoesOn);
     let hasty = Job { start_timeout_ms: Some(1), ..gang(None) };
-    assert_eq!(reason(&look(&hasty, &waits, &nothing, &ready(), 1001)), Some(Reason::GangNotStarted));
+    assert_eq!(reason(&judgement(&hasty, &waits, &nothing, &ready(), 1001)), Some(Reason::GangNotStarted));
     let suspended = Job { is_suspended: true, ..gang(None) };
-    assert_eq!(look(&suspended, &waits, &nothing, &ready(), i64::MAX).verdict, Verdict::GoesOn);
+    assert_eq!(judgement(&suspended, &waits, &nothing, &ready(), i64::MAX).verdict, Verdict::GoesOn);
 }
 
 #[test]
@@ -87,15 +96,15 @@ fn a_lost_cluster_is_left_after_its_toleration_and_never_without_the_mark() {
     let lost = Cluster { is_lost: true, ready_since_ms: None, ..ready() };
     let noted = standing(STARTED, &Report::default(), &lost, 100_000);
     assert_eq!(noted.lost_since_ms, Some(100_000));
-    let early = look(&gang(Some(&failover)), &noted, &Report::default(), &lost, 129_999);
+    let early = judgement(&gang(Some(&failover)), &noted, &Report::default(), &lost, 129_999);
     assert_eq!((early.wake_ms, early.wants_mark), (Some(130_000), false));
-    let unmarked = look(&gang(Some(&failover)), &noted, &Report::default(), &lost, 130_000);
+    let unmarked = judgement(&gang(Some(&failover)), &noted, &Report::default(), &lost, 130_000);
     assert_eq!((unmarked.verdict, unmarked.wants_mark), (Verdict::GoesOn, true));
     let marked = Cluster { may_leave: true, ..lost.clone() };
-    let left = look(&gang(Some(&failover)), &noted, &Report::default(), &marked, 130_000);
+    let left = judgement(&gang(Some(&failover)), &noted, &Report::default(), &marked, 130_000);
     assert_eq!(reason(&left), Some(Reason::ClusterLost));
     // Without a policy it stays, whatever happens.
-    let stays = look(&gang(None), &noted, &Report::default(), &marked, i64::MAX);
+    let stays = judgement(&gang(None), &noted, &Report::default(), &marked, i64::MAX);
     assert_eq!(stays.verdict, Verdict::GoesOn);
     // Silence after a restart forgets nothing; only an answer does.
     let unknown = Cluster { is_lost: false, ready_since_ms: None, ..ready() };
@@ -149,12 +158,12 @@ proptest! {
         let failover = moves(toleration_s);
         let job = gang(Some(&failover));
         let run = standing(Run::default(), &report, &cluster, 0);
-        let first = look(&job, &run, &report, &cluster, 0);
+        let first = judgement(&job, &run, &report, &cluster, 0);
         let noted = match first.verdict {
             Verdict::Tolerated { since_ms } => Run { unhealthy_since_ms: Some(since_ms), ..run },
             _ => run,
         };
-        let again = look(&job, &noted, &report, &cluster, later);
+        let again = judgement(&job, &noted, &report, &cluster, later);
         if first.wake_ms.is_none_or(|wake_ms| later < wake_ms) {
             prop_assert_eq!(&again.verdict, &first.verdict);
         }

@@ -1,4 +1,4 @@
-//! Allocate: places for groups that fit now, queue by queue, group by group.
+//! Allocate: places groups that fit now, queue by queue, group by group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::pod::{ClassId, PodId, Status, TaskOrder};
 use crate::queue::QueueId;
 use crate::task_topology::{Buckets, Task};
 
-/// A domain of the network: its tier, its name, its nodes.
+/// A topology domain: its tier, its name, its nodes.
 type Domain = (i64, Arc<str>, BTreeSet<NodeId>);
 
 type Head = (JobKey, GroupId, Arc<Shape>);
@@ -21,14 +21,14 @@ type Head = (JobKey, GroupId, Arc<Shape>);
 /// What stopped a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stopped {
-    /// No node takes this pod.
+    /// No node fits this pod.
     Pod(PodId),
-    /// Its queue may not have more.
+    /// Its queue may not use more.
     Queue(String),
 }
 
 impl Cluster {
-    /// Places what fits. Bounded: stops after [`Limits::turns`] and says so.
+    /// Places what fits. Stops after [`Limits::turns`] and says so.
     pub(crate) fn allocate(&mut self, limits: &Limits, outcome: &mut Outcome) {
         let mut heads: BTreeMap<QueueId, BTreeSet<Head>> = BTreeMap::new();
         let mut queues: BTreeSet<(QueueKey, QueueId)> = BTreeSet::new();
@@ -100,7 +100,7 @@ impl Cluster {
                 }
             }
             queues.insert((self.queue_key(queue), queue));
-            // One turn moves its whole branch of the tree.
+            // One turn changes the whole branch of the tree.
             if self.refresh_fair() {
                 queues = queues.into_iter().map(|(_, queue)| (self.queue_key(queue), queue)).collect();
             }
@@ -114,7 +114,7 @@ impl Cluster {
         }
     }
 
-    /// The first of all that wait for places in a queue.
+    /// The first of all groups that wait for places in a queue.
     pub(crate) fn fifo_head(&self, queue: QueueId) -> Option<Head> {
         let waiting = self.queue(queue).waiting.iter();
         waiting
@@ -122,7 +122,7 @@ impl Cluster {
             .min()
     }
 
-    /// Tells those behind the first of a fifo queue whom they wait for.
+    /// Tells groups behind the head of a fifo queue which group they wait for.
     fn hold_behind(&mut self, queue: QueueId, first: GroupId) {
         if !self.queue(queue).input.fifo {
             return;
@@ -142,7 +142,7 @@ impl Cluster {
         waiting.groups.first().map(|(key, id)| (*key, *id, shape.clone()))
     }
 
-    /// Tells all that wait for places in a queue why none of them is looked at.
+    /// Tells all groups that wait for places in a queue why none is considered.
     fn refuse_all(&mut self, queue: QueueId, why: Arc<str>) {
         let room = self.room;
         let mut news = Vec::new();
@@ -162,7 +162,7 @@ impl Cluster {
         }
     }
 
-    /// Remembers why, for the group and its equals.
+    /// Records why, for the group and its equals.
     fn refuse(&mut self, queue: QueueId, shape: &Arc<Shape>, group: GroupId, why: Arc<str>) {
         let room = self.room;
         let mut new = Vec::new();
@@ -184,12 +184,12 @@ impl Cluster {
         }
     }
 
-    /// Takes places for the group's minimum, or for one more pod of a group that has it. All or nothing.
+    /// Takes places for the group's minimum, or for one more pod of a group that has its minimum. All or nothing.
     pub(crate) fn place_group(&mut self, id: GroupId) -> Result<Vec<(PodId, NodeId)>, Stopped> {
         if let Some(why) = self.not_to_place(id) {
             return Err(Stopped::Queue(why.to_string()));
         }
-        // Hard is a promise to the user; only preferring is the plugin's.
+        // A hard topology is a promise to the user; a soft one is up to the plugin.
         if let Some(topology) = self.group(id).input.topology.filter(|wish| wish.hard || self.policy.topology)
         {
             return self.place_in_domains(id, topology);
@@ -203,7 +203,7 @@ impl Cluster {
         placed
     }
 
-    /// As [`place_group`](Self::place_group) on some nodes only, inside an open statement: after an error the caller
+    /// As [`place_group`](Self::place_group) on some nodes only, inside an open statement: on an error the caller
     /// rolls back.
     pub(crate) fn place_within(
         &mut self,
@@ -214,7 +214,7 @@ impl Cluster {
         let mut failed: BTreeSet<ClassId> = BTreeSet::new();
         let mut stopped = None;
         let mut last: Option<TaskOrder> = None;
-        // Who is only asked about wants all of its places, and has no queue.
+        // A group that is only asked about needs all of its places, and has no queue.
         let asked = self.group(id).input.manual;
         let gang = self.policy.gang || asked;
         let (mut buckets, order) = self.buckets_of(id);
@@ -226,7 +226,7 @@ impl Cluster {
                 let Some(pod) = ordered.next() else { break };
                 pod
             } else {
-                // What is placed leaves the list, so the next one is after the last that was passed over.
+                // A placed pod leaves the list, so the next one is after the last that was skipped.
                 let next = match last {
                     None => group.pending.first(),
                     Some(last) => {
@@ -293,14 +293,14 @@ impl Cluster {
         if started || allowed.is_some() || matches!(stopped, Stopped::Queue(_)) {
             return Err(stopped);
         }
-        // One pod after the other did not do; look for a packing of all of them.
+        // Placing pod by pod failed; look for a packing of all of them.
         self.rollback(0);
         let packed = self.pack(id);
-        // The search knows how many are needed, not that partitions must be whole.
+        // The search knows the number of pods, not that partitions must be complete.
         packed.filter(|_| self.group(id).is_ready()).ok_or(stopped)
     }
 
-    /// The group's tasks in buckets, and its waiting pods in their order, where its annotations ask for it.
+    /// The group's tasks in buckets, and its waiting pods in that order, if its annotations ask for it.
     fn buckets_of(&self, id: GroupId) -> (Option<Buckets>, Option<Vec<PodId>>) {
         let group = self.group(id);
         let (weight, orders) = self.policy.task_topology;
@@ -325,7 +325,7 @@ impl Cluster {
         (Some(buckets).filter(|_| weight != 0), order)
     }
 
-    /// The minimum may need pods that ask for nothing; they come along.
+    /// The minimum may need best-effort pods; they are placed along.
     fn place_best_effort(
         &mut self,
         id: GroupId,
@@ -341,7 +341,7 @@ impl Cluster {
         true
     }
 
-    /// Places the pods the group needs by the packing search, which tries other orders than theirs.
+    /// Places the pods that the group needs by the packing search, which tries other orders.
     fn pack(&mut self, id: GroupId) -> Option<Vec<(PodId, NodeId)>> {
         let group = self.group(id);
         let need = usize::try_from(group.need()).ok()?;
@@ -373,7 +373,7 @@ impl Cluster {
         self.place_best_effort(id, None, &mut placed).then_some(placed)
     }
 
-    /// Places exactly these pods of a group that waits, or none and says why.
+    /// Places exactly these pods of a waiting group, or none and says why.
     ///
     /// # Errors
     /// One sentence.
@@ -474,7 +474,7 @@ impl Cluster {
         (!over).then_some(placed)
     }
 
-    /// The queue, or one above, holds more than it may.
+    /// The queue, or one above it, uses more than it may.
     fn over_queue(&self, id: QueueId) -> bool {
         self.policy.allocatable
             && self.lineage(id).into_iter().any(|queue| {
@@ -486,8 +486,8 @@ impl Cluster {
             })
     }
 
-    /// A group bound to the network: the lowest tier with a domain that holds all of it, and there the domain with
-    /// the least room left.
+    /// A group with a topology constraint: the lowest tier with a domain that can hold all of it, and there the
+    /// domain with the least capacity left.
     pub(crate) fn place_in_domains(
         &mut self,
         id: GroupId,
@@ -535,7 +535,7 @@ impl Cluster {
             }
         }
         if best.is_none() && topology.hard && (topology.highest_tier.is_some() || !domains.is_empty()) {
-            // What a queue says holds in every domain.
+            // A refusal by the queue holds in every domain.
             if let Some(stopped @ Stopped::Queue(_)) = why {
                 return Err(stopped);
             }

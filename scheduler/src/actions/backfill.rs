@@ -1,4 +1,4 @@
-//! Backfill: places for pods that ask for nothing.
+//! Backfill: places best-effort pods, which request nothing.
 
 use crate::cluster::Cluster;
 use crate::cycle::Outcome;
@@ -39,7 +39,7 @@ impl Cluster {
                     None => unplaced = Some(pod),
                 }
             }
-            // Pods that ask for nothing are a gang as others are.
+            // Best-effort pods form gangs, too.
             let group = self.group(id);
             if self.policy.gang && group.ready() < group.min() {
                 self.rollback(0);

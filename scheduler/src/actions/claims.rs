@@ -1,7 +1,7 @@
-//! Claims: a wide gang that others have passed too often gets nodes kept for it until it fits.
+//! Claims: a wide gang that others have passed too often gets nodes reserved until it fits.
 //!
-//! One gang at a time, the first in order. Only nodes that will hold it once they are empty are kept, those with
-//! the least to wait for; everything else stays open to everybody (backfill).
+//! One gang at a time, the first in order. Only nodes that will hold it once they are empty are reserved, those
+//! with the least to wait for. All other nodes stay open to everybody (backfill).
 
 use std::cmp::Reverse;
 
@@ -9,7 +9,7 @@ use crate::cluster::Cluster;
 use crate::group::{GroupId, Phase, Waits};
 use crate::node::NodeId;
 
-/// Pods that may pass a gang, per pod that it needs.
+/// Pods that may pass a gang, for each pod that it needs.
 const BYPASS_PER_POD: u64 = 8;
 /// Pods that may pass any gang.
 const MIN_BYPASS: u64 = 64;
@@ -57,7 +57,7 @@ impl Cluster {
         group.refused_since.is_some_and(|since| self.bound_pods.saturating_sub(since) >= most)
     }
 
-    /// Nodes that hold the gang's minimum once they are empty; none where they would not.
+    /// Nodes that can hold the gang's minimum once they are empty; none if they cannot.
     fn nodes_to_keep(&self, id: GroupId) -> Vec<NodeId> {
         let group = self.group(id);
         let mut kept: Vec<NodeId> = Vec::new();

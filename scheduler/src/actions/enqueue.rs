@@ -1,4 +1,4 @@
-//! Enqueue: which groups their queues let in, so that their pods are made.
+//! Enqueue: which groups their queues admit, so that their pods are created.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::order::{JobKey, QueueKey};
 use crate::queue::QueueId;
 use crate::resource_quotas::Promised;
 
-/// Amounts refused in one queue that are remembered within a cycle.
+/// Refused amounts per queue that are remembered within a cycle.
 const REFUSED_KEPT: usize = 8;
 
 impl Cluster {
-    /// Lets groups in, queue by queue in their order, one group a turn.
+    /// Admits groups, queue by queue in their order, one group a turn.
     pub(crate) fn enqueue(&mut self, now: i64) {
         let with_pending = self.queue_ids().filter(|id| !self.queue(*id).pending.is_empty());
         let mut queues: BTreeSet<(QueueKey, QueueId)> =
@@ -45,7 +45,7 @@ impl Cluster {
                 !minimum.is_empty() && (0..refused.len()).all(|d| refused[d] <= get(&minimum, d))
             });
             let late = self.is_late(self.group(group), now);
-            // Of another namespace its equal may be let in.
+            // An equal group of another namespace may be admitted.
             if let Some(why) = self.over_resource_quota(group, &mut promised) {
                 if self.group(group).why.as_deref() != Some(&why) {
                     self.group_mut(group).why = Some(why.into());
@@ -95,7 +95,7 @@ impl Cluster {
                     if known.len() < REFUSED_KEPT && !minimum.is_empty() {
                         known.push(minimum);
                     }
-                    // Nobody goes ahead of the first that waits.
+                    // No group passes the head.
                     if self.queue(queue).input.fifo {
                         continue;
                     }
@@ -111,7 +111,7 @@ impl Cluster {
         wait.is_some_and(|wait| group.input.created.saturating_add(wait) <= now)
     }
 
-    /// What may still be asked for beside what is used and promised, per dimension.
+    /// What may still be requested beside what is used and promised, per dimension.
     fn room_to_promise(&self, factor: i64) -> Vec<i64> {
         let mut room: Vec<i64> =
             self.nodes.total().iter().map(|n| (i128::from(*n) * i128::from(factor) / 1000) as i64).collect();
@@ -128,7 +128,7 @@ impl Cluster {
         room
     }
 
-    /// Whether the group may be let in now, or why not.
+    /// Whether the group may be admitted now, or why not.
     fn may_enter(&self, id: GroupId, late: bool, room: Option<&[i64]>) -> Result<(), String> {
         let group = self.group(id);
         let queue = self.queue(group.queue);
@@ -150,7 +150,7 @@ impl Cluster {
         }
         if let Some(room) = room {
             let short = (PODS + 1..minimum.len()).find(|d| minimum[*d] > 0 && minimum[*d] > get(room, *d));
-            // A full cluster hides nobody who has less than it deserves: others may have to give way.
+            // A full cluster does not block a queue that has less than it deserves: others may have to make room.
             if let Some(d) = short.filter(|_| !self.is_below_deserved(group.queue, minimum)) {
                 let name = self.dimensions.name(d).as_str();
                 let text = |n: i64| fleet_resources::quantity::format(name, n / self.dimensions.parts(d));
@@ -181,7 +181,7 @@ impl Cluster {
             if held.saturating_add(minimum[d]) <= self.may_have(at, d) {
                 continue;
             }
-            // A queue full of less urgent jobs does not hide one that may preempt them.
+            // A queue that is full of lower priorities does not block a group that may preempt them.
             let firm =
                 if self.policy.has(Action::Preempt) { self.held_by_equals(at, group, d) } else { held };
             if firm.saturating_add(minimum[d]) > self.may_have(at, d) {
@@ -191,7 +191,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What groups of at least this group's priority hold and are promised in a queue.
+    /// What groups of at least this group's priority hold or are promised in a queue.
     fn held_by_equals(&self, at: QueueId, group: &Group, d: usize) -> i64 {
         let below = self.queue_ids().filter(|id| *id == at || self.queue(*id).ancestors.contains(&at));
         let groups = below.flat_map(|id| self.queue(id).groups.iter().copied());

@@ -32,7 +32,7 @@ impl Cluster {
         self.explain_classes(id, wanted.collect())
     }
 
-    /// Why these pods, of which `unplaced` found no node, do not fit.
+    /// Why these pods do not fit; `unplaced` found no node.
     pub(crate) fn explain_pods(&self, id: GroupId, pods: &[PodId], unplaced: PodId) -> Arc<str> {
         let (misfits, fitting) = self.misfits(unplaced);
         if misfits.keys().any(|misfit| misfit.is_about_pods()) {
@@ -53,7 +53,7 @@ impl Cluster {
         counts
     }
 
-    /// As Volcano words it for the first class that finds too little, and then how much is missing.
+    /// In Volcano's words for the first class that does not fit, and then how much is missing.
     fn explain_classes(&self, id: GroupId, wanted: Vec<(ClassId, i64)>) -> Arc<str> {
         let components = self.refusals(id, wanted.clone());
         let short = components.iter().zip(&wanted).find(|(refusal, _)| refusal.fit < refusal.wanted);
@@ -65,7 +65,7 @@ impl Cluster {
         }
     }
 
-    /// Why each node takes none of the class, once those that fit have their places.
+    /// Why no node takes a pod of the class, once the pods that fit have their places.
     fn unavailable(&self, id: GroupId, class: ClassId) -> Arc<str> {
         let spec = self.class(class);
         let mut misfits: BTreeMap<Misfit, i64> = BTreeMap::new();
@@ -95,7 +95,7 @@ impl Cluster {
         sentence(&self.dimensions, &misfits, nodes)
     }
 
-    /// Per class of these pods what is missing.
+    /// What is missing, for each class of these pods.
     pub fn refusals_of(&self, id: GroupId, pods: &[PodId]) -> Vec<ComponentRefusal> {
         self.refusals(id, self.counts(pods))
     }
@@ -122,7 +122,7 @@ impl Cluster {
             lacking: 0,
             short: Vec::new(),
         };
-        // What most of the nodes that cannot take one lack, the first of equals.
+        // What most of the nodes lack that cannot take one; the first of equals.
         let mut lacks: Vec<(Vec<Shortage>, i64)> = Vec::new();
         let mut all = Vec::new();
         for (node, state) in self.nodes.iter() {
@@ -137,7 +137,7 @@ impl Cluster {
             let times = spec.request.iter().map(|(d, n)| cells[usize::from(*d)].free().max(0) / n).min();
             let times = times.unwrap_or(pods).min(pods);
             refusal.fit = refusal.fit.saturating_add(times).min(wanted);
-            // Where each could take one, those that fit are placed first: then all lack.
+            // If each could take one, the pods that fit are placed first: then all lack something.
             let left =
                 |place: usize, amount: i64| cells[place].free().saturating_sub(times.saturating_mul(amount));
             let short: Vec<Shortage> = spec
@@ -162,7 +162,7 @@ impl Cluster {
         }
         let lacking = if lacks.is_empty() { all } else { lacks };
         refusal.lacking = lacking.iter().map(|(_, count)| count).sum();
-        // Of equally many the one that lacks least: the others lack that, too.
+        // Among equally many, the one that lacks least: the others lack that, too.
         let missing = |short: &[Shortage]| short.iter().map(Shortage::missing).fold(0, i64::saturating_add);
         let most = lacking
             .into_iter()

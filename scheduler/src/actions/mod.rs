@@ -1,4 +1,4 @@
-//! The steps of a cycle.
+//! The actions of a cycle.
 
 mod allocate;
 mod backfill;

@@ -1,8 +1,8 @@
-//! Preempt and reclaim: places for a starving group at the cost of others, of its own queue or of queues that hold
+//! Preempt and reclaim: places for a starving group by evicting others, of its own queue or of queues that hold
 //! more than they deserve.
 //!
-//! One statement per group. Pods beyond their gangs' minima are looked at first, then whole gangs; what turns out
-//! not to be needed stays. The group is promised its places, and is bound when all of them are free.
+//! One statement per group. Pods beyond their gangs' minima are considered first, then whole gangs; unnecessary
+//! victims are reprieved. The group gets its places as `Pipelined`, and is bound when all of them are free.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,12 +17,12 @@ use crate::order::{JobKey, QueueKey};
 use crate::pod::{ClassId, PodId, Status};
 use crate::queue::QueueId;
 
-/// Gangs that are taken whole for one group at most.
+/// Most gangs that are evicted as a whole for one group.
 const MAX_WHOLE_GANGS: usize = 32;
-/// Searches that may find nothing before the rest waits for the next cycle, a class of groups each.
+/// Most searches without a result in a cycle, one for each class of groups; the rest waits for the next cycle.
 const MAX_TRIED: usize = 256;
 
-/// What a place costs others: the highest priority among those who leave, how many leave, and then the worse node.
+/// The cost of a place: the highest priority among the victims, their number, then the worse node.
 type Cost = (i64, usize, std::cmp::Reverse<i64>);
 
 struct Offer {
@@ -30,11 +30,11 @@ struct Offer {
     victims: Vec<PodId>,
 }
 
-/// Which pods of a group places are taken for.
+/// The pods of a group for which places are taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takers {
     Asking,
-    /// Those that ask for nothing but a place; only others of that kind leave for them.
+    /// Best-effort pods; only best-effort pods are evicted for them.
     BestEffort,
 }
 
@@ -118,7 +118,8 @@ impl Cluster {
         self.refresh_group(id);
     }
 
-    /// Places in the same queue for groups whose waiting pods ask for nothing: a node takes so many pods only.
+    /// Places in the same queue for groups whose waiting pods are best-effort: a node takes a limited number of
+    /// pods.
     fn take_for_best_effort(&mut self, limits: &Limits, outcome: &mut Outcome) {
         let stand = self.stand();
         if self.best_effort_refused.0 != stand {
@@ -156,8 +157,8 @@ impl Cluster {
         group.phase != Phase::Pending && group.validity().is_ok() && !hard && starving
     }
 
-    /// Promises places to the group's minimum, evicting others. Returns who leaves, with how they stood; `None` leaves
-    /// all as it was.
+    /// Reserves places for the group's minimum by evicting others. Returns the victims with their former status;
+    /// `None` changes nothing.
     fn take_places(
         &mut self,
         id: GroupId,
@@ -184,15 +185,15 @@ impl Cluster {
         Some(stood.into_iter().filter(|(pod, _)| leaves(*pod)).collect())
     }
 
-    /// Pods with `preemptionPolicy: Never` take the room that is there before anybody leaves, and no other.
+    /// Pods with `preemptionPolicy: Never` take free places first, and no others.
     fn promise_to_the_peaceful(&mut self, id: GroupId, action: Action, takers: Takers) {
         let mut peaceful = self.takers(id, takers);
         peaceful.retain(|pod| self.pod(*pod).never_preempts);
         self.promise_each(id, &peaceful, action, takers);
     }
 
-    /// Promises a place to one pod after the other until the group has its minimum; pods that their gangs can spare
-    /// leave for it.
+    /// Reserves a place for one pod after the other until the group has its minimum. The victims are pods beyond
+    /// their gangs' minima.
     fn promise_all(&mut self, id: GroupId, action: Action, takers: Takers) -> bool {
         let mut pods = self.takers(id, takers);
         pods.retain(|pod| !self.pod(*pod).never_preempts);
@@ -206,7 +207,7 @@ impl Cluster {
         waiting.iter().map(|order| order.3).collect()
     }
 
-    /// Pods that ask for nothing count as placed where others are looked at: backfill sees to them.
+    /// While other pods are considered, best-effort pods count as placed: backfill places them.
     fn has_minimum(&self, id: GroupId, takers: Takers) -> bool {
         let group = self.group(id);
         match takers {
@@ -238,7 +239,7 @@ impl Cluster {
             let mut placed = false;
             while let Some((cost, node)) = offers.get_mut(&class).and_then(BTreeSet::pop_first) {
                 let Some(offer) = self.offer(pod, node, action) else { continue };
-                // What was promised since may have made the place dearer.
+                // Places reserved since may have made this one more expensive.
                 let next = offers.get(&class).and_then(|offers| offers.first()).map(|(cost, _)| *cost);
                 if offer.cost > cost && next.is_some_and(|next| next < offer.cost) {
                     offers.entry(class).or_default().insert((offer.cost, node));
@@ -259,7 +260,7 @@ impl Cluster {
         }
     }
 
-    /// Who would have to leave the node for the pod; `None` when nobody's leaving helps.
+    /// The victims on the node for the pod; `None` if no victims help.
     fn offer(&mut self, pod: PodId, node: NodeId, action: Action) -> Option<Offer> {
         let class = self.pod(pod).class;
         let group = self.pod(pod).group;
@@ -293,7 +294,7 @@ impl Cluster {
             }
         }
         if fits && !self.are_alike(&victims) {
-            // Whoever left before the one that mattered may stay.
+            // Victims before the one that made it fit may be unnecessary.
             let mut at = victims.len();
             while at > 0 {
                 at -= 1;
@@ -315,7 +316,7 @@ impl Cluster {
         Some(Offer { cost: (highest.unwrap_or(i64::MIN), victims.len(), score), victims })
     }
 
-    /// Who asks for nothing takes the place of nobody who asks for something.
+    /// A best-effort pod preempts best-effort pods only.
     fn of_equal_effort(&self, taker: PodId, mut victims: Vec<PodId>) -> Vec<PodId> {
         let best_effort = |pod: PodId| self.class(self.pod(pod).class).is_best_effort();
         if best_effort(taker) {
@@ -324,7 +325,7 @@ impl Cluster {
         victims
     }
 
-    /// Nothing but their number matters: the last one mattered, so each of them does.
+    /// Only their number matters: the last one was necessary, so each of them is.
     fn are_alike(&self, pods: &[PodId]) -> bool {
         let Some(first) = pods.first().map(|pod| self.pod(*pod)) else { return true };
         let plain = self.is_plain(self.class(first.class));
@@ -336,7 +337,7 @@ impl Cluster {
             && pods.iter().all(|pod| self.group(self.pod(*pod).group).queue == self.group(first.group).queue)
     }
 
-    /// Room for the pod once everything on its way out is gone, in its queue too.
+    /// The pod fits once everything that is terminating is gone, in its queue, too.
     fn holds(&self, pod: PodId, node: NodeId) -> bool {
         let class = self.class(self.pod(pod).class);
         let queue = self.group(self.pod(pod).group).queue;
@@ -345,8 +346,8 @@ impl Cluster {
             && self.agrees(pod, node, &self.spread_room(class), Fit::Future).is_ok()
     }
 
-    /// Gangs that cannot spare a pod leave as a whole, the most dispensable first, until the group has its places.
-    /// Moves before `start` stand: those of pods that take nobody's place.
+    /// Evicts gangs without spare pods as a whole, first victims first, until the group has its places. Moves
+    /// before `start` are kept: those of pods that preempt nobody.
     fn take_whole_gangs(&mut self, id: GroupId, action: Action, takers: Takers, start: usize) -> bool {
         let mut pods = self.takers(id, takers).into_iter();
         let Some(pod) = pods.find(|pod| !self.pod(*pod).never_preempts) else { return false };
@@ -365,7 +366,7 @@ impl Cluster {
             pods.iter().all(|victim| self.is_candidate(id, *victim, action))
                 && self.of_equal_effort(pod, pods.clone()).len() == pods.len()
         });
-        // All of a gang must be allowed to leave, or none of it does.
+        // All pods of a gang must be allowed as victims, or none is.
         let mut order: Vec<(crate::order::VictimKey, GroupId)> = Vec::new();
         for (gang, pods) in &gangs {
             let mut allowed = self.allowed_victims(pod, pods, action, true);
@@ -383,7 +384,7 @@ impl Cluster {
         order.sort_unstable_by(|a, b| b.cmp(a));
         let mut evicted: Vec<GroupId> = Vec::new();
         for (_, gang) in order.into_iter().take(MAX_WHOLE_GANGS) {
-            // Its queue may have come down to what it deserves by now.
+            // Its queue may be down to what it deserves by now.
             if action == Action::Reclaim && self.allowed_victims(pod, &gangs[&gang], action, true).is_empty()
             {
                 continue;
@@ -406,7 +407,7 @@ impl Cluster {
         }
     }
 
-    /// Leaves out each gang without which the group has its places as well.
+    /// Reprieves each gang without which the group still has its places.
     fn keep_needed_gangs(
         &mut self,
         id: GroupId,

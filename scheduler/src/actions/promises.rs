@@ -1,7 +1,7 @@
-//! Promises: places that a group has been given while their former pods leave.
+//! Pipelined places: places of a group whose former pods are terminating.
 //!
-//! A promise is kept when the room is there, for the whole group at once; it is dropped when it cannot be kept any
-//! more (the node went, the victims stayed, the group changed).
+//! They are bound when all places of the group are free. They are dropped when that can no longer happen: the node
+//! is gone, the victims stayed, or the group changed.
 
 use crate::cluster::Cluster;
 use crate::cycle::Outcome;

@@ -1,7 +1,7 @@
-//! Who may stay after all: pods that were to leave and whose room nobody needs.
+//! Reprieve: victims that prove unnecessary are kept.
 //!
-//! Looked at for each taker when it has its places, and once more when all takers of a cycle have theirs: a later one
-//! may have made more room than it needed.
+//! Checked for each preemptor when it has its places, and once more for all preemptors of a cycle: a later one may
+//! have freed more than it needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::pod::{PodId, Status};
 use crate::queue::QueueId;
 
 impl Cluster {
-    /// Pods on their way out for this group whose room it does not need stay: a whole gang or a spare pod of one.
+    /// Reprieves victims of this group that it does not need: a whole gang, or a pod beyond its gang's minimum.
     pub(super) fn spare_the_unneeded(&mut self, id: GroupId) {
         let before = self.statuses_before();
         let mut leaving: BTreeMap<GroupId, Vec<PodId>> = BTreeMap::new();
@@ -29,12 +29,13 @@ impl Cluster {
         }
     }
 
-    /// As above for what all takers of the cycle have evicted, the most urgent first. They leave the outcome.
+    /// The same for the victims of all preemptors of the cycle, highest priority first. They are removed from the
+    /// outcome.
     pub(crate) fn spare_the_untaken(&mut self, outcome: &mut Outcome) {
         let stood = std::mem::take(&mut outcome.stood);
         let takers: BTreeSet<GroupId> =
             outcome.evicted.iter().filter_map(|eviction| eviction.taker).collect();
-        // Who was alone has been looked at.
+        // A single preemptor was checked already.
         if takers.len() < 2 {
             return;
         }
@@ -52,8 +53,8 @@ impl Cluster {
         outcome.evicted.retain(|eviction| !staying.contains(&eviction.pod));
     }
 
-    /// Lets pods of one gang stand as they stood, a whole gang or one spare pod of it at a time, where every promise can
-    /// still be kept and the queue is not over what it may have.
+    /// Reprieves pods of one gang, a whole gang or one spare pod at a time, if every reserved place can still be
+    /// bound and the queue does not exceed its limit.
     fn spare(&mut self, gang: GroupId, pods: Vec<PodId>, stood: &BTreeMap<PodId, Status>, queue: QueueId) {
         let whole = self.group(gang).ready() < self.group(gang).min();
         let parts: Vec<Vec<PodId>> =
@@ -75,7 +76,7 @@ impl Cluster {
         }
     }
 
-    /// A pod is promised a place there and goes by its neighbours, or by what of a card or a cell they leave.
+    /// A pod with a place there depends on its neighbours, or on the cards or NUMA cells that they leave.
     fn is_sensitive(&self, node: NodeId) -> bool {
         let standing = self.nodes.get(node).pods.iter().map(|pod| self.pod(*pod));
         standing.filter(|pod| pod.status == Status::Pipelined).any(|pod| {

@@ -1,4 +1,4 @@
-//! Who may have to leave for whom: what the plugins say of candidates, tier by tier.
+//! Victims: which candidates the plugins allow, tier by tier.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use crate::node::NodeId;
 use crate::pod::{PodId, Status};
 use crate::queue::QueueId;
 
-/// Shares that differ by less are equal: a millionth.
+/// Shares that differ by less than a millionth are equal.
 const SHARE_STEP: i64 = fleet_quota::shares::WHOLE / 1_000_000;
 
 impl Cluster {
-    /// Whether the pod may be asked to leave at all.
+    /// Whether the pod may be a victim at all.
     pub(crate) fn is_candidate(&self, taker: GroupId, victim: PodId, action: Action) -> bool {
         let pod = self.pod(victim);
         if !pod.preemptable || pod.group == taker || self.is_kept(victim) {
@@ -36,8 +36,8 @@ impl Cluster {
         }
     }
 
-    /// Those of `candidates` that the plugins allow, in the order in which they leave. `whole` takes gangs below
-    /// their minimum: the caller takes all of them then.
+    /// The `candidates` that the plugins allow, in the order of eviction. With `whole`, gangs below their minimum
+    /// are allowed: the caller evicts all of them.
     pub(crate) fn allowed_victims(
         &self,
         taker: PodId,
@@ -47,8 +47,8 @@ impl Cluster {
     ) -> Vec<PodId> {
         let tiers =
             if action == Action::Preempt { &self.policy.preemptable } else { &self.policy.reclaimable };
-        // What queues deserve is asked in whatever tier it stands: else an earlier tier that allows anybody lets two
-        // queues take from each other for ever.
+        // What queues deserve is asked in whatever tier it is configured. Otherwise, an earlier tier that allows
+        // everybody would let two queues preempt each other forever.
         let mut ordered = candidates.to_vec();
         ordered.sort_by_cached_key(|pod| std::cmp::Reverse(self.victim_key(*pod)));
         let candidates = &*ordered;
@@ -74,7 +74,7 @@ impl Cluster {
         Vec::new()
     }
 
-    /// `None`: the plugin has nothing to say. The answer is in the order of `candidates`, most dispensable first.
+    /// `None`: the plugin has no opinion. The answer is in the order of `candidates`, first victims first.
     fn ask(
         &self,
         plugin: PluginName,
@@ -105,7 +105,7 @@ impl Cluster {
         }
     }
 
-    /// Pods their gangs can do without, most dispensable first.
+    /// Pods beyond their gangs' minima, first victims first.
     fn beyond_minimum(&self, candidates: &[PodId]) -> Vec<PodId> {
         let mut left: BTreeMap<GroupId, i64> = BTreeMap::new();
         let mut ordered = candidates.to_vec();
@@ -137,13 +137,13 @@ impl Cluster {
         found
     }
 
-    /// Queues from `of` up to, and without, the first that is also above `other`.
+    /// Queues from `of` up to the first common ancestor with `other`, that one excluded.
     fn path_below(&self, of: QueueId, other: QueueId) -> Vec<QueueId> {
         let above = self.lineage(other);
         self.lineage(of).into_iter().take_while(|queue| !above.contains(queue)).collect()
     }
 
-    /// What the taker's gang still needs for its minimum, the taker included: half a gang is owed nothing.
+    /// What the preemptor's gang still needs for its minimum, the pod itself included: half a gang is owed nothing.
     fn needed_by(&self, taker: PodId) -> Vec<(u16, i64)> {
         let group = self.group(self.pod(taker).group);
         let need = (group.need() - group.count(Status::Pipelined)).max(1);
@@ -160,8 +160,8 @@ impl Cluster {
         sum.into_iter().collect()
     }
 
-    /// Dimensions in which the taker's queues, as far as they are not the victim's too, stay within what they
-    /// deserve.
+    /// Dimensions in which the preemptor's queues, below the common ancestor with the victim's, stay within what
+    /// they deserve.
     pub(crate) fn owed_dimensions(&self, taker: PodId, victims_queue: QueueId) -> Vec<usize> {
         let queue = self.group(self.pod(taker).group).queue;
         let path = self.path_below(queue, victims_queue);
@@ -182,14 +182,14 @@ impl Cluster {
         let asked = request.iter().map(|(place, amount)| (usize::from(*place), *amount));
         let owed: Vec<usize> =
             asked.filter(|(place, amount)| within(*place, *amount)).map(|(place, _)| place).collect();
-        // By weight a queue is owed everything it asks for or nothing.
+        // By weight, a queue is owed everything it requests or nothing.
         if self.policy.proportion && !self.policy.capacity && owed.len() < request.len() {
             return Vec::new();
         }
         owed
     }
 
-    /// Pods of queues that hold more than they deserve of what the taker is owed and what is short where they stand.
+    /// Pods of queues that hold more than they deserve of what is owed to the preemptor and short there.
     fn over_deserved(&self, taker: PodId, candidates: &[PodId]) -> Vec<PodId> {
         let mut left: BTreeMap<QueueId, Vec<i64>> = BTreeMap::new();
         let mut useful: BTreeMap<(QueueId, Option<NodeId>), Vec<usize>> = BTreeMap::new();
@@ -233,9 +233,8 @@ impl Cluster {
         ordered
     }
 
-    /// Whether a queue that holds `held` is above what it deserves of dimension `d`. Where its `deserved` says nothing
-    /// of that, what it says of the others that the pod asks for decides; where it says nothing of any, the queue
-    /// deserves none.
+    /// Whether a queue that holds `held` exceeds what it deserves of dimension `d`. If its `deserved` does not name
+    /// `d`, the other requested dimensions that it names decide; if it names none, the queue deserves nothing.
     fn is_over_deserved(&self, queue: QueueId, held: &[i64], d: usize, request: &[(u16, i64)]) -> bool {
         let deserved = |d: usize| self.queue(queue).deserved.get(d).copied().flatten();
         if let Some(deserved) = deserved(d) {
@@ -246,9 +245,9 @@ impl Cluster {
         named.peek().is_none() || named.any(|(d, deserved)| get(held, d) > deserved)
     }
 
-    /// Dimensions in which the taker lacks room on the node, or under the queues that are above it and the victim:
-    /// only what is given back there helps. All it asks for where neither can be said, as when ports or devices are
-    /// what is missing.
+    /// Dimensions in which the preemptor lacks capacity on the node, or in the common ancestors of both queues:
+    /// only what is freed there helps. All requested dimensions if neither can be said, for example if ports or
+    /// devices are missing.
     fn short_for(&self, taker: PodId, node: Option<NodeId>, victims_queue: QueueId) -> Vec<usize> {
         let request = self.request_of(taker);
         let own = self.group(self.pod(taker).group).queue;

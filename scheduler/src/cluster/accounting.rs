@@ -1,4 +1,4 @@
-//! The sums: what moves when a pod does, and where groups wait.
+//! The sums: what changes when a pod moves, and where groups wait.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::pod::{ClassId, PodId, Status};
 use crate::queue::QueueId;
 
 impl Cluster {
-    /// The group is to be looked at again, and its status may be new.
+    /// The group must be considered again, and its status may have changed.
     pub(crate) fn mark(&mut self, id: GroupId) {
         let Some(group) = self.groups.get_mut(id as usize).and_then(Option::as_mut) else { return };
         if !group.dirty {
@@ -25,7 +25,7 @@ impl Cluster {
         }
     }
 
-    /// Groups whose status may say something new.
+    /// Groups whose status may have changed.
     pub fn take_changed_groups(&mut self) -> Vec<GroupId> {
         let changed = std::mem::take(&mut self.changed_groups);
         let live = |id: &GroupId| self.groups.get(*id as usize).is_some_and(Option::is_some);
@@ -34,7 +34,7 @@ impl Cluster {
         changed
     }
 
-    /// Puts groups that have changed where they wait now.
+    /// Puts changed groups into the lists in which they wait now.
     pub(crate) fn refresh(&mut self) {
         for id in std::mem::take(&mut self.dirty_groups) {
             if self.try_group(id).is_some() {
@@ -83,7 +83,7 @@ impl Cluster {
         } else {
             Waits::No
         };
-        // What waits where it did keeps what was found out about it.
+        // A group that waits as before keeps its refusal.
         if group.waits != waits {
             self.unlist_waits(id);
             match &waits {
@@ -120,7 +120,7 @@ impl Cluster {
         self.claims.contains_key(&id)
     }
 
-    /// Takes the group out of its queue's lists and sums.
+    /// Removes the group from its queue's lists and sums.
     pub(super) fn unlist(&mut self, id: GroupId) {
         self.unlist_waits(id);
         self.uncount_admission(id);
@@ -159,7 +159,7 @@ impl Cluster {
         }
     }
 
-    /// Counts what the group stands for in its queue's admission.
+    /// Counts the group in its queue's admission.
     fn count_admission(&mut self, id: GroupId) {
         let group = self.group(id);
         let mut counted = crate::group::Admission { phase: Some(group.phase), ..Default::default() };
@@ -172,7 +172,7 @@ impl Cluster {
             };
             counted.elastic = each(&|minimum, allocated| allocated - minimum);
             let started = group.phase == Phase::Running && group.ready() >= group.min();
-            // A gang that lost pods has room for those made anew.
+            // A gang that lost pods keeps capacity for their replacements.
             if matches!(group.phase, Phase::Inqueue | Phase::Unknown) || started {
                 counted.inqueue = each(&|minimum, allocated| minimum - allocated);
             }
@@ -210,7 +210,7 @@ impl Cluster {
         self.count(id, 1);
     }
 
-    /// Parts of the cards of the node that the pod comes to. They stay as long as it stays there.
+    /// Parts of cards that the pod gets on the node. They stay as long as the pod stays there.
     fn parts_for(&self, id: PodId, status: Status, node: Option<NodeId>) -> Vec<Part> {
         let class = &self.classes[self.pod(id).class as usize];
         let Some(node) = node.filter(|_| !self.asks(class).is_empty()) else { return Vec::new() };
@@ -295,7 +295,7 @@ impl Cluster {
         } else if let Some(at) = state.pods.iter().rposition(|pod| *pod == id) {
             state.pods.swap_remove(at);
         }
-        // Ports and neighbours of a pod on its way out are looked at where they matter: for what starts now.
+        // Ports and neighbours of a terminating pod are checked where they matter: for pods that start now.
         if status == Status::Releasing {
             return;
         }

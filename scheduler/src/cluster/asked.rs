@@ -1,4 +1,4 @@
-//! Places for pods that do not exist: what the hub asks before it sends a job.
+//! Places for pods that do not exist yet: the hub asks before it sends a job.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::pod::{PodId, PodInput, PodSpec, Status};
 
 /// Name of the group of pods that are only asked about.
 const ASKED: &str = "asked";
-/// Most pods that are asked about at once.
+/// Most pods in one question.
 const MAX_ASKED: i64 = 200_000;
 
 /// Why there are no places.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoPlaces {
     pub refusal: fleet_placement::Refusal,
-    /// Where there would be room, only not close enough together.
+    /// There is capacity, but not within one domain.
     pub domains: Option<String>,
 }
 
@@ -30,11 +30,11 @@ impl NoPlaces {
 }
 
 impl Cluster {
-    /// Finds places for pods that do not exist yet, by component, and takes none of them. A hard wish about the network
-    /// is kept, whatever plugins are on.
+    /// Finds places for pods that do not exist yet, by component, and takes none. A hard topology constraint is
+    /// kept whatever plugins are on.
     ///
     /// # Errors
-    /// What is missing, per component, or that no domain of the network has room.
+    /// What is missing for each component, or that no topology domain is large enough.
     pub fn find_places(
         &mut self,
         components: &[(String, Arc<PodSpec>, i64)],
@@ -101,7 +101,7 @@ impl Cluster {
         answer
     }
 
-    /// The error says what is wrong with the network, if that is what it is.
+    /// The error says what is wrong with the topology, if that is the reason.
     fn place_asked(
         &mut self,
         group: GroupId,

@@ -1,4 +1,4 @@
-//! What the scheduler is told: nodes, groups and pods that come, change and go.
+//! Events: nodes, groups and pods that are added, changed and removed.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl Cluster {
         self.hypernodes.node_changed(&self.nodes, id);
     }
 
-    /// Keeps room that no pod of this cluster counts for, or gives it back (`pods` below zero).
+    /// Uses capacity for which no pod of this cluster counts; `pods` below zero releases it.
     pub fn reserve(&mut self, node: &str, requests: &Resources, pods: i64) {
         let request = self.dimensions.request(requests);
         self.nodes.widen(self.dimensions.len());
@@ -93,8 +93,8 @@ impl Cluster {
         for role in &mut group.roles {
             role.min = input.min_roles.get(&role.name).copied().unwrap_or(0);
         }
-        // Pods may be seen before the PodGroup that describes them: from then on its phase counts, not the pass that a
-        // group without an object has.
+        // Pods may be seen before the PodGroup that describes them. From then on its phase counts, not the free
+        // pass of a group without an object.
         match (group.input.no_gate, input.no_gate) {
             (false, true) => group.phase = Phase::Inqueue,
             (true, false) => group.phase = input.phase,
@@ -115,7 +115,7 @@ impl Cluster {
         id
     }
 
-    /// Puts the pods of a group into their sub-groups, which have changed.
+    /// Assigns the pods of a group to its changed sub-groups.
     fn divide(&mut self, id: GroupId) {
         let pods: Vec<PodId> = self.group(id).pods.iter().copied().collect();
         pods.iter().for_each(|pod| self.count(*pod, -1));
@@ -149,7 +149,7 @@ impl Cluster {
         self.shares_stale = true;
     }
 
-    /// Sets the phase that the scheduler itself decides.
+    /// Sets the phase, which the scheduler itself decides.
     pub fn set_phase(&mut self, id: GroupId, phase: Phase) {
         if self.group(id).phase != phase {
             self.group_mut(id).phase = phase;
@@ -160,7 +160,7 @@ impl Cluster {
         }
     }
 
-    /// Forgets a group; its pods must be gone or have moved to another.
+    /// Removes a group; its pods must be gone or have moved to another.
     pub fn remove_group(&mut self, id: GroupId) {
         if self.try_group(id).is_none() {
             return;
@@ -169,7 +169,7 @@ impl Cluster {
         pods.into_iter().for_each(|pod| self.remove_pod(pod));
         self.unlist(id);
         self.drop_claims(id);
-        self.words.forget(id);
+        self.extender.forget(id);
         let Some(group) = self.groups[id as usize].take() else { return };
         let key = (group.input.namespace, group.input.name);
         self.group_ids.remove(&key);
@@ -213,7 +213,7 @@ impl Cluster {
     fn intern_term(&mut self, term: &PodTerm) -> TermId {
         let (id, new) = self.terms.intern(term);
         if new {
-            // Pods that came before the term was known.
+            // Pods that were added before the term was known.
             for pod in 0..self.pods.len() as PodId {
                 let Some(known) = self.find_pod(pod) else { continue };
                 if self.terms.selects(id, &known.namespace, &known.labels) {
@@ -283,7 +283,7 @@ impl Cluster {
         id
     }
 
-    /// A pod has moved on, as the API server says. Its place is not forgotten while a binding is under way.
+    /// Updates a pod as the API server reports it. While a binding is in flight, its place is kept.
     pub fn update_pod(&mut self, id: PodId, status: Status, node: Option<&str>) {
         let node = node.map(|name| self.nodes.intern(name));
         let before = self.pod(id);
@@ -317,8 +317,7 @@ impl Cluster {
     }
 }
 
-/// The keys of a resource quota as the resources they stand for: `requests.cpu` is cpu, limits and counts are no
-/// part of what is shared.
+/// The keys of a resource quota as resources: `requests.cpu` is cpu; limits and counts are ignored.
 fn quota_keys(resources: &Resources) -> Resources {
     let mut found = Resources::new();
     for (name, amount) in resources.iter() {

@@ -6,7 +6,7 @@ use super::Cluster;
 use crate::pod::{PodId, Status};
 
 impl Cluster {
-    /// From here on moves can be undone.
+    /// Begins a statement: moves can be undone from here on.
     pub(crate) fn begin(&mut self) {
         self.undo.clear();
         self.recording = true;
@@ -27,7 +27,7 @@ impl Cluster {
         self.recording = true;
     }
 
-    /// Keeps the moves since the statement began: each pod moved, once.
+    /// Keeps the moves of the statement; returns each moved pod once.
     pub(crate) fn commit(&mut self) -> BTreeSet<PodId> {
         self.recording = false;
         std::mem::take(&mut self.undo).into_iter().map(|(id, ..)| id).collect()
@@ -44,7 +44,7 @@ impl Cluster {
         first.map_or(self.pod(pod).status, |(_, status, _)| *status)
     }
 
-    /// Statuses before the statement began, of all pods moved since.
+    /// The status of each moved pod before the statement began.
     pub(crate) fn statuses_before(&self) -> BTreeMap<PodId, Status> {
         self.undo.iter().rev().map(|(id, status, _)| (*id, *status)).collect()
     }

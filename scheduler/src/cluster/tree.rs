@@ -1,4 +1,4 @@
-//! Queues as they come, change and go, and the tree they stand in.
+//! Events of queues, and the tree of queues.
 
 use fleet_resources::Resources;
 
@@ -6,11 +6,11 @@ use super::{Cluster, add_vector};
 use crate::group::GroupId;
 use crate::queue::{Queue, QueueId, QueueInput, ROOT_QUEUE};
 
-/// Deepest place of a queue below the root, as Volcano's default has it.
+/// Deepest queue below the root, as in Volcano's default.
 const MAX_QUEUE_DEPTH: usize = 5;
 
 impl Cluster {
-    /// The number of the queue of that name, known or not.
+    /// The number of the queue with that name, known or not.
     pub fn intern_queue(&mut self, name: &str) -> QueueId {
         if let Some(id) = self.find_queue(name) {
             return id;
@@ -37,7 +37,7 @@ impl Cluster {
         self.queue_changed(id);
     }
 
-    /// Whether other queues stand above or below, now or as it was told last.
+    /// Whether the queue has a parent or children, now or before the last rebuild.
     fn in_tree(&self, id: QueueId) -> bool {
         let queue = &self.queues[id as usize];
         let named = queue.input.parent.as_ref().is_some_and(|name| **name != *ROOT_QUEUE);
@@ -147,14 +147,14 @@ impl Cluster {
         }
     }
 
-    /// Queues whose status may say something new.
+    /// Queues whose status may have changed.
     pub fn take_changed_queues(&mut self) -> Vec<QueueId> {
         let changed = std::mem::take(&mut self.changed_queues);
         changed.iter().for_each(|id| self.queues[*id as usize].changed = false);
         changed
     }
 
-    /// What is wrong with a queue as it stands among the others, in one sentence.
+    /// What is wrong with a queue among the others, in one sentence.
     pub fn queue_problem(&self, id: QueueId) -> Option<String> {
         let queue = self.queue(id);
         if let Some(problem) = &queue.problem {
@@ -206,7 +206,7 @@ impl Cluster {
         None
     }
 
-    /// Amounts over the capability of the nearest queue above that has one.
+    /// Amounts beyond the capability of the nearest queue above that has one.
     fn over_ancestor(&self, id: QueueId) -> Option<String> {
         let queue = self.queue(id);
         let parts = [
@@ -233,7 +233,7 @@ impl Cluster {
         None
     }
 
-    /// A path of plugin drf that leads through another queue's own: jobs stand at the ends only.
+    /// A path of plugin drf that leads through another queue's own path: jobs must be in leaves.
     fn hierarchy_problem(&self, id: QueueId) -> Option<String> {
         fn path(input: &QueueInput) -> Vec<&str> {
             let names: Vec<&str> = input.hierarchy.iter().map(|(name, _)| name.as_str()).collect();

@@ -1,4 +1,5 @@
-//! Measures beyond their limit that are known. Each may only shrink; one that is paid is taken out of the file.
+//! Known measures beyond their limit. Each may only shrink; one that is within its limit again is removed from the
+//! file.
 
 use std::{collections::BTreeMap, path::Path};
 

@@ -1,7 +1,7 @@
-//! Reads the sources of a room: its files, functions, and which module uses which.
+//! Reads the sources of a crate: its files, functions, and which module uses which.
 //!
-//! A path counts for the module that defines what it names: names that a module passes on (`pub use`) are followed.
-//! What is only for tests does not count. Macros are read as far as their tokens are paths.
+//! A path counts for the module that defines its name: re-exports (`pub use`) are followed. Test code does not
+//! count. Macros are read as far as their tokens are paths.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -11,7 +11,7 @@ type Rule = (&'static str, &'static str, &'static str);
 const EVENTS: Rule = ("create,update,patch", "core", "events");
 const EVENTS_OF_GROUP: Rule = ("create,update,patch", "events.k8s.io", "events");
 
-/// Controllers, each with the rules of its role; all of them write events, if not said otherwise with a leading `-`.
+/// Controllers, each with the rules of its role; all of them write events, unless a leading `-` excludes that.
 const CONTROLLERS: &[(&str, &[Rule])] = &[
     (
         "attachdetach-controller",

@@ -1,4 +1,4 @@
-//! Nobody grants what they do not hold: the check of every write of a role or binding.
+//! The escalation check on every write of a role or binding: a user can grant only what he holds.
 //!
 //! Inputs: the writer's rules and the rules granted. The verbs `escalate` (on roles) and `bind` (on the role a
 //! binding refers to) lift it. Source: the escalation check of Kubernetes' RBAC storage.
@@ -11,8 +11,8 @@ use crate::schema::error::{ApiError, ApiResult};
 use crate::schema::registry::Resource;
 use serde_json::{Value, json};
 
-/// Single grants looked at for one write. A role that breaks down into more is refused to those who do not hold
-/// each of its rules as a whole.
+/// Most single grants considered for one write. A role with more is refused, unless the writer has each of its
+/// rules as a whole.
 const MOST_GRANTS: usize = 20_000;
 
 /// Refuses a role or binding that grants more than its writer holds.

@@ -1,6 +1,6 @@
-//! OpenAPI v2: the documents of v3 in the words of the older version, as one.
+//! OpenAPI v2: the v3 documents, converted and merged into one.
 //!
-//! Inputs: the registry. Absent on purpose: what v2 cannot say (alternatives, null).
+//! Inputs: the registry. Absent on purpose: what v2 cannot express (alternatives, null).
 
 use super::{build, protobuf};
 use crate::admission::core::Core;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 /// Media type of the protobuf form.
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// OpenAPI v2 of everything served, as JSON or in the protobuf form that clients of Kubernetes ask for.
+/// OpenAPI v2 of everything served, as JSON, or as protobuf, which Kubernetes clients request.
 pub fn swagger(core: &Core, headers: &HeaderMap) -> ApiResult<Response<Body>> {
     let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let packed = accept.contains("com.github.proto-openapi.spec.v2");
@@ -43,7 +43,7 @@ pub fn swagger(core: &Core, headers: &HeaderMap) -> ApiResult<Response<Body>> {
     Ok(response)
 }
 
-/// A schema in the words of v2: references have another place, and only one can stand alone.
+/// Converts a schema to v2: references are elsewhere, and must be alone.
 fn older(node: Value) -> Value {
     match node {
         Value::Object(map) => {
@@ -71,7 +71,7 @@ fn older(node: Value) -> Value {
     }
 }
 
-/// The operations of a path: parameters carry their type themselves, and the body is one of them.
+/// The operations of a path: parameters have their type inline, and the body is one of them.
 fn older_item(item: Value) -> Value {
     let Value::Object(operations) = item else { return item };
     let rewrite =

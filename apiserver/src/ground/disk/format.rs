@@ -1,7 +1,8 @@
-//! What is in the file: records with checksums, the shared values they refer to, notes; and older formats.
+//! The format of the file: records with checksums, the shared values they refer to, notes; and conversion of older
+//! formats.
 //!
-//! Inputs: an open file. Every record carries a checksum over its key and content, and the number of records is noted, so
-//! that what a damaged disk took away is named at start.
+//! Inputs: an open file. Every record has a checksum over its key and content, and the number of records is stored,
+//! so a start can name what a damaged disk has lost.
 
 use crate::ground::dict::{Dict, Dicts, Shared};
 use crate::ground::obj::Obj;
@@ -119,8 +120,8 @@ fn format(db: &Database, path: &Path) -> Result<Option<u64>, DiskError> {
     }
 }
 
-/// Reads a file, after bringing it to this program's format. What is damaged is left out when `accept_loss`, and is an
-/// error that names it otherwise.
+/// Reads a file, after converting it to the present format. Damaged records are left out with `accept_loss`;
+/// otherwise an error names them.
 pub fn load(db: &Database, path: &Path, accept_loss: bool) -> Result<Found, DiskError> {
     match format(db, path)? {
         Some(FORMAT) => {}
@@ -225,7 +226,7 @@ fn load_dicts(
     Ok(dicts)
 }
 
-/// Stands for a damaged shared value: no record that refers to it is sound.
+/// Marks a damaged shared value: records that refer to it are damaged, too.
 fn hole(number: usize) -> Shared {
     Shared::Tree(Box::from([packed::HOLE, number as u8, (number >> 8) as u8, (number >> 16) as u8]))
 }
@@ -240,7 +241,7 @@ pub fn start(db: &Database) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// Format 1 had objects as JSON under the same keys. All of it changes in one transaction, or nothing.
+/// Format 1 had objects as JSON under the same keys. One transaction converts all of it, or nothing.
 fn upgrade_1(db: &Database, path: &Path) -> Result<(), DiskError> {
     let fail = |e: redb::Error| DiskError::of(path, e);
     let write = db.begin_write().map_err(|e| fail(e.into()))?;

@@ -1,8 +1,8 @@
-//! Room kept back on the disk, so that what frees room can be written when nothing else can.
+//! Reserved disk space, so that writes that free space succeed on a full disk.
 //!
-//! Inputs: the store's directory. The reserve is a file of a fixed size; it is removed for a write that frees room and
-//! that the disk refuses, and made again afterwards. While the disk is full, writes that take room are refused before
-//! they are queued, so that those that free room do not fail with them.
+//! Inputs: the store's directory. The reserve is a file of a fixed size. It is removed when the disk refuses a
+//! write that frees space, and made again afterwards. While the disk is full, writes that take space are refused
+//! before they are queued, so that those that free space do not fail with them.
 
 use crate::ground::private;
 use std::fs::{self, File, OpenOptions};
@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Name of the file in its directory.
 pub const FILE: &str = "reserve";
-/// Its size. A delete takes some twenty pages of 4 KiB before it gives any back.
+/// Its size. A delete takes about twenty pages of 4 KiB before it frees any.
 const BYTES: u64 = 4 << 20;
-/// The least that is worth keeping, when there is no room for all of it.
+/// The least that is worth reserving, if there is no space for all of it.
 const LEAST: u64 = 256 << 10;
-/// Room there has to be beside the reserve before a disk that was full takes more.
+/// Space that must be free beside the reserve before a disk that was full takes more writes.
 const BESIDE: u64 = 1 << 20;
 
 /// The reserve of one store, and whether its disk is full.
@@ -25,7 +25,7 @@ const BESIDE: u64 = 1 << 20;
 pub struct Reserve {
     path: PathBuf,
     full: AtomicBool,
-    /// Room was freed inside the store since a write was last refused.
+    /// Space was freed inside the store since a write was last refused.
     eased: AtomicBool,
     trying: Mutex<()>,
 }
@@ -37,7 +37,7 @@ impl Reserve {
         Reserve { path: dir.join(FILE), full, eased, trying: Mutex::new(()) }
     }
 
-    /// Makes the reserve, as large as there is room for. True when it has its whole size.
+    /// Makes the reserve, as large as there is space for. True if it has its full size.
     pub fn keep(&self) -> bool {
         let have = fs::metadata(&self.path).map_or(0, |m| m.len());
         if have >= BYTES {
@@ -53,12 +53,12 @@ impl Reserve {
         false
     }
 
-    /// Gives the room back to the disk. False when there was none.
+    /// Gives the reserve up. False if there was none.
     pub fn release(&self) -> bool {
         fs::remove_file(&self.path).is_ok()
     }
 
-    /// The disk refused a write for want of room.
+    /// The disk refused a write because it is full.
     pub fn refused(&self) {
         self.eased.store(false, Ordering::Release);
         self.full.store(true, Ordering::Release);
@@ -73,7 +73,7 @@ impl Reserve {
         }
     }
 
-    /// Whether a write that takes room may be tried.
+    /// Whether a write that takes space may be tried.
     pub fn admits(&self) -> bool {
         if !self.full.load(Ordering::Acquire) {
             return true;
@@ -96,7 +96,7 @@ impl Reserve {
     }
 }
 
-/// A file of this size whose room on the disk is its own; none when there is not enough.
+/// A file of this size with allocated disk space; none if there is not enough.
 fn allocate(path: &Path, bytes: u64) -> io::Result<()> {
     private::touch(path)?;
     let filled = OpenOptions::new().write(true).open(path).and_then(|file| fill(&file, bytes));
@@ -122,7 +122,7 @@ fn fill(mut file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// True for what a full disk, or a user's full share of one, answers.
+/// True for the error of a full disk, or of a full disk quota.
 pub fn out_of_room(error: &redb::Error) -> bool {
     match error {
         redb::Error::Io(e) => {

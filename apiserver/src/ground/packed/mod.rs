@@ -1,8 +1,9 @@
-//! The compact form of a stored object: a binary JSON tree that refers to a dictionary for whatever it shares with others.
+//! The compact form of a stored object: a binary JSON tree that refers to a dictionary for everything it shares
+//! with other objects.
 //!
-//! Inputs: JSON trees. Pods of one template come down to a list of references and the few values that differ. Fields are
-//! found (`node`), and JSON is written (`json`), without making a tree. The resourceVersion is not part of it: a version
-//! carries its own. Absent on purpose: which version is current (`store`).
+//! Inputs: JSON trees. Pods of one template become a list of references and the few values that differ. Fields are
+//! found (`node`), and JSON is written (`json`), without making a tree. The resourceVersion is not part of it: each
+//! version has its own. Absent on purpose: which version is current (`store`).
 
 mod encode;
 mod json;
@@ -38,7 +39,7 @@ const IPV4: u8 = 13;
 const NAME: u8 = 14;
 /// The namespace in the object's key.
 const NAMESPACE: u8 = 15;
-/// Stands for something a disk lost; nothing whole has it.
+/// Marks a value that the disk lost; no undamaged object has it.
 pub const HOLE: u8 = 32;
 /// Whole numbers below 16 in one byte.
 const SMALL: u8 = 16;

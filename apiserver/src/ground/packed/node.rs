@@ -5,15 +5,15 @@ use crate::ground::dict::{Dict, Shared};
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 
-/// True when packed bytes are whole: every reference leads to something, and nothing is cut off. Bytes from a disk have a
-/// checksum of their own; this tells which of them depend on a shared value that was lost.
+/// True if packed bytes are complete: every reference exists, and nothing is cut off. Bytes from a disk have their
+/// own checksum; this finds those that depend on a lost shared value.
 pub fn sound(dict: &Dict, packed: &[u8]) -> bool {
     let mut node = Node::new(dict, "", packed);
     node.whole(DEPTH) && node.buf.is_empty()
 }
 
-/// A place in a packed object. Reading past the end or through an unknown reference yields null: bytes from a disk are
-/// checked before they get here.
+/// A position in a packed object. Reading past the end or through an unknown reference yields null: bytes from a
+/// disk are checked before.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     pub(super) dict: &'a Dict,

@@ -1,4 +1,5 @@
-//! Texts that have a shorter form: ids, times, whole numbers and addresses. Only what comes back the same is taken.
+//! Short forms of texts: ids, times, whole numbers and addresses. A short form is used only if it decodes to the
+//! same text.
 
 use std::io::Write;
 
@@ -82,7 +83,7 @@ fn civil_from_days(days: u64) -> (u64, u64, u64) {
     (year + era * 400 + u64::from(month <= 2), month, of_year - (153 * shifted + 2) / 5 + 1)
 }
 
-/// The number a text of digits stands for.
+/// The number of a text of digits.
 pub fn digits(s: &str) -> Option<u64> {
     let plain = s.bytes().all(|b| b.is_ascii_digit()) && (s.len() == 1 || !s.starts_with('0'));
     if plain { s.parse().ok() } else { None }

@@ -1,4 +1,4 @@
-//! Columns and cells of the core kinds, of workloads and of batch; the rest stands in `other`.
+//! Columns and cells of the core kinds, of workloads and of batch; the others are in `other`.
 
 use super::{age, duration, other};
 use crate::ground::tree::{at, list, meta_text, number, text};

@@ -1,6 +1,6 @@
-//! Whether the rules of a definition may be served: what they say, their types, and what judging them can cost.
+//! Whether the rules of a CRD are accepted: their syntax, their types, and their cost.
 //!
-//! Inputs: `openAPIV3Schema` of one version. Limits and words are those of the real server.
+//! Inputs: `openAPIV3Schema` of one version. Limits and messages are those of the real server.
 
 use super::decl::{self, Decl};
 use super::types::{self, Type};

@@ -1,7 +1,8 @@
-//! What judging an expression can cost at most, in the units of Kubernetes.
+//! The highest cost of evaluating an expression, in the units of Kubernetes.
 //!
-//! Inputs: an expression with its types, and the declared sizes of what it reads. Source: the cost model of the Common
-//! Expression Language and the costs that the libraries of Kubernetes state. Costs and sizes are upper bounds; they saturate.
+//! Inputs: an expression with its types, and the declared sizes of what it reads. Source: the cost model of the
+//! Common Expression Language, and the costs that the libraries of Kubernetes declare. Costs and sizes are upper
+//! bounds; they saturate.
 
 use super::decl::{Decl, Kind};
 use super::types::{Checker, Type};
@@ -165,7 +166,7 @@ impl Coster<'_> {
         }
     }
 
-    /// Of the items of a list that the schema declares. The libraries know nothing of those of a list that was made.
+    /// The items of a list that the schema declares. The libraries do not know the size of computed lists.
     fn declared_item(&self, list: &IdedExpr) -> Size {
         let known = !self.path(list).is_empty();
         known.then(|| self.declared(&self.below(list, ITEMS))).flatten().unwrap_or(UNKNOWN)
@@ -322,7 +323,7 @@ impl Coster<'_> {
         }
     }
 
-    /// A function with a library's name before it. `cel.bind` gives a value a name.
+    /// A function with the prefix of a library. `cel.bind` names a value.
     fn namespaced(&mut self, e: &IdedExpr, name: &str, args: &[IdedExpr]) -> u64 {
         if name == "bind"
             && let [variable, value, result] = args

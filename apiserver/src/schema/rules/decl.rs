@@ -1,7 +1,7 @@
-//! What a schema declares to expressions: fields, elements, and how large a value can be at most.
+//! The declarations that a schema gives to expressions: fields, elements, and the largest size of each value.
 //!
-//! Inputs: an `openAPIV3Schema`. Sizes are bounded by what the schema says (`maxItems`, `maxProperties`, `maxLength`), else by
-//! what fits into the largest request. Source: the documentation of "Validation rules" in Kubernetes, "Resource use by
+//! Inputs: an `openAPIV3Schema`. Sizes are bounded by the schema (`maxItems`, `maxProperties`, `maxLength`), or
+//! else by the largest request. Source: the documentation of "Validation rules" in Kubernetes, "Resource use by
 //! validation functions". Absent on purpose: values.
 
 use crate::ground::tree;
@@ -59,7 +59,7 @@ fn count(schema: &Value, key: &str) -> Option<u64> {
     schema.get(key).and_then(Value::as_i64).map(|n| u64::try_from(n).unwrap_or(0))
 }
 
-/// Declares a schema; `None` for what expressions cannot see. `root`: the whole object, or an embedded one.
+/// Declares a schema; `None` if expressions cannot see it. `root`: the whole object, or an embedded one.
 pub fn declare(schema: &Value, root: bool) -> Option<Rc<Decl>> {
     at_depth(schema, root, 0)
 }
@@ -143,7 +143,7 @@ pub fn most_occurrences(decl: &Decl) -> u64 {
     REQUEST / (decl.least_bytes + 1)
 }
 
-/// Words of the language; as names of fields they stand between underscores.
+/// Reserved words of the language; as field names they are escaped with underscores.
 const RESERVED: [&str; 20] = [
     "true",
     "false",

@@ -1,7 +1,7 @@
-//! Types of expressions: which operations a rule may use on what its schema declares.
+//! Types of expressions: which operations a rule may use on the declared values.
 //!
-//! Inputs: a parsed expression and the declared type of `self`. What the libraries of Kubernetes add is known by name and
-//! result; where a result depends on too much, it counts as dynamic, so that nothing sound is refused.
+//! Inputs: a parsed expression and the declared type of `self`. Functions of the Kubernetes libraries are known by
+//! name and result. If a result depends on too much, its type is dynamic, so that no valid rule is refused.
 
 use super::decl::{Decl, Kind};
 use kube_cel::cel::common::ast::{
@@ -117,7 +117,7 @@ const TYPE_NAMES: [&str; 12] = [
     "type",
     "uint",
 ];
-/// What stands before the names of library functions.
+/// Prefixes of library functions.
 const NAMESPACES: [&str; 8] = ["ip", "format", "math", "sets", "optional", "cel", "base64", "strings"];
 
 type Found = Result<Type, String>;

@@ -1,4 +1,4 @@
-//! Views of cells in a sentence.
+//! Views of cells as sentences.
 
 use serde_json::Value;
 

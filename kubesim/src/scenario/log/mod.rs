@@ -1,8 +1,8 @@
-//! What happened in a run: typed records, their JSON lines, their telling for people, and the summary.
+//! The log of a run: typed records, their JSON lines, their text form, and the summary.
 //!
-//! Both modes hand [`Record`]s in the order of virtual time to a [`Log`] and end with a [`Summary`]; the names
-//! of events and fields are a contract, described in `docs/scenarios.md`. Deliberately absent: colours by
-//! default, wall-clock times, anything else that would make two runs of one file differ.
+//! Both modes pass [`Record`]s in the order of virtual time to a [`Log`] and end with a [`Summary`]. The names of
+//! events and fields are a contract, described in `docs/scenarios.md`. Deliberately absent: colours by default,
+//! wall-clock times, and anything else that would make two runs of one file differ.
 
 mod chart;
 mod people;

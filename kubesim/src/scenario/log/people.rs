@@ -31,6 +31,11 @@ impl<W: io::Write> People<W> {
         }
         Ok(Self { out, chart: Chart::default(), width: JOB_WIDTH, last_ms: None })
     }
+
+    /// What was written into.
+    pub fn into_inner(self) -> W {
+        self.out
+    }
 }
 
 impl<W: io::Write> Log for People<W> {

@@ -1,4 +1,4 @@
-//! A tenant who wants more than is his, and a member that lies.
+//! A hostile tenant, and a hostile member.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Jobs of every kind, and of every legal name.
+//! Jobs of every kind, with every legal name.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
-//! Who is out there besides faults: users who edit, suspend and override at the worst moment, odd names and every kind
-//! of job, a tenant who wants more than is his, a member that lies.
+//! Users and attackers: users who edit, suspend and override at the worst moment, odd names and every kind of job,
+//! a hostile tenant, a hostile member.
 //!
-//! Each draws from a branch of the seed of its own: fleet, jobs and faults stay what they are, and one can be turned
-//! on without the others. Everything ends before the faults do: what was suspended runs again, what was changed is put
-//! back, so that the end state is that of the jobs alone. What cannot be foretold of a job somebody has touched is
-//! left open (`Any`); the invariants hold all the same.
+//! Each draws from its own branch of the seed: fleet, jobs and faults stay the same, and each can be turned on
+//! alone. They undo their changes before the faults end: suspended jobs are resumed, edits are reverted, so that
+//! the end state is that of the jobs alone. The result of a job that somebody touched is left open if it cannot be
+//! predicted (`Any`); the invariants must hold all the same.
 
 mod hostile;
 mod jobs;

@@ -1,4 +1,4 @@
-//! Users who change what they have made, and administrators who change policies and trees, at any moment.
+//! Users who change their own objects, and administrators who change policies and trees, at any moment.
 
 use std::time::Duration;
 

@@ -26,17 +26,14 @@ impl Desk {
             let copy = match &write.copy {
                 CopyWrite::Keep => "keep",
                 CopyWrite::Create(_) => "create",
-                CopyWrite::Status { .. } => "status",
                 CopyWrite::Delete => "delete",
             };
             let answer = write.answer.as_ref().map(|(_, status)| phase(status));
             self.log.push(format!("{} {copy} {}", write.name, answer.unwrap_or_default()));
             let copy = match &write.copy {
                 CopyWrite::Keep => None,
-                CopyWrite::Delete => Some(None),
-                CopyWrite::Create(status) | CopyWrite::Status { new: status, .. } => {
-                    Some(Some(Some(status.clone())))
-                }
+                CopyWrite::Delete => Some(CopyState::None),
+                CopyWrite::Create(_) => Some(CopyState::Stands),
             };
             self.book.written(HoldWritten { name: write.name, copy, answered: write.answer });
         }
@@ -72,7 +69,7 @@ fn asked_reserved_consumed_gone() {
     assert_eq!(desk.settle().log(), "");
     desk.book.consume("u", 1);
     desk.book.consume("u", 1);
-    assert_eq!(desk.settle().log(), "r status Reserved");
+    assert_eq!(desk.settle().log(), "", "nothing is written of it");
     desk.pass(3600);
     assert_eq!(desk.log(), "");
     desk.book.remove("r", &mut desk.state);
@@ -105,7 +102,8 @@ fn a_hold_lapses_unless_its_pods_exist() {
     desk.log();
     desk.state.apply_pod(&pod("j-worker-0: gpu=4 component=worker reservation=s"));
     assert_eq!(desk.pass(29).log(), "");
-    assert_eq!(desk.pass(1).log(), "r delete Expired the job did not arrive within 30 s; s status Reserved");
+    assert_eq!(desk.pass(1).log(), "r delete Expired the job did not arrive within 30 s");
+    assert_eq!(desk.pass(3600).log(), "");
     assert_eq!(used(&desk.state), "n1 4/1");
 }
 
@@ -127,13 +125,13 @@ fn a_copy_that_nobody_knows_of_is_removed() {
     desk.book.plan_asked(&mut desk.state, desk.now, 7);
     let write = desk.book.next_write().expect("a copy to make");
     desk.book.remove("w", &mut desk.state);
-    desk.book.written(HoldWritten { name: write.name, copy: Some(Some(None)), answered: None });
+    desk.book.written(HoldWritten { name: write.name, copy: Some(CopyState::Maybe), answered: None });
     assert_eq!(desk.settle().log(), "w delete ");
     desk.book.see_copy(&withdrawn);
     // It may even arrive between the removal and the answer to it.
     let removal = desk.book.next_write().expect("a removal");
     desk.book.see_copy(&withdrawn);
-    desk.book.written(HoldWritten { name: removal.name, copy: Some(None), answered: None });
+    desk.book.written(HoldWritten { name: removal.name, copy: Some(CopyState::None), answered: None });
     assert_eq!(desk.settle().log(), "w delete ");
     assert_eq!(used(&desk.state), "n1 4/1");
 }
@@ -182,13 +180,13 @@ fn copies_are_held_again_after_a_restart() {
     let mut held = reservation("r", "u", 1, &["worker 2 4"]);
     let nodes: &[(&str, &[&str])] = &[("worker", &["n1", "n1"])];
     let status = crate::state::testing::status(ReservationPhase::Reserved, nodes);
-    // The status was not written yet: the annotation has the places.
+    // The annotation has the places.
     let text = serde_json::to_string(&status).unwrap();
     held.metadata.annotations =
         Some([(crate::reservations::write::PLACES_ANNOTATION.to_owned(), text)].into());
     desk.book.recover(&held, &mut desk.state);
     desk.settle();
-    assert_eq!(desk.log(), "r status ");
+    assert_eq!(desk.log(), "");
     assert_eq!(used(&desk.state), "n1 8/2");
     // The hub did not get the answer before.
     desk.apply(&reservation("r", "u", 1, &["worker 2 4"]));
@@ -228,5 +226,41 @@ fn a_write_that_failed_is_due_again() {
     // The job came while the copy was being written, and that write failed.
     desk.book.consume("u", 1);
     desk.book.written(HoldWritten { name: write.name, copy: None, answered: None });
-    assert_eq!(desk.settle().log(), "r create Reserved");
+    assert_eq!(desk.settle().log(), "r create Reserved until");
+    assert_eq!(desk.pass(3600).log(), "");
+}
+
+#[test]
+fn a_copy_that_may_stand_is_made_again() {
+    let mut desk = Desk::new(&["n1 8"]);
+    desk.book.apply(&reservation("r", "u", 1, &["worker 1 4"]), &mut desk.state);
+    desk.book.plan_asked(&mut desk.state, desk.now, 7);
+    let write = desk.book.next_write().unwrap();
+    desk.book.written(HoldWritten { name: write.name, copy: Some(CopyState::Maybe), answered: None });
+    assert_eq!(desk.settle().log(), "r create Reserved until");
+}
+
+#[test]
+fn after_a_restart_the_count_begins_anew_with_the_hubs_word() {
+    let mut desk = Desk::new(&["n1 8"]);
+    let asked = |name: &str| reservation(name, name, 1, &["worker 1 4"]);
+    for name in ["came", "late"] {
+        let mut held = asked(name);
+        let nodes: &[(&str, &[&str])] = &[("worker", &["n1"])];
+        let mut status = crate::state::testing::status(ReservationPhase::Reserved, nodes);
+        status.expires_at = Some("1960-01-01T00:00:00Z".to_owned());
+        let text = serde_json::to_string(&status).unwrap();
+        held.metadata.annotations =
+            Some([(crate::reservations::write::PLACES_ANNOTATION.to_owned(), text)].into());
+        desk.book.recover(&held, &mut desk.state);
+    }
+    // The hub is not heard: a run may be in these places, whatever the copies say.
+    assert_eq!(desk.pass(3600).log(), "");
+    desk.apply(&asked("came")).apply(&asked("late"));
+    assert_eq!(desk.log(), "came keep Reserved until; late keep Reserved until");
+    desk.book.consume("came", 1);
+    assert_eq!(desk.pass(29).log(), "");
+    assert_eq!(desk.pass(1).log(), "late delete Expired the job did not arrive within 30 s");
+    assert_eq!(desk.pass(3600).log(), "");
+    assert_eq!(used(&desk.state), "n1 4/1");
 }

@@ -1,8 +1,7 @@
-//! Who takes: jobs that may not start only because others hold the room.
+//! Which jobs preempt: those that cannot start only because of other jobs.
 //!
-//! Takers are served in the order of the tree. While one is looked at, those
-//! that take already are counted as started and their victims as gone: no two
-//! count on one victim. The ledger is as before at the end.
+//! Preemptors are served in the order of the tree. During the search for one, earlier preemptors count as started
+//! and their victims as gone, so no two count on one victim. At the end the ledger is as before.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,31 +15,31 @@ use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, Victim, WaitReason}
 use crate::queues::{Class, ClassId, Missed, OrderKey, Stop, WaitingJob};
 use crate::share::Share;
 use crate::tree::{NodeId, Request};
-use crate::victims::{Found, Goal, Known, Rights, Searched, search};
+use crate::victims::{Goal, Known, Rights, Searched, VictimSet, search};
 
-/// What was changed in the ledger for the time of the search.
+/// Changes of the ledger that last only for the search.
 #[derive(Default)]
 struct Supposed {
     released: Vec<AdmittedJob>,
     admitted: Vec<JobId>,
 }
 
-/// Who may take, by leaf.
+/// Classes that may preempt, by leaf.
 #[derive(Default)]
-struct Takers {
+struct Preemptors {
     /// Classes in the order of their first jobs.
     lines: BTreeMap<NodeId, Vec<ClassId>>,
-    /// Classes left out because they had their turn.
+    /// Some classes were left out because they were searched already.
     left_out: bool,
 }
 
 impl Planner {
-    /// Searches victims for those that may take, one after the other. What has found nobody is not asked again
-    /// before something changes, and a bounded plan goes on where the one before it stopped, so that with nothing
-    /// new a bounded number of plans asks everybody once and the planner comes to rest.
+    /// Searches victims for the jobs that may preempt, one after the other. A search without a result is repeated
+    /// only after something changes, and a bounded plan goes on where the last one stopped. So with no new event,
+    /// every job is searched for after a bounded number of plans.
     ///
-    /// Returns whether starts of this plan were taken back and others may be made in it.
-    pub(super) fn take(
+    /// Returns whether starts of this plan were taken back, so that it may make others.
+    pub(super) fn preempt(
         &mut self,
         now_ms: i64,
         limits: &mut PlanLimits,
@@ -50,17 +49,17 @@ impl Planner {
         if limits.searches == 0 {
             return false;
         }
-        let Takers { mut lines, left_out } = self.takers(now_ms);
+        let Preemptors { mut lines, left_out } = self.preemptors(now_ms);
         if lines.is_empty() {
             return false;
         }
         let mut supposed = Supposed::default();
-        for taker in self.holds.taker_ids() {
-            self.suppose(&taker, now_ms, &mut supposed);
+        for preemptor in self.holds.preemptor_ids() {
+            self.suppose(&preemptor, now_ms, &mut supposed);
         }
         let mut contest = Contest::open(self.ledger.tree());
         for leaf in lines.keys() {
-            contest.set(&self.ledger, *leaf, self.next_taker(&lines, *leaf, now_ms));
+            contest.set(&self.ledger, *leaf, self.next_preemptor(&lines, *leaf, now_ms));
         }
         let (mut bounded, mut begun) = (false, false);
         while let Some(leaf) = contest.winner(&self.ledger) {
@@ -83,7 +82,7 @@ impl Planner {
             let takes = found.as_ref().filter(|found| !found.victims.is_empty() || !found.awaited.is_empty());
             if let Some(found) = takes {
                 begun = true;
-                self.begin_taking(&id, found, now_ms, plan);
+                self.begin_preemption(&id, found, now_ms, plan);
                 self.suppose(&id, now_ms, &mut supposed);
                 let changed = found.victims.len() + found.awaited.len();
                 for job in supposed.released.iter().rev().take(changed) {
@@ -98,7 +97,7 @@ impl Planner {
                 }
                 let missed = known.unwrap_or(Missed { version, fits_behind, protected });
                 if missed.fits_behind {
-                    // What others take leaves room for it too: nobody after it counts on that.
+                    // Victims of others leave capacity for it, too: no later job may count on that.
                     self.suppose_started(&id, now_ms, &mut supposed);
                 }
                 if let Some(class) = self.queues.class_mut(class) {
@@ -109,18 +108,18 @@ impl Planner {
                 }
             }
             contest.used_changed(&self.ledger, leaf);
-            contest.set(&self.ledger, leaf, self.next_taker(&lines, leaf, now_ms));
+            contest.set(&self.ledger, leaf, self.next_preemptor(&lines, leaf, now_ms));
         }
-        // Whoever was left out was searched for in a state that may be over.
+        // The state in which the classes left out were searched may be over.
         plan.more |= bounded || left_out;
         if !bounded {
             self.searched.clear();
         }
-        self.settle_takings(begun, supposed, places, plan)
+        self.settle_preemptions(begun, supposed, places, plan)
     }
 
-    /// All takers of the plan are known: the ledger is as it was, and what that means for the plan is drawn.
-    fn settle_takings(
+    /// All preemptors of the plan are known: restores the ledger, and completes the plan.
+    fn settle_preemptions(
         &mut self,
         begun: bool,
         mut supposed: Supposed,
@@ -129,8 +128,8 @@ impl Planner {
     ) -> bool {
         let spared = if begun { self.reprieve(places, plan, &mut supposed) } else { Vec::new() };
         self.restore(supposed);
-        for taker in spared {
-            self.holds.weigh(&self.ledger, &taker);
+        for preemptor in spared {
+            self.holds.weigh(&self.ledger, &preemptor);
         }
         if begun {
             self.ask_kept_again();
@@ -138,51 +137,51 @@ impl Planner {
         let evicts = plan.takes().next().is_some();
         let taken_back = self.started.values().any(|started| started.end == StartEnd::TakenBack);
         let undone = (evicts || taken_back) && self.take_starts_back(places, plan);
-        // Those who are evicted wait again, maybe before others that were to start: these start in the next plan.
+        // Victims wait again, maybe before other jobs that were to start: those start in the next plan.
         plan.more |= undone && evicts;
         undone && !evicts
     }
 
-    /// The class's last search, where nothing has changed since.
+    /// The class's last search, if nothing has changed since.
     fn missed(&self, class: ClassId) -> Option<Missed> {
         self.queues.class(class)?.missed.clone().filter(|missed| missed.version == self.version)
     }
 
-    fn takers(&mut self, now_ms: i64) -> Takers {
+    fn preemptors(&mut self, now_ms: i64) -> Preemptors {
         let by_share = Rights::fair_share(self.ledger.tree());
         let leaves: BTreeSet<NodeId> = if by_share {
             self.queues.lines().map(|(leaf, _)| leaf).collect()
         } else {
-            std::mem::take(&mut self.takers)
+            std::mem::take(&mut self.preemptors)
         };
         let mut shares = BTreeMap::new();
         let mut lines: BTreeMap<NodeId, Vec<ClassId>> = BTreeMap::new();
         for leaf in leaves {
-            let classes = self.takers_of(leaf, now_ms, by_share.then_some(&mut shares));
+            let classes = self.preemptors_of(leaf, now_ms, by_share.then_some(&mut shares));
             if !classes.is_empty() {
-                self.takers.insert(leaf);
+                self.preemptors.insert(leaf);
                 lines.insert(leaf, classes);
             }
         }
         let open: BTreeSet<ClassId> =
             lines.values().flatten().filter(|class| self.missed(**class).is_none()).copied().collect();
-        // Who had its turn since the bound was hit lets the others go first.
+        // Classes already searched since the limit was reached let the others go first.
         if open.is_subset(&self.searched) {
             self.searched.clear();
         }
         if open.is_empty() {
-            return Takers::default();
+            return Preemptors::default();
         }
         let left_out = !open.is_disjoint(&self.searched);
         for line in lines.values_mut() {
             line.retain(|class| !(open.contains(class) && self.searched.contains(class)));
         }
         lines.retain(|_, line| !line.is_empty());
-        Takers { lines, left_out }
+        Preemptors { lines, left_out }
     }
 
-    /// A blocked job takes nothing: the one before it goes first.
-    fn takers_of(
+    /// A job behind a blocking head does not preempt: the head goes first.
+    fn preemptors_of(
         &mut self,
         leaf: NodeId,
         now_ms: i64,
@@ -197,9 +196,10 @@ impl Planner {
             if line.blocked_by_aside(front).is_some() {
                 break;
             }
-            // What could never run is no taker, whatever stopped it last.
+            // A job that could never run does not preempt, whatever stopped it last.
             let beyond = self.ledger.is_hopeless(leaf, &class.request, class.key.preemptible);
-            let stopped = !beyond && self.stop_of(class) != Stop::None && !self.rests(class, front, now_ms);
+            let stopped =
+                !beyond && self.stop_of(class) != Stop::None && !self.backs_off(class, front, now_ms);
             let may = stopped
                 && self.queues.get(&front.id).is_some_and(|job| {
                     Rights::reclaim(&self.ledger, leaf, &class.request)
@@ -221,14 +221,13 @@ impl Planner {
         found
     }
 
-    /// Whether the job has taken lately and may not again yet. Who reclaims its min never rests.
-    fn rests(&self, class: &Class, front: &OrderKey, now_ms: i64) -> bool {
-        self.retakes.rests(&front.id, now_ms)
+    /// Whether the job backs off after a preemption. A job that reclaims inside its min never does.
+    fn backs_off(&self, class: &Class, front: &OrderKey, now_ms: i64) -> bool {
+        self.backoffs.backs_off(&front.id, now_ms)
             && !Rights::reclaim(&self.ledger, class.key.leaf, &class.request)
     }
 
-    /// Whether some sibling on the path has at least the share that the job
-    /// would lead to.
+    /// Whether some sibling on the path has at least the share that the job would lead to.
     fn may_share(&self, leaf: NodeId, request: &Request, shares: &mut LargestShares) -> bool {
         let tree = self.ledger.tree();
         tree.path_to_root(leaf).any(|node| {
@@ -246,8 +245,8 @@ impl Planner {
         })
     }
 
-    /// The first job of a leaf's first class that may take.
-    fn next_taker(
+    /// The first job of a leaf's first class that may preempt.
+    fn next_preemptor(
         &self,
         lines: &BTreeMap<NodeId, Vec<ClassId>>,
         leaf: NodeId,
@@ -259,7 +258,7 @@ impl Planner {
         let (id, class, front) = fronts.filter_map(|(id, class)| Some((id, class, class.front()?))).find(
             |(_, class, front)| {
                 line.blocked_by_aside(front).is_none()
-                    && !self.rests(class, front, now_ms)
+                    && !self.backs_off(class, front, now_ms)
                     && !self.is_behind_evicted(leaf, front)
             },
         )?;
@@ -272,7 +271,7 @@ impl Planner {
         })
     }
 
-    /// Whether a job of the leaf that goes before this one makes room now: it takes first when it waits again.
+    /// Whether an earlier job of the leaf is a victim now: it goes first when it waits again.
     fn is_behind_evicted(&self, leaf: NodeId, front: &OrderKey) -> bool {
         let first = self.evicted.range((leaf, Reverse(i64::MAX), i64::MIN, JobId::new(""))..).next();
         first.is_some_and(|(at, priority, enqueued_at_ms, _)| {
@@ -280,8 +279,9 @@ impl Planner {
         })
     }
 
-    /// What one takes may spare another one's victims: those that fit beside all takers of this plan stay. All
-    /// takers are counted as started and all victims as gone. Returns the takers whose victims those were.
+    /// Reprieve: one preemption may make another one's victims unnecessary. Victims that fit beside all preemptors
+    /// of this plan are kept. All preemptors count as started and all victims as gone. Returns the preemptors whose
+    /// victims those were.
     fn reprieve(&mut self, places: &mut dyn Places, plan: &mut Plan, supposed: &mut Supposed) -> Vec<JobId> {
         let mut spared = Vec::new();
         let takes = plan.decisions.iter().rev().filter_map(|decision| match &decision.outcome {
@@ -292,7 +292,7 @@ impl Planner {
         if takes.len() < 2 {
             return spared;
         }
-        for (taker, victims) in takes {
+        for (preemptor, victims) in takes {
             for victim in victims.iter().rev() {
                 let Some(at) = supposed.released.iter().position(|job| job.id == victim.job) else {
                     continue;
@@ -304,10 +304,10 @@ impl Planner {
                 self.ending.remove(&job.id);
                 self.evicted.remove(&evicted_key(&job));
                 self.ledger.admit(job);
-                self.holds.spare(&taker, &victim.job);
-                spare(plan, &taker, &victim.job);
-                spared.push(taker.clone());
-                // Nothing else may happen before it starts.
+                self.holds.spare(&preemptor, &victim.job);
+                spare(plan, &preemptor, &victim.job);
+                spared.push(preemptor.clone());
+                // It starts before anything else happens.
                 plan.more = true;
             }
         }
@@ -320,9 +320,9 @@ impl Planner {
             return false;
         }
         let Some(cluster) = places.cluster_of(&job.id) else { return false };
-        let (takers, mut gone) = self.holds.takers_in(&cluster, None);
+        let (preemptors, mut gone) = self.holds.preemptors_in(&cluster, None);
         gone.retain(|id| *id != job.id);
-        takers.is_empty() || places.fits_without(&takers, &cluster, &gone)
+        preemptors.is_empty() || places.fits_without(&preemptors, &cluster, &gone)
     }
 
     fn search_for(&mut self, id: &JobId, now_ms: i64, places: &mut dyn Places) -> Searched {
@@ -333,14 +333,14 @@ impl Planner {
         let open: Vec<ClusterName> = places
             .could_hold(&job)
             .into_iter()
-            .filter(|cluster| holds.may_take_in(cluster))
+            .filter(|cluster| holds.may_preempt_in(cluster))
             .filter(|cluster| !holds.is_claimed(&self.ledger, &visitor, cluster))
             .collect();
         let goals: Vec<Goal> = open
             .into_iter()
             .map(|cluster| {
-                let (takers, gone) = holds.takers_in(&cluster, Some(id));
-                Goal { cluster, takers, gone }
+                let (preemptors, gone) = holds.preemptors_in(&cluster, Some(id));
+                Goal { cluster, preemptors, gone }
             })
             .collect();
         let ending: BTreeSet<JobId> = self.ending.iter().filter(|id| !holds.counts_on(id)).cloned().collect();
@@ -353,8 +353,8 @@ impl Planner {
         found
     }
 
-    /// Victims that started in this very plan are not evicted: their starts are taken back.
-    fn begin_taking(&mut self, id: &JobId, found: &Found, now_ms: i64, plan: &mut Plan) {
+    /// Victims that this plan has started are not evicted: their starts are taken back.
+    fn begin_preemption(&mut self, id: &JobId, found: &VictimSet, now_ms: i64, plan: &mut Plan) {
         let Some(job) = self.queues.get(id) else { return };
         let leaf = job.leaf;
         let new = found.victims.iter().map(|victim| victim.job.clone());
@@ -362,7 +362,7 @@ impl Planner {
         self.drop_holds(id);
         let Some(job) = self.queues.get(id) else { return };
         let left = victims.iter().cloned().collect();
-        self.holds.begin_taking(&self.ledger, job, found.cluster.clone(), victims, left);
+        self.holds.begin_preemption(&self.ledger, job, found.cluster.clone(), victims, left);
         self.queues.set_aside(id, None);
         self.touched.insert(leaf);
         self.version += 1;
@@ -379,7 +379,7 @@ impl Planner {
         }
         let cluster = found.cluster.clone();
         let outcome = if !evicted.is_empty() {
-            self.retakes.took(id, now_ms);
+            self.backoffs.preempted(id, now_ms);
             Outcome::Take(Take { cluster, victims: evicted, awaited: found.awaited.clone() })
         } else if !found.awaited.is_empty() {
             Outcome::Wait(WaitReason::WaitingForVictims { cluster, victims: found.awaited.clone() })
@@ -389,9 +389,9 @@ impl Planner {
         plan.decisions.push(Decision { job: id.clone(), leaf, outcome });
     }
 
-    /// Whether a taker whose own victims have ended fits once the others that take have started and all that
-    /// are on their way out are gone: what it was granted its victims for. Somebody else's victims end also when
-    /// who took them has started without.
+    /// Whether a preemptor whose own victims have ended will fit once the other preemptors have started and all
+    /// ending jobs are gone, which its preemption relied on. Victims of others end even if their preemptor has
+    /// started without them.
     pub(super) fn comes_by_itself(
         &mut self,
         job: &WaitingJob,
@@ -400,7 +400,7 @@ impl Planner {
         places: &mut dyn Places,
     ) -> bool {
         let mut supposed = Supposed::default();
-        for other in self.holds.taker_ids().iter().filter(|other| **other != job.id) {
+        for other in self.holds.preemptor_ids().iter().filter(|other| **other != job.id) {
             self.suppose(other, now_ms, &mut supposed);
         }
         for id in &self.ending {
@@ -414,16 +414,16 @@ impl Planner {
         if !room {
             return false;
         }
-        let (mut jobs, mut gone) = self.holds.takers_in(cluster, Some(&job.id));
+        let (mut jobs, mut gone) = self.holds.preemptors_in(cluster, Some(&job.id));
         gone.extend(self.ending.iter().cloned());
         jobs.push(job);
         places.will_fit_without(&jobs, cluster, &gone)
     }
 
-    /// Counts a taker as started and its victims as gone.
+    /// Counts a preemptor as started and its victims as gone.
     fn suppose(&mut self, id: &JobId, now_ms: i64, supposed: &mut Supposed) {
-        let Some(taking) = self.holds.taking(id) else { return };
-        for victim in &taking.left {
+        let Some(preemption) = self.holds.preemption(id) else { return };
+        for victim in &preemption.left {
             supposed.released.extend(self.ledger.release(victim));
         }
         self.suppose_started(id, now_ms, supposed);
@@ -431,7 +431,7 @@ impl Planner {
 
     fn suppose_started(&mut self, id: &JobId, now_ms: i64, supposed: &mut Supposed) {
         let Some(job) = self.queues.get(id) else { return };
-        // Nobody takes from who has not started.
+        // A job that has not started is no victim.
         let admitted = self.ledger.suppose(AdmittedJob {
             id: job.id.clone(),
             leaf: job.leaf,
@@ -457,15 +457,15 @@ impl Planner {
     }
 }
 
-/// Leaf, priority and age of a job that makes room: its place in line once it waits again.
+/// Leaf, priority and age of a victim: its place in the queue once it waits again.
 pub(super) fn evicted_key(job: &AdmittedJob) -> (NodeId, Reverse<i64>, i64, JobId) {
     (job.leaf, Reverse(job.priority), job.enqueued_at_ms, job.id.clone())
 }
 
-/// The taker's victim is not evicted after all.
-fn spare(plan: &mut Plan, taker: &JobId, victim: &JobId) {
+/// Removes a victim that is reprieved from the plan.
+fn spare(plan: &mut Plan, preemptor: &JobId, victim: &JobId) {
     plan.decisions.retain_mut(|decision| match &mut decision.outcome {
-        Outcome::Take(take) if decision.job == *taker => {
+        Outcome::Take(take) if decision.job == *preemptor => {
             take.victims.retain(|other| other.job != *victim);
             !take.victims.is_empty()
         }

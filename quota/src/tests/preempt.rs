@@ -1,4 +1,4 @@
-//! Whose jobs make room: the tables of examples, places, and taking over time.
+//! Whose jobs make room: the tables of examples, places, and preemption over time.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn check(tree_text: &str, running: &str, incoming: &str, expected: &[&str]) {
         clusters.hold(&id, "any", 0);
     }
     let (path, request, priority) = read(incoming);
-    planner.enqueue(WaitingJob { request, ..waiting(&tree, "taker", &path, 0, priority, 1000) });
+    planner.enqueue(WaitingJob { request, ..waiting(&tree, "preemptor", &path, 0, priority, 1000) });
     let before = format!("{:?}", planner.ledger());
     let plan = planner.plan(1000, PlanLimits::default(), &mut clusters);
     assert_eq!(format!("{:?}", planner.ledger()), before, "undo restores");
@@ -125,7 +125,7 @@ fn settle(fleet: &mut Fleet) {
             fleet.submit(id.as_str(), &path, job.request.get("cpu") / 1000, job.priority);
         }
     }
-    panic!("takes and takes back without end");
+    panic!("preempts back and forth without end");
 }
 
 #[test]
@@ -137,22 +137,22 @@ fn a_borrower_starts_now_and_gives_back_when_the_owner_can_start() {
     // a2 does not fit beside a1 inside min: nothing is held back for it.
     assert_eq!(fleet.plan(), ["b1 starts on east", "a2 waits: InsufficientQuota"]);
     fleet.end("a1");
-    assert_eq!(fleet.plan_at(1), ["a2 takes b1 (Reclaim) for east"]);
+    assert_eq!(fleet.plan_at(1), ["a2 preempts b1 (Reclaim) for east"]);
     fleet.end("b1");
     assert_eq!(fleet.plan(), ["a2 starts on east"]);
 }
 
 #[test]
-fn the_taker_waits_for_its_victims_and_nobody_slips_in() {
+fn the_preemptor_waits_for_its_victims_and_nobody_slips_in() {
     let mut fleet = Fleet::new("root 4-4; a 2-4; b 2-4", "east 4");
     for id in ["b1", "b2", "b3", "b4"] {
         fleet.run(id, "b", 1, 0, "east");
     }
     fleet.submit("a1", "a", 2, 0);
-    assert_eq!(fleet.plan(), ["a1 takes b4 (Reclaim), b3 (Reclaim) for east"]);
+    assert_eq!(fleet.plan(), ["a1 preempts b4 (Reclaim), b3 (Reclaim) for east"]);
     let reason = fleet.planner.reason(&"a1".into()).unwrap();
     assert_eq!(reason_text(&reason), "WaitingForVictims b4, b3 in east");
-    // No second taking while the first is under way, whatever happens.
+    // No second preemption while the first is under way, whatever happens.
     assert_eq!(fleet.plan(), [""; 0]);
     fleet.end("b4");
     fleet.submit("b5", "b", 1, 0);
@@ -162,39 +162,39 @@ fn the_taker_waits_for_its_victims_and_nobody_slips_in() {
 }
 
 #[test]
-fn two_takers_never_count_on_one_victim() {
+fn two_preemptors_never_count_on_one_victim() {
     let mut fleet = Fleet::new("root 4-4; a 1-4; b 1-4; c 1-4", "east 4");
     fleet.run("c1", "c", 2, 0, "east");
     fleet.run("c2", "c", 2, 0, "east");
     fleet.submit("a1", "a", 1, 0);
     fleet.submit("b1", "b", 1, 0);
     // One victim leaves room for both: the second counts on what the first leaves.
-    assert_eq!(fleet.plan(), ["a1 takes c2 (Reclaim) for east", "b1 waits: InsufficientQuotaInParent"]);
+    assert_eq!(fleet.plan(), ["a1 preempts c2 (Reclaim) for east", "b1 waits: InsufficientQuotaInParent"]);
     fleet.end("c2");
     assert_eq!(fleet.plan(), ["a1 starts on east", "b1 starts on east"]);
 }
 
 #[test]
-fn a_taker_that_also_counts_on_anothers_victims_waits_for_those() {
+fn a_preemptor_that_also_counts_on_anothers_victims_waits_for_those() {
     let mut fleet = Fleet::new("root 40-40; b 8-24 jobs=3", "east 24, west 16, north 4");
     fleet.run("slow", "b", 14, -1, "east");
     fleet.run("urgent", "b", 3, 1, "north");
     fleet.submit("wide", "b", 9, 0);
-    assert_eq!(fleet.plan(), ["wide takes slow (InQueuePriority) for east"]);
+    assert_eq!(fleet.plan(), ["wide preempts slow (InQueuePriority) for east"]);
     fleet.submit("small", "b", 4, -1);
     assert_eq!(fleet.plan(), ["small starts on east"]);
     // One job fewer is enough, once the first victim's cores are free as well.
     fleet.submit("late", "b", 12, 0);
-    assert_eq!(fleet.plan_at(1), ["late takes small (InQueuePriority) for west"]);
+    assert_eq!(fleet.plan_at(1), ["late preempts small (InQueuePriority) for west"]);
     fleet.end("small");
     fleet.submit("small", "b", 4, -1);
-    assert_eq!(fleet.plan(), ["small waits: Claimed by late"], "it is not let in to be taken again");
+    assert_eq!(fleet.plan(), ["small waits: Claimed by late"], "it is not let in to be preempted again");
     fleet.end("slow");
     assert_eq!(fleet.plan()[..2], ["late starts on west", "wide starts on east"]);
 }
 
 #[test]
-fn jobs_already_ending_are_waited_for_instead_of_taking() {
+fn jobs_already_ending_are_waited_for_instead_of_preempting() {
     let mut fleet = Fleet::new("root 4-4; a 2-4; b 2-4", "east 4");
     fleet.run("b1", "b", 2, 0, "east");
     fleet.run("b2", "b", 2, 0, "east");
@@ -206,7 +206,7 @@ fn jobs_already_ending_are_waited_for_instead_of_taking() {
 }
 
 #[test]
-fn places_are_taken_in_the_one_cluster_where_that_is_cheapest() {
+fn places_are_preempted_in_the_one_cluster_where_that_is_cheapest() {
     // The tree has room; places are short: b borrows all of them.
     let mut fleet = Fleet::new("root 100-100; a 4-100; b 0-100", "east 4, west 4");
     fleet.run("e1", "b", 2, 0, "east");
@@ -214,7 +214,7 @@ fn places_are_taken_in_the_one_cluster_where_that_is_cheapest() {
     fleet.run("w1", "b", 2, 0, "west");
     fleet.run("w2", "b", 2, 0, "west");
     fleet.submit("a1", "a", 4, 0);
-    assert_eq!(fleet.plan(), ["a1 takes w2 (Reclaim), w1 (Reclaim) for west"]);
+    assert_eq!(fleet.plan(), ["a1 preempts w2 (Reclaim), w1 (Reclaim) for west"]);
     fleet.end("w1");
     fleet.end("w2");
     assert_eq!(fleet.plan(), ["a1 starts on west"]);
@@ -228,16 +228,16 @@ fn lost_work_decides_between_clusters_of_equal_priority() {
     fleet.clusters.lost.insert("e1".into(), 60_000);
     fleet.clusters.lost.insert("w1".into(), 5_000);
     fleet.submit("a1", "a", 2, 0);
-    assert_eq!(fleet.plan(), ["a1 takes w1 (Reclaim) for west"]);
+    assert_eq!(fleet.plan(), ["a1 preempts w1 (Reclaim) for west"]);
 }
 
 #[test]
-fn no_places_are_taken_from_who_is_inside_min_nor_when_it_would_not_help() {
+fn nobody_inside_min_is_a_victim_nor_when_it_would_not_help() {
     let mut fleet = Fleet::new("root 100-100; a 4-100; b 4-100; c 0-100", "east 4, west 4");
     fleet.run("e1", "b", 4, 0, "east");
     fleet.run("w1", "c", 2, 0, "west");
     fleet.submit("a1", "a", 4, 0);
-    assert_eq!(fleet.plan(), ["a1 takes w1 (Reclaim) for west"], "e1 is inside b's min");
+    assert_eq!(fleet.plan(), ["a1 preempts w1 (Reclaim) for west"], "e1 is inside b's min");
     fleet.submit("a2", "a", 2, 0);
     assert_eq!(fleet.plan(), ["a2 waits: Claimed by a1"], "the free places of west are a1's");
     let mut fleet = Fleet::new("root 100-100; a 8-100; c 0-100", "east 4, west 4");
@@ -248,7 +248,7 @@ fn no_places_are_taken_from_who_is_inside_min_nor_when_it_would_not_help() {
 }
 
 #[test]
-fn two_takers_of_one_cluster_count_its_free_places_once() {
+fn two_preemptors_of_one_cluster_count_its_free_places_once() {
     let mut fleet = Fleet::new("root 100-100; a 9-100; b 9-100; c 0-100", "east 5");
     for id in ["c1", "c2", "c3", "c4"] {
         fleet.run(id, "c", 1, 0, "east");
@@ -257,17 +257,17 @@ fn two_takers_of_one_cluster_count_its_free_places_once() {
     fleet.submit("b1", "b", 2, 0);
     assert_eq!(
         fleet.plan(),
-        ["a1 takes c4 (Reclaim) for east", "b1 takes c3 (Reclaim), c2 (Reclaim) for east"],
+        ["a1 preempts c4 (Reclaim) for east", "b1 preempts c3 (Reclaim), c2 (Reclaim) for east"],
         "the free place is a1's"
     );
 }
 
 #[test]
-fn a_taker_that_leaves_keeps_nothing() {
+fn a_preemptor_that_leaves_keeps_nothing() {
     let mut fleet = Fleet::new("root 2-2; a 2-2; b 0-2", "east 2");
     fleet.run("b1", "b", 2, 0, "east");
     fleet.submit("a1", "a", 2, 0);
-    assert_eq!(fleet.plan(), ["a1 takes b1 (Reclaim) for east"]);
+    assert_eq!(fleet.plan(), ["a1 preempts b1 (Reclaim) for east"]);
     fleet.submit("b2", "b", 2, 0);
     fleet.end("b1");
     fleet.planner.remove(&"a1".into());
@@ -298,7 +298,7 @@ fn a_larger_share_gives_way_whatever_the_priorities_of_its_jobs() {
 
 #[test]
 fn nobody_leaves_its_own_leaf_only_to_give_a_right() {
-    // Without its leaf's small job the taker is inside min; what it needs all comes from b.
+    // Without its leaf's small job the preemptor is inside min; what it needs all comes from b.
     let two = "root 6-6; a 2-6; b 0-6";
     check(two, "a 1 -1,b 5", "a 2", &["b cpu 5 0: Reclaim"]);
     // By its share it has no right to so much beside it.
@@ -338,13 +338,13 @@ fn a_min_is_not_lost_for_another_resource_that_is_borrowed() {
         planner.admit(gpus(at(&planner, path), id, cores, count));
         clusters.hold(id, "any", cores);
     }
-    let taker = gpus(at(&planner, "a"), "a-gpu", 1, 4);
+    let preemptor = gpus(at(&planner, "a"), "a-gpu", 1, 4);
     let job = waiting(planner.tree(), "a-gpu", "a", 0, 0, 10);
-    planner.enqueue(WaitingJob { request: taker.request, ..job });
+    planner.enqueue(WaitingJob { request: preemptor.request, ..job });
     let plan = planner.plan(1000, PlanLimits::default(), &mut clusters);
     let lines: Vec<String> = plan.decisions.iter().map(said).collect();
     // Only GPUs are short: b borrows cores, and none of them.
-    assert_eq!(lines, ["a-gpu takes c-gpu (Reclaim) for any"]);
+    assert_eq!(lines, ["a-gpu preempts c-gpu (Reclaim) for any"]);
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn a_bounded_search_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn who_starts_and_is_taken_in_one_plan_does_not_start() {
+fn a_job_that_starts_and_is_a_victim_in_one_plan_does_not_start() {
     // `large` goes before a1 in its leaf and borrows more than b2, which goes first; then a1's min is at stake.
     let mut fleet = Fleet::new("root 8-8; a 4-8; b 0-8", "east 8");
     fleet.run("b1", "b", 3, 0, "east");
@@ -387,11 +387,14 @@ fn who_starts_and_is_taken_in_one_plan_does_not_start() {
     fleet.run("b0", "b", 1, 0, "east");
     let lines = fleet.plan();
     assert!(lines.contains(&"a1 starts on east".to_owned()), "{lines:?}");
-    assert!(!lines.iter().any(|line| line.contains("takes") || line.starts_with("b2 starts")), "{lines:?}");
+    assert!(
+        !lines.iter().any(|line| line.contains("preempts") || line.starts_with("b2 starts")),
+        "{lines:?}"
+    );
 }
 
 #[test]
-fn a_taker_keeps_the_age_of_its_claim() {
+fn a_preemptor_keeps_the_age_of_its_claim() {
     let text = "root 10-10; a 0-10 @max-bypass=0s; b 0-10 @max-bypass=0s; c 0-10 @max-bypass=1h";
     let mut fleet = Fleet::new(text, "east 10");
     fleet.run("c1", "c", 6, 0, "east");

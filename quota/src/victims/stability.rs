@@ -1,12 +1,12 @@
-//! What keeps a set of victims honest: each is taken by right also after others were put back, and none of
-//! them could take its room back at once.
+//! Two checks of a set of victims: each is still preempted by a right after reprieves, and none could preempt the
+//! preemptor in turn at once.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::worth::Protected;
-use super::{Found, Goal, Lack, Released, Search, lends_min, own_candidates};
+use super::{Goal, Lack, Released, Search, VictimSet, lends_min, own_candidates};
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{AnyPlace, ClusterName};
 use crate::plan::TakeRule;
@@ -15,8 +15,8 @@ use crate::share::Share;
 use crate::tree::{NodeId, Request};
 
 impl Search<'_> {
-    /// Whether the taker may still take everyone in `released`, one after the other: a job of its own leaf that
-    /// was put back counts for its side again. All of them have left the ledger, before and after.
+    /// Whether the preemptor may still preempt each job in `released`, one after the other: a reprieved job of its
+    /// own leaf counts for its side again. All of them are out of the ledger, before and after.
     pub(super) fn stay_rightful(&mut self, released: &[Released]) -> bool {
         let others: Vec<(AdmittedJob, TakeRule)> = released
             .iter()
@@ -36,12 +36,12 @@ impl Search<'_> {
 
     fn has_right(&self, victim: &AdmittedJob, rule: TakeRule) -> bool {
         let below = |node: &NodeId| !self.tree.is_below(victim.leaf, *node);
-        let side: Vec<NodeId> = self.tree.path_to_root(self.taker.leaf).take_while(below).collect();
+        let side: Vec<NodeId> = self.tree.path_to_root(self.preemptor.leaf).take_while(below).collect();
         let Some(node) = side.last().copied() else { return true };
         match rule {
-            TakeRule::InQueuePriority => true,
+            TakeRule::InQueuePriority | TakeRule::VirtualCluster => true,
             TakeRule::Reclaim => {
-                self.ledger.node_inside_min(self.taker.leaf, &self.request)
+                self.ledger.node_inside_min(self.preemptor.leaf, &self.request)
                     || side.iter().any(|node| {
                         lends_min(&self.tree, *node) && self.ledger.node_inside_min(*node, &self.request)
                     })
@@ -59,24 +59,26 @@ impl Search<'_> {
         }
     }
 
-    /// The first victim that, waiting again once the taker runs, would have a right to take it. Who reclaims is
-    /// inside min and out of reach; who takes by share may not be.
-    pub(super) fn takes_back(&mut self, goal: &Goal, found: &Found) -> Option<AdmittedJob> {
-        if !self.taker.preemptible || found.victims.iter().all(|victim| victim.rule != TakeRule::FairShare) {
+    /// The first victim that could preempt the preemptor when it waits again. That is possible by share only: a
+    /// preemptor that reclaims is inside min, out of reach.
+    pub(super) fn preempts_back(&mut self, goal: &Goal, found: &VictimSet) -> Option<AdmittedJob> {
+        if !self.preemptor.preemptible
+            || found.victims.iter().all(|victim| victim.rule != TakeRule::FairShare)
+        {
             return None;
         }
         self.after(found, |search, gone, runs| {
             let back = gone.iter().find(|victim| {
-                search.could_take(goal, victim, gone, runs)
-                    || search.could_take_after_others(goal, victim, gone, runs)
+                search.could_preempt(goal, victim, gone, runs)
+                    || search.could_preempt_after_others(goal, victim, gone, runs)
             });
             back.cloned()
         })
     }
 
-    /// The first victim of a larger share that would go on at the cost of lower priorities in its own leaf: those
-    /// might as well go in its place.
-    pub(super) fn hands_on(&mut self, goal: &Goal, found: &Found) -> Option<AdmittedJob> {
+    /// The first victim with a larger share that would then preempt lower priorities in its own leaf: those might
+    /// as well be the victims.
+    pub(super) fn hands_on(&mut self, goal: &Goal, found: &VictimSet) -> Option<AdmittedJob> {
         let by_share = |id: &JobId| {
             found.victims.iter().any(|victim| victim.job == *id && victim.rule == TakeRule::FairShare)
         };
@@ -93,23 +95,23 @@ impl Search<'_> {
         })
     }
 
-    /// Asks about the time when the victims have left and the taker runs.
+    /// Evaluates a question for the time when the victims have left and the preemptor runs.
     fn after<T>(
         &mut self,
-        found: &Found,
+        found: &VictimSet,
         ask: impl FnOnce(&mut Self, &[AdmittedJob], &AdmittedJob) -> T,
     ) -> T {
-        // Those on their way out count for nobody: a victim that waits again reckons without them, too.
+        // Ending jobs do not count: a victim that waits again does not count on them either.
         let gone = found.victims.iter().map(|victim| &victim.job).chain(self.known.ending);
         let gone: Vec<AdmittedJob> = gone.filter_map(|id| self.ledger.release(id)).collect();
         let runs = AdmittedJob {
-            id: self.taker.id.clone(),
-            leaf: self.taker.leaf,
-            request: self.taker.request.clone(),
-            preemptible: self.taker.preemptible,
-            priority: self.taker.priority,
-            enqueued_at_ms: self.taker.enqueued_at_ms,
-            admitted_at_ms: self.taker.enqueued_at_ms,
+            id: self.preemptor.id.clone(),
+            leaf: self.preemptor.leaf,
+            request: self.preemptor.request.clone(),
+            preemptible: self.preemptor.preemptible,
+            priority: self.preemptor.priority,
+            enqueued_at_ms: self.preemptor.enqueued_at_ms,
+            admitted_at_ms: self.preemptor.enqueued_at_ms,
             preemptions: 0,
         };
         self.ledger.admit(runs.clone());
@@ -121,9 +123,9 @@ impl Search<'_> {
         answer
     }
 
-    /// The same after others in `gone` have found room elsewhere, or have taken it: those that count for the
-    /// taker's side where it and `victim` meet make that side's share larger.
-    fn could_take_after_others(
+    /// The same after other jobs in `gone` have started again. Those on the preemptor's side, below its common
+    /// ancestor with `victim`, make that side's share larger.
+    fn could_preempt_after_others(
         &mut self,
         goal: &Goal,
         victim: &AdmittedJob,
@@ -145,15 +147,15 @@ impl Search<'_> {
                 back.push(&other.id);
             }
         }
-        let takes = !back.is_empty() && self.could_take(goal, victim, gone, runs);
+        let takes = !back.is_empty() && self.could_preempt(goal, victim, gone, runs);
         for id in back {
             self.ledger.release(id);
         }
         takes
     }
 
-    /// Whether `victim`, if it waited, had a right to take `runs`.
-    fn could_take(
+    /// Whether `victim`, if it waited, could preempt `runs`.
+    fn could_preempt(
         &mut self,
         goal: &Goal,
         victim: &AdmittedJob,
@@ -167,7 +169,7 @@ impl Search<'_> {
         }
         let (enough, request) =
             (self.own_are_enough(goal, &back, &own, gone), self.tree.request(&back.request));
-        // Nobody else is there to be taken.
+        // No other candidates.
         let mut by_leaf: BTreeMap<NodeId, Vec<AdmittedJob>> =
             self.tree.leaves().map(|leaf| (leaf, Vec::new())).collect();
         by_leaf.insert(runs.leaf, vec![runs.clone()]);
@@ -178,7 +180,7 @@ impl Search<'_> {
             request,
             ledger: self.ledger,
             places: &mut places,
-            taker: &back,
+            preemptor: &back,
             known: self.known,
             by_leaf,
             guaranteed: Vec::new(),
@@ -186,8 +188,8 @@ impl Search<'_> {
             spared: Vec::new(),
             protected: Protected::default(),
         };
-        search.reckon_rights();
-        let goal = Goal { cluster, takers: Vec::new(), gone: Vec::new() };
+        search.compute_rights();
+        let goal = Goal { cluster, preemptors: Vec::new(), gone: Vec::new() };
         let lack = Lack { places: true, short: search.asked(), ..Lack::default() };
         if search.next(&goal, &lack).is_some() {
             return true;
@@ -195,11 +197,11 @@ impl Search<'_> {
         if enough {
             return false;
         }
-        // As in a search, those of its own leaf may go as well.
+        // As in a search, jobs of its own leaf may be victims, too.
         for job in &own {
             search.ledger.release(&job.id);
         }
-        search.reckon_rights();
+        search.compute_rights();
         let takes = search.next(&goal, &lack).is_some();
         for job in own {
             search.ledger.admit(job);
@@ -207,8 +209,7 @@ impl Search<'_> {
         takes
     }
 
-    /// Whether jobs of its own leaf leave all the room that a victim that waits again needs: then it takes
-    /// nobody else beside them.
+    /// Whether jobs of its own leaf are enough victims for a victim that waits again: then it preempts nobody else.
     fn own_are_enough(
         &mut self,
         goal: &Goal,
@@ -230,8 +231,8 @@ impl Search<'_> {
         }
         let left: Vec<JobId> =
             own.iter().chain(gone).map(|job| job.id.clone()).chain(goal.gone.iter().cloned()).collect();
-        let mut jobs = goal.takers.clone();
-        jobs.extend([self.taker, back]);
+        let mut jobs = goal.preemptors.clone();
+        jobs.extend([self.preemptor, back]);
         self.places.will_fit_without(&jobs, &goal.cluster, &left)
     }
 }

@@ -1,0 +1,278 @@
+//! From the objects to what `fleet-cells` takes, and back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_cells::{
+    BoundGroup, GroupRequest, LazyPreemption, NodeName, Placement, PodPlacement,
+    config::{ClusterConfig, ConfigError, ConfigErrors, PhysicalCell},
+};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::Cluster;
+
+use super::{CellConfiguration, CellConfigurationSpec, CellGroup, CellPod, CellsInForce, LazilyPreempted};
+
+/// Classes by name, as OpenPAI numbers them.
+const CLASSES: [(&str, i32); 4] =
+    [("oppo", fleet_cells::OPPORTUNISTIC), ("test", 10), ("prod", 100), ("crit", 120)];
+
+/// The name of a class; the number itself where it has none.
+pub fn class_name(priority: i32) -> String {
+    let known = CLASSES.iter().find(|(_, number)| *number == priority);
+    known.map_or_else(|| priority.to_string(), |(name, _)| (*name).to_string())
+}
+
+/// The number of a class that is given by name or number; none when it is neither.
+pub fn class_priority(class: &str) -> Option<i32> {
+    let known = CLASSES.iter().find(|(name, _)| *name == class).map(|(_, number)| *number);
+    let number = || class.parse().ok();
+    known.or_else(number).filter(|n| (fleet_cells::OPPORTUNISTIC..=fleet_cells::MAX_PRIORITY).contains(n))
+}
+
+/// The name of the VirtualCluster of a virtual cluster: HiveD takes capitals, Kubernetes does not.
+pub fn object_name(vc: &str) -> String {
+    vc.to_lowercase()
+}
+
+impl CellConfigurationSpec {
+    /// A configuration as an object's spec.
+    pub fn of(config: &ClusterConfig) -> Self {
+        let mut document = serde_json::to_value(config).unwrap_or_default();
+        Self {
+            physical_cluster: document["physicalCluster"].take(),
+            virtual_clusters: document["virtualClusters"].take(),
+        }
+    }
+
+    /// The configuration as `fleet-cells` takes it. Of what it means as a whole, `Cells::new` is the judge.
+    ///
+    /// # Errors
+    /// Everything that has the wrong form, each with its path below `spec`.
+    pub fn config(&self) -> Result<ClusterConfig, ConfigErrors> {
+        config(&self.physical_cluster, &self.virtual_clusters)
+    }
+}
+
+impl CellsInForce {
+    /// The configuration as `fleet-cells` takes it.
+    ///
+    /// # Errors
+    /// Everything that has the wrong form, each with its path.
+    pub fn config(&self) -> Result<ClusterConfig, ConfigErrors> {
+        config(&self.physical_cluster, &self.virtual_clusters)
+    }
+}
+
+fn config(physical_cluster: &Value, virtual_clusters: &Value) -> Result<ClusterConfig, ConfigErrors> {
+    let document = json!({"physicalCluster": physical_cluster, "virtualClusters": virtual_clusters});
+    let config = ClusterConfig::read(&document)?;
+    check_names(&config)?;
+    Ok(config)
+}
+
+/// Virtual clusters whose objects would have one name.
+///
+/// # Errors
+/// Each that has the name of an earlier one, with its path.
+pub fn check_names(config: &ClusterConfig) -> Result<(), ConfigErrors> {
+    let mut names: BTreeMap<String, &str> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for vc in config.virtual_clusters.keys() {
+        if let Some(other) = names.insert(object_name(vc), vc) {
+            wrong.push(ConfigError {
+                path: format!("virtualClusters.{vc}"),
+                found: format!("`{vc}` beside `{other}`"),
+                allowed: "names that differ in more than capitals".into(),
+            });
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(ConfigErrors(wrong)) }
+}
+
+/// Members by name, each with the nodes that are known of it.
+pub type Members = BTreeMap<String, BTreeSet<String>>;
+
+/// What is known of the members: the nodes that their reports name, and those that an earlier configuration says are
+/// theirs.
+pub fn members<'c>(
+    clusters: impl IntoIterator<Item = &'c Cluster>,
+    before: impl IntoIterator<Item = &'c NodeName>,
+) -> Members {
+    let mut members = Members::new();
+    for cluster in clusters {
+        let shapes = cluster.status.iter().flat_map(|status| &status.node_shapes);
+        members.insert(cluster.name_any(), shapes.flat_map(|shape| shape.nodes.iter().cloned()).collect());
+    }
+    for node in before {
+        if let Some(nodes) = members.get_mut(&node.cluster) {
+            nodes.insert(node.node.clone());
+        }
+    }
+    members
+}
+
+/// Names the member cluster of each tree that names none: the one member there is, or the one that is known to have
+/// nodes of it. Trees of which that is not certain stay as they are; each is told with its path.
+pub fn name_members(mut config: ClusterConfig, members: &Members) -> (ClusterConfig, Vec<ConfigError>) {
+    let mut unnamed = Vec::new();
+    let known = members.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let node_types = node_types(&config);
+    for (index, tree) in config.physical_cluster.physical_cells.iter_mut().enumerate() {
+        if !tree.cluster.is_empty() || members.is_empty() {
+            continue;
+        }
+        let nodes = nodes_of(tree, &node_types);
+        let has = |have: &BTreeSet<String>| nodes.iter().any(|node| have.contains(*node));
+        let found: Vec<&String> = match members.len() {
+            1 => members.keys().collect(),
+            _ => members.iter().filter(|(_, have)| has(have)).map(|(name, _)| name).collect(),
+        };
+        let found = match found.as_slice() {
+            [one] => {
+                tree.cluster = (*one).clone();
+                continue;
+            }
+            [] => format!("nothing, and no member known to have a node of {}", nodes.join(", ")),
+            several => {
+                let several = several.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+                format!("nothing, and nodes of these names in {several}")
+            }
+        };
+        let path = format!("physicalCluster.physicalCells[{index}].cluster");
+        unnamed.push(ConfigError { path, found, allowed: known.clone() });
+    }
+    (config, unnamed)
+}
+
+/// For each type above nodes how many levels down its nodes are; 0 for a node itself.
+fn node_types(config: &ClusterConfig) -> BTreeMap<String, usize> {
+    let types = &config.physical_cluster.cell_types;
+    let depth = |name: &String| {
+        let mut step = (name, 0);
+        // A circle of types is found by `Cells::new`.
+        while step.1 <= types.len() {
+            let kind = types.get(step.0)?;
+            if kind.is_node_level {
+                return Some(step.1);
+            }
+            step = (&kind.child_cell_type, step.1 + 1);
+        }
+        None
+    };
+    types.keys().filter_map(|name| Some((name.clone(), depth(name)?))).collect()
+}
+
+fn nodes_of<'t>(tree: &'t PhysicalCell, types: &BTreeMap<String, usize>) -> Vec<&'t str> {
+    let Some(depth) = types.get(&tree.cell_type) else { return Vec::new() };
+    let mut cells = vec![tree];
+    for _ in 0..*depth {
+        cells = cells.into_iter().flat_map(|cell| &cell.cell_children).collect();
+    }
+    cells.into_iter().map(|cell| cell.cell_address.as_str()).filter(|name| !name.is_empty()).collect()
+}
+
+/// What is known of the configurations of a hub, from their objects alone.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfigurationView<'c> {
+    /// The object that holds the configuration in force.
+    pub object: &'c CellConfiguration,
+    pub physical_cluster: &'c Value,
+    pub virtual_clusters: &'c Value,
+    /// The generation of the object that it was read from.
+    pub generation: i64,
+}
+
+impl ConfigurationView<'_> {
+    /// The configuration as `fleet-cells` takes it.
+    ///
+    /// # Errors
+    /// Everything that has the wrong form, each with its path.
+    pub fn config(&self) -> Result<ClusterConfig, ConfigErrors> {
+        config(self.physical_cluster, self.virtual_clusters)
+    }
+}
+
+/// The configuration in force: what a status keeps, else the oldest that is not called invalid.
+pub fn in_force(objects: &[CellConfiguration]) -> Option<ConfigurationView<'_>> {
+    let mut sorted: Vec<&CellConfiguration> = objects.iter().collect();
+    sorted.sort_by_cached_key(|object| (object.creation_timestamp().map(|time| time.0), object.name_any()));
+    let kept = sorted.iter().find_map(|object| {
+        let kept = object.status.as_ref()?.in_force.as_ref()?;
+        Some(ConfigurationView {
+            object,
+            physical_cluster: &kept.physical_cluster,
+            virtual_clusters: &kept.virtual_clusters,
+            generation: kept.generation,
+        })
+    });
+    kept.or_else(|| {
+        let object = sorted.into_iter().find(|object| invalid(object).is_none())?;
+        Some(ConfigurationView {
+            object,
+            physical_cluster: &object.spec.physical_cluster,
+            virtual_clusters: &object.spec.virtual_clusters,
+            generation: object.metadata.generation.unwrap_or(0),
+        })
+    })
+}
+
+/// Why the object's configuration is not in force, by its own condition.
+pub fn invalid(object: &CellConfiguration) -> Option<&str> {
+    let conditions = object.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let valid = conditions.iter().find(|condition| condition.type_ == "Valid")?;
+    (valid.status == "False").then_some(valid.message.as_str())
+}
+
+impl CellGroup {
+    /// A group as `fleet-cells` placed it; `names` are its pods', in order.
+    pub fn of(group: &BoundGroup) -> Self {
+        let placement = &group.placement;
+        let name = |at: usize| group.pods.get(at).cloned().flatten().unwrap_or_default();
+        let pods = placement.pods.iter().enumerate().map(|(at, pod)| CellPod {
+            name: name(at),
+            node: pod.node.clone(),
+            leaf_cells: pod.leaf_cells.clone(),
+            preassigned_cell_type: pod.preassigned_cell_type.clone(),
+        });
+        Self {
+            request: serde_json::to_value(&group.request).unwrap_or_default(),
+            cluster: placement.cluster.clone(),
+            cell_chain: placement.cell_chain.clone(),
+            leaf_cell_type: placement.leaf_cell_type.clone(),
+            pods: pods.collect(),
+            lazily_preempted: group
+                .lazily_preempted
+                .as_ref()
+                .map(|lazy| LazilyPreempted { preemptor: lazy.preemptor.clone(), at_ms: lazy.at_ms }),
+        }
+    }
+
+    /// What [`fleet_cells::Cells::recover`] needs of it.
+    ///
+    /// # Errors
+    /// The request is not one of this version.
+    pub fn bound(&self, work_since_ms: i64) -> Result<BoundGroup, serde_json::Error> {
+        let request: GroupRequest = serde_json::from_value(self.request.clone())?;
+        let pods = self.pods.iter().map(|pod| PodPlacement {
+            node: pod.node.clone(),
+            leaf_cells: pod.leaf_cells.clone(),
+            preassigned_cell_type: pod.preassigned_cell_type.clone(),
+        });
+        Ok(BoundGroup {
+            request,
+            placement: Placement {
+                cluster: self.cluster.clone(),
+                cell_chain: self.cell_chain.clone(),
+                leaf_cell_type: self.leaf_cell_type.clone(),
+                pods: pods.collect(),
+            },
+            pods: self.pods.iter().map(|pod| (!pod.name.is_empty()).then(|| pod.name.clone())).collect(),
+            lazily_preempted: self
+                .lazily_preempted
+                .as_ref()
+                .map(|lazy| LazyPreemption { preemptor: lazy.preemptor.clone(), at_ms: lazy.at_ms }),
+            work_since_ms,
+        })
+    }
+}

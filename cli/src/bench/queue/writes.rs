@@ -1,0 +1,88 @@
+//! What a job costs the API servers: their own counts, by object.
+
+use std::collections::BTreeMap;
+
+use fleet_kubesim::{LocalFleet, Requests};
+use serde::Serialize;
+
+/// Writes of one object, a job.
+#[derive(Debug, Serialize)]
+pub(super) struct ObjectWrites {
+    server: &'static str,
+    object: String,
+    a_job: f64,
+    /// By verb, and `verb subresource`.
+    verbs: BTreeMap<String, f64>,
+    /// Of them answered with an error.
+    refused: f64,
+}
+
+/// What hub and member have counted.
+pub(super) struct Counted([Requests; 2]);
+
+impl Counted {
+    pub(super) async fn read(fleet: &LocalFleet) -> anyhow::Result<Self> {
+        let member = fleet.members().first().and_then(|name| fleet.member(name));
+        let of_member = match member {
+            Some(member) => Requests::read(&member).await?,
+            None => Requests::default(),
+        };
+        Ok(Self([Requests::read(&fleet.hub()).await?, of_member]))
+    }
+
+    /// Writes since `earlier`, most of them first, leases and summaries included.
+    pub(super) fn since(&self, earlier: &Self, jobs: usize) -> Vec<ObjectWrites> {
+        let mut rows = Vec::new();
+        for (server, (now, before)) in ["hub", "member"].into_iter().zip(self.0.iter().zip(&earlier.0)) {
+            let mut objects: BTreeMap<String, ObjectWrites> = BTreeMap::new();
+            for (asked, count) in now.since(before).0 {
+                if !asked.is_write() {
+                    continue;
+                }
+                let count = count as f64 / jobs as f64;
+                let object = asked.object().to_string();
+                let row = objects.entry(object.clone()).or_insert_with(|| ObjectWrites {
+                    server,
+                    object,
+                    a_job: 0.0,
+                    verbs: BTreeMap::new(),
+                    refused: 0.0,
+                });
+                let verb = match asked.resource.split_once('/') {
+                    Some((_, subresource)) => format!("{} {subresource}", asked.verb),
+                    None => asked.verb.clone(),
+                };
+                *row.verbs.entry(verb).or_default() += count;
+                row.a_job += count;
+                row.refused += if asked.code >= 400 { count } else { 0.0 };
+            }
+            let mut objects: Vec<ObjectWrites> = objects.into_values().collect();
+            objects.sort_by(|a, b| b.a_job.total_cmp(&a.a_job));
+            rows.extend(objects);
+        }
+        rows
+    }
+}
+
+/// Of one server.
+pub(super) fn total(rows: &[ObjectWrites], server: &str) -> f64 {
+    rows.iter().filter(|row| row.server == server).map(|row| row.a_job).sum()
+}
+
+impl ObjectWrites {
+    /// Less than one in a hundred jobs: of no account.
+    pub(super) fn counts(&self) -> bool {
+        self.a_job >= 0.01
+    }
+
+    pub(super) fn what(&self) -> String {
+        format!("  {} {}", self.server, self.object)
+    }
+
+    pub(super) fn found(&self) -> String {
+        let verbs = self.verbs.iter().map(|(verb, count)| format!("{verb} {count:.2}"));
+        let refused =
+            if self.refused >= 0.005 { format!("; refused {:.2}", self.refused) } else { String::new() };
+        format!("{:.2} ({}{refused})", self.a_job, verbs.collect::<Vec<_>>().join(", "))
+    }
+}

@@ -1,0 +1,172 @@
+//! `fleet vc`: virtual clusters, their configuration and their cells.
+//!
+//! What a file means and what it would change, who is on which cell: that is `fleet_portal::cells`, over the hub's
+//! objects. Here it is asked for and printed.
+
+pub mod args;
+mod explain;
+mod show;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io::{IsTerminal, Read, Write},
+    path::Path,
+};
+
+use anyhow::{Context, bail};
+use fleet_api::cells::read;
+use fleet_portal::cells::{self, Standing, file, plan, tree};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::{answer::Answer, args::Connect, connect::Hub, output, progress::Progress};
+use args::{ApplyArgs, CellsArgs, VcCommand, VcGetArgs};
+
+pub async fn run(connect: &Connect, command: &VcCommand) -> anyhow::Result<Answer> {
+    match command {
+        VcCommand::Apply(args) => apply(connect, args).await,
+        VcCommand::Get(args) => get(&connect.hub().await?, args).await,
+        VcCommand::Cells(args) => cells(&connect.hub().await?, args).await,
+        VcCommand::Explain(args) => explain::run(&connect.hub().await?, args).await,
+    }
+}
+
+async fn apply(connect: &Connect, args: &ApplyArgs) -> anyhow::Result<Answer> {
+    let name = args.file.display().to_string();
+    let in_file = |errors: &str| {
+        let lines: Vec<String> = errors.lines().map(|line| format!("{name}: {line}")).collect();
+        anyhow::anyhow!("{}", lines.join("\n"))
+    };
+    // Before anything is asked or sent: a mistake is a mistake on every hub.
+    let wanted = file::read(&text_of(&args.file)?).map_err(|errors| in_file(&errors.to_string()))?;
+    let hub = connect.hub().await?;
+    let standing = {
+        let _progress = Progress::start("asking the hub");
+        Standing::read(&hub.server).await?
+    };
+    let plan = plan::plan(&standing, &wanted, Timestamp::now()).map_err(|error| match error {
+        plan::PlanError::Config(errors) => in_file(&errors.to_string()),
+        plan::PlanError::OtherName { .. } => in_file(&error.to_string()),
+        other => other.into(),
+    })?;
+    let data = output::data(args.output.as_ref(), &json!(plan), ("cellconfiguration/", "{.name}"))?;
+    let is_data = data.is_some();
+    let mut answer = Answer::people(data.unwrap_or_else(|| show::difference(&plan)));
+    answer.painted = !is_data;
+    if args.dry_run {
+        answer.note("nothing was changed");
+        return Ok(answer);
+    }
+    if plan.is_change && !args.yes {
+        // The difference first, then the question.
+        answer.print()?;
+        answer = Answer::default();
+        if !agreed()? {
+            answer.fail("nothing was changed");
+            return Ok(answer);
+        }
+    }
+    let done = match plan.is_change {
+        true => plan::apply(&hub.server, &plan).await?,
+        false => "unchanged",
+    };
+    let line = format!("cellconfiguration.fleet.dev/{} {done}", plan.name);
+    match is_data {
+        true => answer.note(line),
+        false => answer.text.push_str(&format!("{line}\n")),
+    }
+    Ok(answer)
+}
+
+/// Asks the person at the terminal; without one nobody can agree.
+fn agreed() -> anyhow::Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        bail!(
+            "nothing was changed: --yes: found nothing, and stdin is no terminal to ask at; allowed: --yes"
+        );
+    }
+    eprint!("Apply? [y/N] ");
+    std::io::stderr().flush()?;
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).context("stdin cannot be read")?;
+    Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+fn text_of(file: &Path) -> anyhow::Result<String> {
+    if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("stdin cannot be read")?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))
+}
+
+async fn get(hub: &Hub, args: &VcGetArgs) -> anyhow::Result<Answer> {
+    let _progress = Progress::start("asking the hub");
+    let (mut found, configurations) =
+        tokio::try_join!(cells::virtual_clusters(&hub.server), cells::configurations(&hub.server))?;
+    let known: Vec<String> = found.iter().map(|vc| vc.spec.name.clone()).collect();
+    if let Some(wrong) = args.names.iter().find(|name| !known.contains(name)) {
+        let allowed =
+            if known.is_empty() { "none, there are no virtual clusters".into() } else { known.join(", ") };
+        bail!("virtual cluster: found {wrong:?}; allowed: {allowed}");
+    }
+    found.retain(|vc| args.names.is_empty() || args.names.contains(&vc.spec.name));
+    let items: Vec<serde_json::Value> =
+        found.iter().map(|vc| serde_json::to_value(vc).map(output::tidy)).collect::<Result<_, _>>()?;
+    if let Some(text) =
+        output::data(args.output.as_ref(), &output::list(items), ("virtualcluster/", ".metadata.name"))?
+    {
+        return Ok(Answer::text(text));
+    }
+    let mut answer = Answer::people(show::invalid(&configurations));
+    if found.is_empty() {
+        answer.note("No virtual clusters: apply a configuration of cells with `fleet vc apply -f FILE`.");
+        return Ok(answer);
+    }
+    if !answer.text.is_empty() {
+        answer.text.push('\n');
+    }
+    answer.text.push_str(&show::virtual_clusters(&found, args.output.is_some()));
+    Ok(answer)
+}
+
+async fn cells(hub: &Hub, args: &CellsArgs) -> anyhow::Result<Answer> {
+    let _progress = Progress::start("asking the hub");
+    let standing = Standing::read(&hub.server).await?;
+    let Some(picture) = standing.picture(Timestamp::now())? else {
+        let mut answer = Answer::people(show::invalid(&standing.configurations));
+        answer.note("No cells: apply a configuration with `fleet vc apply -f FILE`.");
+        return Ok(answer);
+    };
+    let detail = if args.all { tree::Detail::Every } else { tree::Detail::Folded };
+    let rows = match &args.vc {
+        None => tree::physical(&picture, detail),
+        Some(vc) => tree::of_virtual_cluster(&picture, vc, detail).with_context(|| {
+            let known: Vec<&str> = picture.cells.virtual_clusters().collect();
+            format!("--vc: found {vc:?}; allowed: {}", known.join(", "))
+        })?,
+    };
+    if let Some(text) = output::data(args.output.as_ref(), &json!({"items": rows}), ("", ".address"))? {
+        return Ok(Answer::text(text));
+    }
+    let mut answer = Answer::people(show::invalid(&standing.configurations));
+    if !answer.text.is_empty() {
+        answer.text.push('\n');
+    }
+    answer.text.push_str(&show::tree(&rows, args.vc.is_some()));
+    for lost in &picture.lost {
+        answer.note(format!(
+            "note: job {} runs on devices that are no cells of it any more",
+            picture.job(&lost.group)
+        ));
+    }
+    Ok(answer)
+}
+
+/// The class of a job by its label.
+fn class_of(labels: &serde_json::Value) -> String {
+    let class = labels[fleet_api::names::CLASS_LABEL].as_str().unwrap_or_default();
+    read::class_priority(class).map_or_else(|| class.to_string(), read::class_name)
+}

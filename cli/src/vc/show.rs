@@ -1,0 +1,170 @@
+//! How virtual clusters and cells are printed for people.
+
+use fleet_api::{CellConfiguration, VirtualCluster, cells::read};
+use fleet_portal::cells::{
+    plan::Plan,
+    tree::{Occupant, Row},
+};
+use kube::ResourceExt;
+
+use crate::table::Table;
+
+/// Nodes and jobs that a line names; the others are counted.
+const NAMED: usize = 8;
+
+/// What a plan changes, for people.
+pub fn difference(plan: &Plan) -> String {
+    let mut text = String::new();
+    let lists = [
+        ("virtual clusters added", &plan.virtual_clusters_added),
+        ("virtual clusters removed", &plan.virtual_clusters_removed),
+        ("nodes added", &plan.nodes_added),
+        ("nodes removed", &plan.nodes_removed),
+    ];
+    for (label, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
+        text.push_str(&format!("{label}: {}\n", some(names)));
+    }
+    if !plan.promises.is_empty() {
+        let mut table = Table::new(&["Virtual cluster", "Cells", "Before", "After", "Change"]);
+        for change in &plan.promises {
+            let cells = match change.chain == change.cell_type {
+                true => change.chain.clone(),
+                false => format!("{}.{}", change.chain, change.cell_type),
+            };
+            let sign = match change.after > change.before {
+                true => format!("+{}", change.after - change.before),
+                false => format!("-{}", change.before - change.after),
+            };
+            table.row([change.vc.clone(), cells, change.before.to_string(), change.after.to_string(), sign]);
+        }
+        text.push_str(&separated(&text, &table.print()));
+    }
+    if !plan.jobs.is_empty() {
+        let mut table = Table::new(&["Job", "Virtual cluster", "Class", "Becomes", "Why"]);
+        for job in &plan.jobs {
+            table.row(
+                [&job.job, &job.virtual_cluster, &job.class, &job.becomes, &job.why].map(String::as_str),
+            );
+        }
+        text.push_str(&separated(&text, &table.print()));
+        text.push_str("All of them go on running.\n");
+    }
+    for unnamed in &plan.unnamed {
+        text.push_str(&separated(&text, &format!("bad until a member has their nodes: {unnamed}\n")));
+    }
+    match (text.is_empty(), plan.is_change) {
+        (true, true) => "no virtual cluster gains or loses cells, and no job loses its place\n".to_string(),
+        (true, false) => "no change\n".to_string(),
+        (false, _) => text + "\n",
+    }
+}
+
+fn separated(before: &str, text: &str) -> String {
+    if before.is_empty() { text.to_string() } else { format!("\n{text}") }
+}
+
+fn some(names: &[String]) -> String {
+    let more = names.len().saturating_sub(NAMED);
+    let first = names[..names.len() - more].join(", ");
+    if more == 0 { first } else { format!("{first} and {more} more") }
+}
+
+/// A line for each configuration that is not in force, and which one is; empty if all is well.
+pub fn invalid(configurations: &[CellConfiguration]) -> String {
+    let broken: Vec<String> = configurations
+        .iter()
+        .filter_map(|object| {
+            Some(format!("INVALID: CellConfiguration {}: {}", object.name_any(), read::invalid(object)?))
+        })
+        .collect();
+    if broken.is_empty() {
+        return String::new();
+    }
+    let instead = match read::in_force(configurations) {
+        Some(view) => {
+            format!("In force: CellConfiguration {}, generation {}", view.object.name_any(), view.generation)
+        }
+        None => "In force: no configuration; there are no virtual clusters".to_string(),
+    };
+    format!("{}\n{instead}\n", broken.join("\n"))
+}
+
+/// As `kubectl get virtualclusters` prints them; wide adds cells and classes.
+pub fn virtual_clusters(found: &[VirtualCluster], wide: bool) -> String {
+    let mut headers =
+        vec!["Name", "Allocation", "Memory", "CPU", "GPU", "Bad", "Lent", "Borrowed", "Waiting", "Running"];
+    if wide {
+        headers.extend(["Cells", "Jobs"]);
+    }
+    let mut table = Table::new(&headers);
+    for vc in found {
+        let status = vc.status.clone().unwrap_or_default();
+        let text = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
+        let mut cells = vec![
+            vc.spec.name.clone(),
+            text(status.allocation),
+            text(status.memory),
+            text(status.cpu),
+            text(status.gpu),
+            status.bad.to_string(),
+            status.borrowed_out.to_string(),
+            status.borrowed_in.to_string(),
+            status.waiting.to_string(),
+            status.running.to_string(),
+        ];
+        if wide {
+            let promised = status.cells.iter().map(|row| {
+                let bad = if row.bad > 0 { format!(" ({} bad)", row.bad) } else { String::new() };
+                format!("{} {}/{}{bad}", row.cell_type, row.used, row.guaranteed)
+            });
+            let jobs = status
+                .jobs
+                .iter()
+                .map(|jobs| format!("{} {} waiting, {} running", jobs.class, jobs.waiting, jobs.running));
+            cells.extend([joined(promised), joined(jobs)]);
+        }
+        table.rows.push(cells);
+    }
+    table.print()
+}
+
+fn joined(parts: impl Iterator<Item = String>) -> String {
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() { "-".to_string() } else { parts.join("; ") }
+}
+
+/// The tree of cells; of a virtual cluster with the physical cell that each stands on.
+pub fn tree(rows: &[Row], of_virtual_cluster: bool) -> String {
+    let where_ = if of_virtual_cluster { "Stands on" } else { "VC" };
+    let mut table = Table::new(&["Cell", "Used", where_, "Job"]);
+    for row in rows {
+        let bad = if row.healthiness == "Bad" { " Bad" } else { "" };
+        let owner = match of_virtual_cluster {
+            true => row.stands_for.clone(),
+            false => row.virtual_clusters.join(","),
+        };
+        table.row([
+            format!("{}{} {}", "  ".repeat(row.depth), row.cell_type, row.name),
+            format!("{}/{}{bad}", row.used, row.leaves),
+            if owner.is_empty() { "-".to_string() } else { owner },
+            jobs(row),
+        ]);
+    }
+    table.print()
+}
+
+/// Who is on a cell. Of a whole tree the cells below say it.
+fn jobs(row: &Row) -> String {
+    match row.jobs.as_slice() {
+        [] => "-".to_string(),
+        [one] => occupant(one),
+        several => format!("{} jobs", several.len()),
+    }
+}
+
+pub fn occupant(job: &Occupant) -> String {
+    match job.virtual_cluster.as_str() {
+        "" => job.job.clone(),
+        vc => format!("{} ({vc}, {})", job.job, job.class),
+    }
+}

@@ -1,0 +1,93 @@
+//! How soon a status is written.
+//!
+//! What is final, or begins a wait that a restart may not forget, is written at once. Everything else waits for a
+//! moment, so that what comes next overtakes it. Nothing that is written is false: it is only late.
+//! Deliberately absent: the clock, which is the process's.
+
+use serde_json::Value;
+
+use super::{report::Item, step::Pace};
+use crate::writes::{Target, Write};
+
+/// Conditions of a binding that only follow what happens.
+const ROUTINE: [&str; 3] = ["Scheduled", "Queuing", "FullyApplied"];
+/// Fields of `status.run` that only follow what happens.
+const ROUTINE_OF_RUN: [&str; 3] = ["epoch", "since", "startedAt"];
+
+/// The pace at which a bound job's statuses are written.
+pub(super) fn of_bound(known: &Value, desired: &Value, items: &[Item], planned: &[Write]) -> Pace {
+    // What is told in an event as well is told once: with the status that remembers it.
+    let is_told = planned.iter().any(|write| write.target == Target::Event);
+    if is_told || but_routine(known) != but_routine(desired) {
+        return Pace::Now;
+    }
+    if items.iter().any(|item| item.status.is_some()) { Pace::Progress } else { Pace::Between }
+}
+
+/// What of a binding's status may not wait.
+fn but_routine(status: &Value) -> Value {
+    let mut rest = status.clone();
+    let Some(fields) = rest.as_object_mut() else { return rest };
+    fields.remove("aggregatedStatus");
+    if let Some(conditions) = fields.get_mut("conditions").and_then(Value::as_array_mut) {
+        let is_routine = |condition: &Value| {
+            let failed = condition["type"] == "FullyApplied" && condition["status"] == "False";
+            ROUTINE.iter().any(|kind| condition["type"] == *kind) && !failed
+        };
+        conditions.retain(|condition| !is_routine(condition));
+        if conditions.is_empty() {
+            fields.remove("conditions");
+        }
+    }
+    if let Some(run) = fields.get_mut("run").and_then(Value::as_object_mut) {
+        run.retain(|field, value| !value.is_null() && !ROUTINE_OF_RUN.contains(&field.as_str()));
+        if run.is_empty() {
+            fields.remove("run");
+        }
+    }
+    rest
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::writes::Verb;
+
+    fn check(known: Value, desired: Value, planned: &[Write], expected: Pace) {
+        assert_eq!(of_bound(&known, &desired, &[], planned), expected, "{desired}");
+    }
+
+    fn condition(kind: &str, status: &str) -> Value {
+        json!({"type": kind, "status": status})
+    }
+
+    #[test]
+    fn only_what_follows_what_happens_waits() {
+        let waits = json!({"conditions": [condition("Scheduled", "False"), condition("Queuing", "True")]});
+        let bound = json!({"run": {"epoch": 1, "since": "t", "startedAt": null},
+            "conditions": [condition("Scheduled", "True"), condition("Queuing", "False"), condition("FullyApplied", "True")]});
+        check(waits.clone(), bound.clone(), &[], Pace::Between);
+        let with = |field: &str, value: Value| {
+            let mut status = bound.clone();
+            status[field] = value;
+            status
+        };
+        check(bound.clone(), with("aggregatedStatus", json!([{"clusterName": "east"}])), &[], Pace::Between);
+        check(bound.clone(), with("unhealthySince", json!("t")), &[], Pace::Now);
+        check(with("unhealthySince", json!("t")), bound.clone(), &[], Pace::Now);
+        check(bound.clone(), with("result", json!({})), &[], Pace::Now);
+        check(bound.clone(), with("attempts", json!([{}])), &[], Pace::Now);
+        check(
+            bound.clone(),
+            with("run", json!({"epoch": 1, "since": "t", "lostSince": "t"})),
+            &[],
+            Pace::Now,
+        );
+        check(waits.clone(), json!({"conditions": [condition("FullyApplied", "False")]}), &[], Pace::Now);
+        check(waits.clone(), json!({"conditions": [condition("EditPending", "True")]}), &[], Pace::Now);
+        let event = Write::new(Target::Event, "team", "e", Verb::Create(json!({})));
+        check(waits, bound.clone(), &[event], Pace::Now);
+    }
+}

@@ -1,0 +1,336 @@
+//! Which CellConfiguration is in force, and the VirtualClusters that are made from it.
+//!
+//! In force is the oldest valid configuration. Where none is valid, the last one that was stays in force; it is kept in
+//! `status.inForce` of its object, so that a restart knows it too. One too large for that is forgotten by a restart that
+//! finds it broken. Deliberately absent: who gets which cell; of that the planner tells (`uses`).
+
+mod objects;
+#[cfg(test)]
+mod tests;
+pub mod uses;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use fleet_api::{
+    CellConfiguration,
+    cells::{
+        CellConfigurationSpec,
+        read::{Members, members, name_members},
+    },
+    patch::merge_diff,
+};
+use fleet_cells::{
+    Cells, NodeName, Unreported, VcStatus,
+    config::{ClusterConfig, ConfigError, ConfigErrors},
+};
+use fleet_policies::reason::Reason;
+use jiff::Timestamp;
+use kube_core::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::{
+    events,
+    status::{condition, cut, find_condition},
+    world::World,
+    writes::{Target, Verb, Write},
+};
+
+pub use objects::{plan_objects, plan_statuses};
+
+const API: &str = "fleet.dev/v1alpha1";
+const SOURCE: &str = "fleet-controller";
+/// Largest configuration that its status repeats, in bytes of JSON: an object has little more than a megabyte in all.
+const MAX_KEPT: usize = 512 * 1024;
+/// Mistakes that a condition names; the others are counted.
+const TOLD_ERRORS: usize = 5;
+
+/// What was last read from the configuration objects.
+#[derive(Default)]
+pub struct Configurations {
+    readings: BTreeMap<String, Reading>,
+    in_force: Option<InForce>,
+    /// Why no configuration is in force although there is one.
+    trouble: Option<String>,
+}
+
+/// One object as it was read at one generation, with the members that were known then.
+struct Reading {
+    uid: String,
+    generation: i64,
+    members: Members,
+    built: Result<Arc<Valid>, String>,
+}
+
+/// A configuration that holds together.
+#[derive(Debug)]
+pub struct Valid {
+    /// Each tree names its member, as soon as that is known.
+    pub config: ClusterConfig,
+    /// Trees of which it is not known which member has them.
+    unnamed: Vec<ConfigError>,
+    nodes: Vec<NodeName>,
+    /// What its virtual clusters have while nobody uses anything and all is good.
+    idle: BTreeMap<String, VcStatus>,
+}
+
+/// The configuration by which cells are given.
+#[derive(Clone, Debug)]
+pub struct InForce {
+    /// Name of its object.
+    pub name: String,
+    uid: String,
+    pub generation: i64,
+    pub valid: Arc<Valid>,
+}
+
+/// A change of the configuration in force: `Some(None)` takes it away.
+pub type ConfigurationChange = Option<Option<Arc<Valid>>>;
+
+impl Configurations {
+    /// Reads the configurations and finds the one in force.
+    pub fn read(&mut self, world: &World) -> ConfigurationChange {
+        let candidates = candidates(world);
+        self.read_all(&candidates, world);
+        if candidates.is_empty() {
+            self.trouble = None;
+            return self.in_force.take().map(|_| None);
+        }
+        let valid = candidates.iter().find_map(|object| {
+            let reading = self.readings.get(&object.name_any())?;
+            let valid = Arc::clone(reading.built.as_ref().ok()?);
+            let (uid, generation) = (reading.uid.clone(), reading.generation);
+            Some(InForce { name: object.name_any(), uid, generation, valid })
+        });
+        let found = valid.or_else(|| {
+            // What is in force stays, also when its object is gone: others are there and none of them is valid.
+            self.in_force.clone().or_else(|| candidates.iter().find_map(|object| kept(object)))
+        });
+        self.trouble = match found {
+            Some(_) => None,
+            None => candidates.iter().find_map(|object| {
+                let error = self.readings.get(&object.name_any())?.built.as_ref().err()?;
+                Some(format!("{}: {error}", object.name_any()))
+            }),
+        };
+        let found = found?;
+        let same = |known: &InForce| known.uid == found.uid && known.valid.config == found.valid.config;
+        if self.in_force.as_ref().is_some_and(same) {
+            self.in_force = Some(found);
+            return None;
+        }
+        let valid = Arc::clone(&found.valid);
+        self.in_force = Some(found);
+        Some(Some(valid))
+    }
+
+    /// The configuration by which cells are given.
+    pub fn in_force(&self) -> Option<&InForce> {
+        self.in_force.as_ref()
+    }
+
+    /// Why no configuration is in force although there is one, naming it.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    fn read_all(&mut self, candidates: &[&CellConfiguration], world: &World) {
+        self.readings.retain(|known, _| candidates.iter().any(|object| object.name_any() == *known));
+        let members = self.members(candidates, world);
+        for object in candidates {
+            let (name, (uid, generation)) = (object.name_any(), id(object));
+            let is_known = |known: &Reading| {
+                known.uid == uid
+                    && known.generation == generation
+                    && (known.members == members || known.built.as_ref().is_ok_and(|v| v.names_members()))
+            };
+            if !self.readings.get(&name).is_some_and(is_known) {
+                let built = build(&object.spec, &members).map(Arc::new);
+                self.readings.insert(name, Reading { uid, generation, members: members.clone(), built });
+            }
+        }
+    }
+
+    /// Members with the nodes that are known of each: those that their reports name, and those that the configuration in
+    /// force has given them.
+    fn members(&self, candidates: &[&CellConfiguration], world: &World) -> Members {
+        let kept = || candidates.iter().find_map(|object| kept(object)).map(|kept| kept.valid);
+        let before = self.in_force.as_ref().map(|known| Arc::clone(&known.valid)).or_else(kept);
+        members(world.clusters.values(), before.iter().flat_map(|valid| &valid.nodes))
+    }
+
+    /// Conditions and warning events of every configuration object, and what is in force.
+    pub fn plan_conditions(&self, world: &World, now: Timestamp) -> Vec<Write> {
+        let alive = world.cell_configurations.values();
+        let alive = alive.filter(|object| object.metadata.deletion_timestamp.is_none());
+        alive.filter_map(|object| self.status(object, world, now)).collect()
+    }
+
+    /// Status, reason and message of the condition `Valid`.
+    fn told(&self, object: &CellConfiguration, world: &World) -> (&'static str, Reason, String) {
+        let name = object.name_any();
+        let known = self.in_force.as_ref();
+        match self.readings.get(&name).map(|reading| &reading.built) {
+            Some(Err(error)) => {
+                let message = format!("{error}; {}", in_force_instead(known, &name));
+                ("False", Reason::CellConfigurationInvalid, message)
+            }
+            Some(Ok(valid)) if known.is_some_and(|known| known.name == name) => {
+                ("True", Reason::CellConfigurationInForce, valid.remarks(world))
+            }
+            _ => {
+                let first = known.map_or("none", |known| known.name.as_str());
+                let message =
+                    format!("metadata.name: found {name}; allowed: one configuration; {first} is in force");
+                ("False", Reason::CellConfigurationInvalid, message)
+            }
+        }
+    }
+
+    fn status(&self, object: &CellConfiguration, world: &World, now: Timestamp) -> Option<Write> {
+        let (status, reason, message) = self.told(object, world);
+        let generation = object.metadata.generation;
+        let conditions = object.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        let known = find_condition(conditions, "Valid");
+        let moved = known.is_none_or(|known| {
+            known.status != status
+                || known.message != cut(&message)
+                || known.observed_generation != generation
+        });
+        let mut fresh = condition("Valid", status, reason, &message, known, now);
+        fresh["observedGeneration"] = json!(generation);
+        let before = object.status.as_ref().map_or(Value::Null, |status| json!(status));
+        let mut after =
+            json!({"conditions": if moved { json!([fresh]) } else { before["conditions"].clone() }});
+        let own = self.in_force.as_ref().filter(|known| known.name == object.name_any());
+        if let Some(known) = own {
+            after["virtualClusters"] = json!(known.valid.config.virtual_clusters.len());
+            after["nodes"] = json!(known.valid.nodes.len());
+            // What the planner tells stands beside it.
+            if let Some(bad) = before.get("badNodes") {
+                after["badNodes"] = bad.clone();
+            }
+            if let Some(kept) = known.kept() {
+                after["inForce"] = kept;
+            }
+        }
+        let patch = merge_diff(&before, &after)?;
+        let name = object.name_any();
+        let body = json!({"status": patch});
+        let write = Write::new(Target::CellConfiguration, "", &name, Verb::MergeStatus(body));
+        if !moved || status == "True" {
+            return Some(write);
+        }
+        let uid = object.uid().unwrap_or_default();
+        let subject = events::Subject {
+            api_version: API,
+            kind: "CellConfiguration",
+            namespace: "",
+            name: &name,
+            uid: &uid,
+        };
+        Some(write.then([events::warning(&subject, SOURCE, reason, &message, now)]))
+    }
+}
+
+fn in_force_instead(known: Option<&InForce>, own: &str) -> String {
+    match known {
+        Some(known) if known.name == own => {
+            format!("generation {} of it stays in force", known.generation)
+        }
+        Some(known) => format!("{} is in force", known.name),
+        None => "no configuration is in force".to_string(),
+    }
+}
+
+impl InForce {
+    /// What the status keeps of it; none where it is too large.
+    fn kept(&self) -> Option<Value> {
+        let spec = CellConfigurationSpec::of(&self.valid.config);
+        let kept = json!({
+            "generation": self.generation,
+            "physicalCluster": spec.physical_cluster,
+            "virtualClusters": spec.virtual_clusters,
+        });
+        (kept.to_string().len() <= MAX_KEPT).then_some(kept)
+    }
+
+    /// What each virtual cluster has while nobody uses anything.
+    pub fn idle(&self) -> &BTreeMap<String, VcStatus> {
+        &self.valid.idle
+    }
+}
+
+impl Valid {
+    fn of(config: ClusterConfig, unnamed: Vec<ConfigError>) -> Result<Self, ConfigErrors> {
+        let cells = Cells::new(config, Unreported::Good)?;
+        let statuses = cells.virtual_clusters().filter_map(|vc| Some((vc.to_string(), cells.vc_status(vc)?)));
+        let idle = statuses.collect();
+        let nodes = cells.nodes().cloned().collect();
+        Ok(Self { config: cells.config().clone(), unnamed, nodes, idle })
+    }
+
+    fn names_members(&self) -> bool {
+        self.config.physical_cluster.physical_cells.iter().all(|tree| !tree.cluster.is_empty())
+    }
+
+    /// What people should know of a configuration that is in force.
+    fn remarks(&self, world: &World) -> String {
+        let trees = self.config.physical_cluster.physical_cells.iter();
+        let absent: BTreeSet<&str> = trees
+            .map(|tree| tree.cluster.as_str())
+            .filter(|cluster| !cluster.is_empty() && !world.clusters.contains_key(*cluster))
+            .collect();
+        let mut remarks = "the configuration is in force".to_string();
+        if !absent.is_empty() {
+            let names = absent.into_iter().collect::<Vec<_>>().join(", ");
+            remarks.push_str(&format!("; not joined yet, so that its cells are bad: {names}"));
+        }
+        if !self.unnamed.is_empty() {
+            remarks.push_str(&format!("; bad until a member has their nodes: {}", sentence(&self.unnamed)));
+        }
+        remarks
+    }
+}
+
+fn build(spec: &CellConfigurationSpec, members: &Members) -> Result<Valid, String> {
+    let build = || {
+        let (config, unnamed) = name_members(spec.config()?, members);
+        Valid::of(config, unnamed)
+    };
+    build().map_err(|errors: ConfigErrors| sentence(&errors.0))
+}
+
+/// The first mistakes, each with its path in the object.
+fn sentence(errors: &[ConfigError]) -> String {
+    let mut parts: Vec<String> =
+        errors.iter().take(TOLD_ERRORS).map(|error| format!("spec.{error}")).collect();
+    let more = errors.len().saturating_sub(TOLD_ERRORS);
+    if more > 0 {
+        parts.push(format!("and {more} more mistakes"));
+    }
+    parts.join("; ")
+}
+
+/// The configuration that was in force before a restart.
+fn kept(object: &CellConfiguration) -> Option<InForce> {
+    let kept = object.status.as_ref()?.in_force.as_ref()?;
+    let valid = Valid::of(kept.config().ok()?, Vec::new()).ok()?;
+    let uid = object.uid().unwrap_or_default();
+    Some(InForce { name: object.name_any(), uid, generation: kept.generation, valid: Arc::new(valid) })
+}
+
+fn id(object: &CellConfiguration) -> (String, i64) {
+    (object.uid().unwrap_or_default(), object.metadata.generation.unwrap_or(0))
+}
+
+/// Configurations that may be in force, the oldest first.
+fn candidates(world: &World) -> Vec<&CellConfiguration> {
+    let all = world.cell_configurations.values();
+    let mut alive: Vec<&CellConfiguration> =
+        all.filter(|object| object.metadata.deletion_timestamp.is_none()).collect();
+    alive.sort_by_cached_key(|object| (object.creation_timestamp().map(|time| time.0), object.name_any()));
+    alive
+}

@@ -1,0 +1,96 @@
+//! The VirtualCluster objects: made, brought in line and removed, and what they say.
+
+use std::collections::BTreeMap;
+
+use fleet_api::{
+    cells::{
+        read::object_name,
+        status::{JobCounts, status},
+    },
+    patch::merge_diff,
+};
+use fleet_cells::config::VirtualCluster;
+use kube_core::ResourceExt;
+use serde_json::{Value, json};
+
+use super::{API, InForce, uses::Uses};
+use crate::{
+    world::World,
+    writes::{Target, Verb, Write},
+};
+
+/// Bad nodes that a status names; the bound of its list.
+const MAX_BAD_NODES: usize = 10_000;
+
+/// Makes a VirtualCluster for each virtual cluster of the configuration in force, and deletes those of others.
+pub fn plan_objects(world: &World, in_force: Option<&InForce>) -> Vec<Write> {
+    let mut writes = Vec::new();
+    let mut wanted: BTreeMap<String, Value> = BTreeMap::new();
+    for (in_force, (name, vc)) in in_force
+        .iter()
+        .flat_map(|known| known.valid.config.virtual_clusters.iter().map(move |vc| (known, vc)))
+    {
+        wanted.insert(object_name(name), spec(name, vc, &in_force.name));
+    }
+    for ((_, name), object) in world.virtual_clusters.iter() {
+        let is_going = object.metadata.deletion_timestamp.is_some();
+        let Some(spec) = wanted.remove(name) else {
+            if !is_going {
+                let uid = object.uid().unwrap_or_default();
+                writes.push(Write::new(Target::VirtualCluster, "", name, Verb::Delete { uid }));
+            }
+            continue;
+        };
+        if let Some(patch) = merge_diff(&json!(object.spec), &spec)
+            && !is_going
+        {
+            let body = json!({"spec": patch});
+            writes.push(Write::new(Target::VirtualCluster, "", name, Verb::Merge(body)));
+        }
+    }
+    writes.extend(wanted.into_iter().map(|(name, spec)| {
+        let body =
+            json!({"apiVersion": API, "kind": "VirtualCluster", "metadata": {"name": name}, "spec": spec});
+        Write::new(Target::VirtualCluster, "", &name, Verb::Create(body))
+    }));
+    writes
+}
+
+fn spec(name: &str, vc: &VirtualCluster, configuration: &str) -> Value {
+    let mut spec = json!(vc);
+    spec["name"] = json!(name);
+    spec["configuration"] = json!(configuration);
+    spec
+}
+
+/// What VirtualClusters say of their use, where it changed.
+pub fn plan_statuses(world: &World, in_force: Option<&InForce>, uses: Option<&Uses>) -> Vec<Write> {
+    let Some(in_force) = in_force else { return Vec::new() };
+    let nobody: BTreeMap<i32, JobCounts> = BTreeMap::new();
+    let mut writes: Vec<Write> =
+        uses.and_then(|uses| plan_bad_nodes(world, in_force, uses)).into_iter().collect();
+    for (vc, idle) in in_force.idle() {
+        let name = object_name(vc);
+        let Some(object) = world.virtual_clusters.get(&(String::new(), name.clone())) else { continue };
+        let told = uses.and_then(|uses| uses.virtual_clusters.get(vc));
+        let (cells, jobs) = told.map_or((idle, &nobody), |told| (&told.cells, &told.jobs));
+        let desired = json!(status(&in_force.valid.config, cells, jobs));
+        let known = object.status.as_ref().map_or(Value::Null, |status| json!(status));
+        if let Some(patch) = merge_diff(&known, &desired) {
+            let body = json!({"status": patch});
+            writes.push(Write::new(Target::VirtualCluster, "", &name, Verb::MergeStatus(body)));
+        }
+    }
+    writes
+}
+
+/// Which nodes are bad, on the object in force.
+fn plan_bad_nodes(world: &World, in_force: &InForce, uses: &Uses) -> Option<Write> {
+    let object = world.cell_configurations.get(&(String::new(), in_force.name.clone()))?;
+    let bad: Vec<String> = uses.bad_nodes.iter().take(MAX_BAD_NODES).map(ToString::to_string).collect();
+    if object.status.as_ref().map_or(&[][..], |status| &status.bad_nodes) == bad {
+        return None;
+    }
+    let body = json!({"status": {"badNodes": bad}});
+    Some(Write::new(Target::CellConfiguration, "", &in_force.name, Verb::MergeStatus(body)))
+}

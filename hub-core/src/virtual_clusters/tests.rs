@@ -1,0 +1,251 @@
+use fleet_api::{Cluster, VirtualCluster, cells::status::JobCounts};
+
+use super::{uses::VcUse, *};
+use crate::observation::{Change, Observation};
+
+/// One pool of nodes `a-0`, `a-1` in a member, and a virtual cluster `vc` with `promised` of them.
+fn object(name: &str, generation: i64, promised: i64, status: Value) -> CellConfiguration {
+    let value = json!({
+        "apiVersion": API, "kind": "CellConfiguration",
+        "metadata": {"name": name, "uid": format!("uid-{name}"), "generation": generation,
+            "creationTimestamp": format!("2026-01-01T00:00:{:02}Z", name.len())},
+        "spec": {
+            "physicalCluster": {
+                "skuTypes": {"GPU": {"gpu": 1, "cpu": 4, "memory": "8Gi"}},
+                "cellTypes": {"NODE": {"childCellType": "GPU", "childCellNumber": 2, "isNodeLevel": true},
+                    "POOL": {"childCellType": "NODE", "childCellNumber": 2}},
+                "physicalCells": [{"cellType": "POOL", "cellChildren": [{"cellAddress": "a-0"}, {"cellAddress": "a-1"}]}],
+            },
+            "virtualClusters": {"VC": {"virtualCells": [{"cellType": "POOL.NODE", "cellNumber": promised}]}},
+        },
+        "status": status,
+    });
+    serde_json::from_value(value).expect("a configuration")
+}
+
+#[derive(Default)]
+struct Stage {
+    world: World,
+    configurations: Configurations,
+}
+
+impl Stage {
+    fn apply(&mut self, object: CellConfiguration) -> Option<Option<i64>> {
+        self.world.observe(Observation::CellConfiguration(Change::Apply(object)));
+        self.read()
+    }
+
+    fn join(&mut self, name: &str, nodes: &[&str]) -> Option<Option<i64>> {
+        let value = json!({"apiVersion": API, "kind": "Cluster", "metadata": {"name": name, "uid": name}, "spec": {},
+            "status": {"nodeShapes": [{"count": nodes.len(), "allocatable": {}, "free": {}, "nodes": nodes}]}});
+        self.world.observe(Observation::Cluster(Change::Apply(
+            serde_json::from_value::<Cluster>(value).expect("a member"),
+        )));
+        self.read()
+    }
+
+    /// What `VC` is promised by the configuration that comes into force; `None` where nothing changes.
+    fn read(&mut self) -> Option<Option<i64>> {
+        let change = self.configurations.read(&self.world)?;
+        Some(change.map(|valid| valid.config.virtual_clusters["VC"].virtual_cells[0].cell_number))
+    }
+
+    fn cluster(&self) -> String {
+        let known = self.configurations.in_force().expect("one is in force");
+        known.valid.config.physical_cluster.physical_cells[0].cluster.clone()
+    }
+
+    fn written(&self) -> BTreeMap<String, Value> {
+        let writes = self.configurations.plan_conditions(&self.world, Timestamp::UNIX_EPOCH);
+        let status = |write: Write| match write.verb {
+            Verb::MergeStatus(body) => {
+                let mut status = body["status"].clone();
+                status["events"] = json!(write.then.len());
+                Some((write.name, status))
+            }
+            _ => None,
+        };
+        writes.into_iter().filter_map(status).collect()
+    }
+
+    fn message(&self, name: &str) -> String {
+        let written = self.written();
+        written[name]["conditions"][0]["message"].as_str().unwrap_or_default().to_string()
+    }
+
+    /// What is done to the VirtualClusters; each write also reaches the world.
+    fn follow(&mut self) -> Vec<String> {
+        let writes = plan_objects(&self.world, self.configurations.in_force());
+        let mut told = Vec::new();
+        for write in writes {
+            let key = (String::new(), write.name.clone());
+            let mut value = self.world.virtual_clusters.get(&key).map_or(Value::Null, |known| json!(known));
+            told.push(match &write.verb {
+                Verb::Create(body) => {
+                    value = body.clone();
+                    value["metadata"]["uid"] = json!(format!("uid-{}", write.name));
+                    format!("create {}", write.name)
+                }
+                Verb::Merge(body) => {
+                    merge(&mut value, body);
+                    format!("patch {} {}", write.name, body["spec"])
+                }
+                Verb::Delete { uid } => format!("delete {} {uid}", write.name),
+                other => panic!("{other:?}"),
+            });
+            let object: VirtualCluster = serde_json::from_value(value).expect("a VirtualCluster");
+            let change = match write.verb {
+                Verb::Delete { .. } => Change::Delete(object),
+                _ => Change::Apply(object),
+            };
+            self.world.observe(Observation::VirtualCluster(change));
+        }
+        told
+    }
+}
+
+/// RFC 7386, for what these tests patch.
+fn merge(value: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        *value = patch.clone();
+        return;
+    };
+    for (name, patch) in fields {
+        match patch {
+            Value::Null => drop(value.as_object_mut().map(|map| map.remove(name))),
+            patch => merge(&mut value[name], patch),
+        }
+    }
+}
+
+#[test]
+fn the_last_valid_configuration_stays_in_force_over_an_edit_and_a_restart() {
+    let mut stage = Stage::default();
+    assert_eq!(stage.apply(object("a", 1, 2, Value::Null)), Some(Some(2)));
+    let first = stage.written()["a"].clone();
+    assert_eq!(
+        (&first["virtualClusters"], &first["nodes"], &first["events"]),
+        (&json!(1), &json!(2), &json!(0))
+    );
+    let kept = first["inForce"].clone();
+    assert_eq!(kept["generation"], 1);
+    let broken = object("a", 2, 3, json!({"inForce": kept, "virtualClusters": 1, "nodes": 2}));
+    assert_eq!(stage.apply(broken.clone()), None);
+    let message = stage.message("a");
+    assert!(message.starts_with("spec.virtualClusters: found 3 cells of type NODE"), "{message}");
+    assert!(
+        message.contains("found")
+            && message.contains("allowed")
+            && message.ends_with("generation 1 of it stays in force"),
+        "{message}"
+    );
+    assert_eq!(stage.written()["a"]["events"], 1);
+    // Another process finds only the objects.
+    let mut restarted = Stage::default();
+    assert_eq!(restarted.apply(broken), Some(Some(2)));
+    assert_eq!(restarted.message("a"), message);
+    assert!(restarted.written()["a"]["inForce"].is_null(), "it stands there already");
+    assert_eq!(restarted.apply(object("a", 3, 1, json!({"inForce": kept}))), Some(Some(1)));
+}
+
+#[test]
+fn the_oldest_of_two_valid_configurations_is_in_force_and_a_broken_one_is_none() {
+    let mut stage = Stage::default();
+    assert_eq!(stage.apply(object("a", 1, 9, Value::Null)), None);
+    assert!(stage.configurations.trouble().is_some_and(|text| text.starts_with("a: spec.")));
+    assert!(stage.message("a").ends_with("no configuration is in force"));
+    assert_eq!(stage.apply(object("bb", 1, 2, Value::Null)), Some(Some(2)));
+    assert!(stage.message("a").ends_with("bb is in force"));
+    assert_eq!(stage.apply(object("ccc", 1, 1, Value::Null)), None);
+    let message = stage.message("ccc");
+    assert_eq!(message, "metadata.name: found ccc; allowed: one configuration; bb is in force");
+    for name in ["bb", "ccc", "a"] {
+        stage.world.observe(Observation::CellConfiguration(Change::Delete(object(name, 1, 1, Value::Null))));
+    }
+    assert_eq!(stage.read(), Some(None));
+}
+
+#[test]
+fn trees_find_their_member_and_keep_it() {
+    let mut stage = Stage::default();
+    assert_eq!(stage.apply(object("a", 1, 2, Value::Null)), Some(Some(2)));
+    assert_eq!(stage.cluster(), "", "nobody has joined");
+    assert_eq!(stage.join("west", &[]), Some(Some(2)));
+    assert_eq!(stage.cluster(), "west", "there is one member");
+    assert_eq!(stage.join("east", &["a-0"]), None);
+    assert_eq!(stage.cluster(), "west", "what was decided stays");
+    let mut other = Stage::default();
+    assert_eq!(other.join("west", &[]), None);
+    assert_eq!(other.join("east", &[]), None);
+    assert_eq!(other.apply(object("a", 1, 2, Value::Null)), Some(Some(2)));
+    let message = other.message("a");
+    let told =
+        "bad until a member has their nodes: spec.physicalCluster.physicalCells[0].cluster: found nothing";
+    assert!(message.contains(told), "{message}");
+    assert_eq!(other.join("east", &["a-1"]), Some(Some(2)));
+    assert_eq!(
+        (other.cluster().as_str(), other.message("a").as_str()),
+        ("east", "the configuration is in force")
+    );
+    let mut named = object("a", 2, 2, Value::Null);
+    named.spec.physical_cluster["physicalCells"][0]["cluster"] = json!("south");
+    assert_eq!(other.apply(named), Some(Some(2)));
+    assert!(other.message("a").ends_with("not joined yet, so that its cells are bad: south"));
+}
+
+#[test]
+fn virtual_clusters_follow_the_configuration() {
+    let mut stage = Stage::default();
+    stage.apply(object("a", 1, 2, Value::Null));
+    assert_eq!(stage.follow(), ["create vc"]);
+    assert_eq!(stage.follow(), [""; 0], "nothing is left to do");
+    stage.apply(object("a", 2, 1, Value::Null));
+    assert_eq!(stage.follow(), [r#"patch vc {"virtualCells":[{"cellNumber":1,"cellType":"POOL.NODE"}]}"#]);
+    let mut renamed = object("a", 3, 1, Value::Null);
+    renamed.spec.virtual_clusters = json!({"VC": {}, "team": {}});
+    let mut vc = renamed.clone();
+    vc.spec.virtual_clusters = json!({"team": {}});
+    vc.metadata.generation = Some(4);
+    stage.world.observe(Observation::CellConfiguration(Change::Apply(renamed)));
+    stage.configurations.read(&stage.world);
+    assert_eq!(stage.follow(), [r#"patch vc {"virtualCells":null}"#, "create team"]);
+    stage.world.observe(Observation::CellConfiguration(Change::Apply(vc)));
+    stage.configurations.read(&stage.world);
+    assert_eq!(stage.follow(), ["delete vc uid-vc"]);
+}
+
+#[test]
+fn statuses_say_what_is_promised_until_the_planner_tells_more() {
+    let mut stage = Stage::default();
+    stage.apply(object("a", 1, 2, Value::Null));
+    stage.follow();
+    let told = |stage: &Stage, uses: Option<&uses::Uses>| {
+        let writes = plan_statuses(&stage.world, stage.configurations.in_force(), uses);
+        writes
+            .into_iter()
+            .map(|write| match write.verb {
+                Verb::MergeStatus(body) => body["status"].clone(),
+                other => panic!("{other:?}"),
+            })
+            .collect::<Vec<_>>()
+    };
+    let idle = told(&stage, None);
+    assert_eq!(
+        (&idle[0]["gpu"], &idle[0]["guaranteed"], &idle[0]["allocation"]),
+        (&json!("0/4"), &json!(4), &json!("0%"))
+    );
+    let mut cells = stage.configurations.in_force().expect("in force").idle()["VC"].clone();
+    cells.leaves.get_mut("GPU").expect("its leaves").used = 3;
+    let jobs = BTreeMap::from([(100, JobCounts { waiting: 1, running: 2 })]);
+    let uses = uses::Uses {
+        virtual_clusters: BTreeMap::from([("VC".to_string(), VcUse { cells, jobs })]),
+        bad_nodes: BTreeSet::from([fleet_cells::NodeName::new("east", "a-1")]),
+    };
+    let mut busy = told(&stage, Some(&uses));
+    assert_eq!(busy.remove(0), json!({"badNodes": ["east/a-1"]}));
+    assert_eq!(
+        (&busy[0]["gpu"], &busy[0]["memory"], &busy[0]["allocation"]),
+        (&json!("3/4"), &json!("24Gi/32Gi"), &json!("75%"))
+    );
+    assert_eq!(busy[0]["jobs"], json!([{"class": "prod", "waiting": 1, "running": 2}]));
+}

@@ -1,0 +1,82 @@
+//! Which pods a hollow kubelet takes: as real ones do, it refuses what asks for more than its node has left, in the order in
+//! which it hears of them.
+
+use std::collections::BTreeMap;
+
+use fleet_resources::{ResourceName, Resources};
+
+use super::{
+    Options,
+    pod::{Pod, PodKey},
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Admission {
+    /// What each node has left; empty: everything is taken.
+    left: BTreeMap<String, Resources>,
+    taken: BTreeMap<PodKey, (String, Resources)>,
+    /// Pods that were refused, and for what.
+    refused: BTreeMap<PodKey, String>,
+}
+
+impl Admission {
+    pub fn new(options: &Options) -> Self {
+        let amounts = |node: &super::HollowNode| {
+            let amounts = node.allocatable.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+            (node.name.clone(), Resources::parse(amounts).unwrap_or_default())
+        };
+        let left = options.nodes.iter().filter(|_| options.admission).map(amounts).collect();
+        Self { left, ..Self::default() }
+    }
+
+    /// Takes a pod that is bound; what its node lacks for it.
+    pub fn enter(&mut self, pod: &Pod) -> Option<String> {
+        let key = pod.key();
+        let node = pod.spec.node_name.clone().unwrap_or_default();
+        if self.taken.contains_key(&key) {
+            return None;
+        }
+        let left = self.left.get_mut(&node)?;
+        let mut requests = requests(pod);
+        requests.set(ResourceName::PODS, 1);
+        if let Some(short) = requests.shortages(left).first() {
+            let short = short.to_string();
+            self.refused.insert(key, short.clone());
+            return Some(short);
+        }
+        left.sub(&requests);
+        self.taken.insert(key, (node, requests));
+        None
+    }
+
+    pub fn short(&self, key: &PodKey) -> Option<String> {
+        self.refused.get(key).cloned()
+    }
+
+    /// The pod has ended, or is gone.
+    pub fn leave(&mut self, key: &PodKey) {
+        self.refused.remove(key);
+        let Some((node, requests)) = self.taken.remove(key) else { return };
+        if let Some(left) = self.left.get_mut(&node) {
+            left.add(&requests);
+        }
+    }
+}
+
+fn requests(pod: &Pod) -> Resources {
+    let mut sum = Resources::new();
+    for container in &pod.spec.containers {
+        for field in ["limits", "requests"] {
+            let amounts = container.resources[field].as_object().into_iter().flatten();
+            let amounts: Vec<(&str, String)> = amounts
+                .filter(|(name, _)| {
+                    field == "requests" || container.resources["requests"][name.as_str()].is_null()
+                })
+                .map(|(name, value)| (name.as_str(), value.as_str().map_or(value.to_string(), str::to_owned)))
+                .collect();
+            let amounts = amounts.iter().map(|(name, text)| (*name, text.as_str()));
+            sum.add(&Resources::parse(amounts).unwrap_or_default());
+        }
+    }
+    sum
+}

@@ -1,0 +1,136 @@
+//! Pods that other controllers make of a job whose places are held here, and which of the places are theirs.
+//!
+//! A pod says by its annotation whose places it takes, where its template could be marked. One that does not is known by
+//! what controls it: the job itself, or an object that the job's controller made and that has the job's name in the
+//! pod's labels. Its role and number are read from the labels of each kind's controller.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use fleet_api::names;
+use fleet_policies::WorkloadKind;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::{MemberState, PodEntry, PodKey};
+use crate::owned::OwnedJob;
+
+/// Labels and annotations by which controllers say the role of a pod, the most telling first.
+const ROLES: [&str; 5] = [
+    names::COMPONENT_LABEL,
+    "volcano.sh/task-spec",
+    "training.kubeflow.org/replica-type",
+    "training.kubeflow.org/job-role",
+    "replica-type",
+];
+/// The same of its number among the pods of its role.
+const NUMBERS: [&str; 4] = [
+    "training.kubeflow.org/replica-index",
+    "volcano.sh/task-index",
+    "batch.kubernetes.io/job-completion-index",
+    "replica-index",
+];
+/// Labels with the name of the job, on pods that a further object made by the job's controller controls.
+const JOB_NAMES: [&str; 2] = ["training.kubeflow.org/job-name", "volcano.sh/job-name"];
+
+/// What a pod without an annotation says of the job it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    job: String,
+    /// Uid of the job; `None`: a further object stands between them.
+    uid: Option<String>,
+}
+
+impl Claim {
+    pub fn read(meta: &ObjectMeta) -> Option<Self> {
+        let owner = meta.owner_references.as_ref()?.first()?;
+        if WorkloadKind::of(&owner.api_version, &owner.kind).is_job() {
+            let label = JOB_NAMES.iter().find_map(|name| meta.labels.as_ref()?.get(*name));
+            // A batch Job that stands for a job of another kind, such as an MPIJob's launcher.
+            return match label.filter(|name| **name != owner.name) {
+                Some(job) => Some(Self { job: job.clone(), uid: None }),
+                None => Some(Self { job: owner.name.clone(), uid: Some(owner.uid.clone()) }),
+            };
+        }
+        let label = JOB_NAMES.iter().find_map(|name| meta.labels.as_ref()?.get(*name));
+        label.map(|job| Self { job: job.clone(), uid: None })
+    }
+
+    fn is_of(&self, job: &OwnedJob, pod: &PodEntry) -> bool {
+        match &self.uid {
+            Some(uid) => *uid == job.uid,
+            // Times are of one server, in whole seconds.
+            None => job.created.is_none() || pod.created >= job.created,
+        }
+    }
+}
+
+/// The role a pod says it has; empty when it says none.
+pub(super) fn role(meta: &ObjectMeta) -> String {
+    find(meta, &ROLES).cloned().unwrap_or_default()
+}
+
+/// The pod's number among those of its role.
+pub(super) fn number(meta: &ObjectMeta, name: &str) -> Option<usize> {
+    let last = || name.rsplit_once('-').and_then(|(_, index)| index.parse().ok());
+    find(meta, &NUMBERS).and_then(|text| text.parse().ok()).or_else(last)
+}
+
+fn find<'m>(meta: &'m ObjectMeta, names: &[&str]) -> Option<&'m String> {
+    let marks = [meta.labels.as_ref(), meta.annotations.as_ref()];
+    names.iter().find_map(|name| marks.iter().flatten().find_map(|marks| marks.get(*name)))
+}
+
+impl MemberState {
+    /// A job for which places are held is new or has changed, or is gone: its pods take its places, whoever made them.
+    pub fn set_job(&mut self, uid: &str, job: Option<Arc<OwnedJob>>) {
+        let known = match &job {
+            Some(job) => self.jobs.insert(uid.to_owned(), job.clone()),
+            None => self.jobs.remove(uid),
+        };
+        let mut concerned = BTreeSet::new();
+        for job in known.iter().chain(&job) {
+            let key = (job.namespace.clone(), job.name.clone());
+            concerned.extend(self.claimants.get(&key).into_iter().flatten().cloned());
+            let uids = self.jobs_by_name.entry(key.clone()).or_default();
+            uids.remove(uid);
+            if self.jobs.contains_key(uid) {
+                uids.insert(uid.to_owned());
+            }
+            if uids.is_empty() {
+                self.jobs_by_name.remove(&key);
+            }
+        }
+        for key in concerned {
+            let Some(mut entry) = self.pods.get(&key).cloned() else { continue };
+            entry.reservation = None;
+            self.claim(&key, &mut entry);
+            self.put_pod(key, entry);
+        }
+    }
+
+    /// Finds the places that a pod without an annotation may take.
+    pub(super) fn claim(&self, key: &PodKey, entry: &mut PodEntry) {
+        let Some(claim) = entry.claim.clone().filter(|_| entry.reservation.is_none()) else { return };
+        let name = (key.namespace.clone(), claim.job.clone());
+        let jobs = self.jobs_by_name.get(&name).into_iter().flatten().filter_map(|uid| self.jobs.get(uid));
+        let job = jobs.into_iter().find(|job| claim.is_of(job, entry));
+        entry.reservation = job.map(|job| job.reservation.clone());
+    }
+
+    pub(super) fn note_claimant(&mut self, key: &PodKey, entry: &PodEntry) {
+        if let Some(claim) = &entry.claim {
+            let name = (key.namespace.clone(), claim.job.clone());
+            self.claimants.entry(name).or_default().insert(key.clone());
+        }
+    }
+
+    pub(super) fn forget_claimant(&mut self, key: &PodKey, entry: &PodEntry) {
+        let Some(claim) = &entry.claim else { return };
+        let name = (key.namespace.clone(), claim.job.clone());
+        if let Some(pods) = self.claimants.get_mut(&name) {
+            pods.remove(key);
+            if pods.is_empty() {
+                self.claimants.remove(&name);
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Claims: a job that others of its queue have passed for too long keeps later ones from starting.
+//!
+//! What is passed is a job for which there are too few free cells while jobs behind it start. After
+//! [`PASSED_FOR_MS`] the queue's later jobs wait, so that cells that come free add up; [`KEPT_FOR_MS`] later the claim is given up
+//! and counted anew. A restart counts anew, too.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_quota::JobId;
+
+use super::Place;
+use crate::decision::earliest;
+
+/// How long others may pass a job.
+const PASSED_FOR_MS: i64 = 5 * 60_000;
+/// How long cells are kept for it.
+const KEPT_FOR_MS: i64 = 30 * 60_000;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Claims {
+    /// Jobs that waited for cells when a job behind them started: since when.
+    passed: BTreeMap<JobId, i64>,
+    /// Who has the claim of each queue, and until when.
+    held: BTreeMap<String, (Place, i64)>,
+    /// Jobs of each queue that were looked at in this pass and wait for cells.
+    short: BTreeMap<String, Vec<Place>>,
+}
+
+impl Claims {
+    /// A pass over these jobs begins.
+    pub fn begin(&mut self, line: &BTreeSet<Place>, now_ms: i64) {
+        self.short.clear();
+        let waits: BTreeSet<&JobId> = line.iter().map(|place| &place.4).collect();
+        self.passed.retain(|id, _| waits.contains(id));
+        let passed = &mut self.passed;
+        self.held.retain(|_, (place, until)| {
+            let stands = waits.contains(&place.4) && *until > now_ms;
+            if !stands {
+                passed.remove(&place.4);
+            }
+            stands
+        });
+        for place in line {
+            let due = self.passed.get(&place.4).is_some_and(|since| since + PASSED_FOR_MS <= now_ms);
+            if due && !self.held.contains_key(&place.1) {
+                self.held.insert(place.1.clone(), (place.clone(), now_ms + KEPT_FOR_MS));
+            }
+        }
+    }
+
+    /// There are too few free cells for it.
+    pub fn waits(&mut self, place: &Place) {
+        self.short.entry(place.1.clone()).or_default().push(place.clone());
+    }
+
+    /// It starts, past those of its queue that wait for cells.
+    pub fn started(&mut self, place: &Place, now_ms: i64) {
+        for passed in self.short.get(&place.1).into_iter().flatten() {
+            self.passed.entry(passed.4.clone()).or_insert(now_ms);
+        }
+        self.forget(&place.4);
+    }
+
+    /// Whose claim keeps a job from starting.
+    pub fn keeps_from(&self, place: &Place) -> Option<&JobId> {
+        let (holder, _) = self.held.get(&place.1)?;
+        (holder < place).then_some(&holder.4)
+    }
+
+    pub fn forget(&mut self, id: &JobId) {
+        self.passed.remove(id);
+        self.held.retain(|_, (place, _)| place.4 != *id);
+    }
+
+    /// When a claim begins or ends by time alone.
+    pub fn wake_ms(&self, now_ms: i64) -> Option<i64> {
+        let ends = self.held.values().map(|(_, until)| *until).min();
+        let begins = self.passed.values().map(|since| since + PASSED_FOR_MS).filter(|at| *at > now_ms).min();
+        earliest(ends, begins)
+    }
+}

@@ -1,0 +1,373 @@
+//! One pass over the queues of the virtual clusters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_cells::{Ask, Decision as CellDecision, GroupState, Phase, Proposal, WaitCause, WaitReason};
+use fleet_policies::reason::Reason;
+use fleet_quota::{JobId, TakeRule};
+
+use crate::{
+    cells::{
+        Place,
+        ask::{CellGroupAsk, CellJob},
+    },
+    decision::{Decision, Plan, earliest},
+    job::{Job, Stand, Waiting},
+    planner::Planner,
+};
+
+/// Questions to the allocator in one pass; the rest follow in the next.
+const ASKED_AT_ONCE: usize = 512;
+/// Victims named in the reason of a taker.
+const VICTIMS_NAMED: usize = 5;
+/// Answers that are remembered.
+const REFUSALS_KEPT: usize = 4096;
+
+/// What became of one group.
+enum Tried {
+    /// It has its cells.
+    Placed,
+    /// It has reserved cells; these jobs have to leave them.
+    Reserved(BTreeSet<JobId>),
+    Waits(Waiting),
+}
+
+/// What one look at a job came to.
+struct Looked {
+    cluster: Option<String>,
+    placed: Vec<String>,
+    victims: BTreeSet<JobId>,
+    waits: Option<Waiting>,
+}
+
+impl Planner {
+    /// Decides on everything that waits for cells.
+    pub(in crate::planner) fn plan_cells(&mut self, now_ms: i64, plan: &mut Plan) {
+        if !self.cells.is_on() {
+            return;
+        }
+        self.cells.take_in(now_ms);
+        let doubts_end = self.cells.end_doubts(now_ms);
+        plan.wake_ms = earliest(plan.wake_ms, doubts_end);
+        if self.cells.refused.len() > REFUSALS_KEPT {
+            self.cells.refused.clear();
+        }
+        let line: BTreeSet<Place> = self.cells.waiting.union(&self.cells.growing).cloned().collect();
+        self.cells.claims.begin(&line, now_ms);
+        let mut asked = 0;
+        for place in line {
+            if asked >= ASKED_AT_ONCE {
+                plan.more = true;
+                break;
+            }
+            let id = &place.4;
+            match self.jobs.get(id).map(|entry| &entry.job.stand) {
+                Some(Stand::Waits) => asked += self.look_at_waiting(&place, now_ms, plan),
+                Some(Stand::Holds(_)) => asked += self.grow(&place, now_ms, plan),
+                None => {}
+            }
+        }
+        plan.wake_ms = earliest(plan.wake_ms, self.cells.claims.wake_ms(now_ms));
+        for job in std::mem::take(&mut self.cells.changed) {
+            if let Some(Stand::Holds(held)) = self.jobs.get(&job).map(|entry| &entry.job.stand) {
+                let cluster = held.cluster.clone();
+                plan.decisions.push(Decision::Regroup { job, cluster });
+            }
+        }
+    }
+
+    /// A job that waits for its first cells. Returns how often the allocator was asked.
+    fn look_at_waiting(&mut self, place: &Place, now_ms: i64, plan: &mut Plan) -> usize {
+        let id = place.4.clone();
+        let Some(entry) = self.jobs.get(&id) else { return 0 };
+        let job = entry.job.clone();
+        let Some(asks) = job.cells.clone() else { return 0 };
+        if let Some(until) = entry.refusals.until_ms.filter(|until| *until > now_ms) {
+            plan.wake_ms = earliest(plan.wake_ms, Some(until));
+            let message = entry.refusals.message.clone();
+            self.verdicts.tell(&id, Waiting::new(Reason::ReservationRefused, message));
+            return 0;
+        }
+        let clusters = match self.may_start(&job, &asks, place) {
+            Ok(clusters) => clusters,
+            Err(waiting) => {
+                self.verdicts.tell(&id, waiting);
+                return 0;
+            }
+        };
+        let mut asked = 0;
+        let looked = self.ask_for(&job, &asks, asks.groups.iter(), clusters, now_ms, plan, &mut asked);
+        let complete = looked.waits.is_none() && looked.victims.is_empty();
+        let starts = complete || (!asks.whole && !looked.placed.is_empty());
+        match looked.cluster.filter(|_| starts) {
+            Some(cluster) => {
+                self.cells.claims.started(place, now_ms);
+                self.start(&id, cluster, now_ms, plan);
+                return asked;
+            }
+            None if looked.victims.is_empty() => {
+                // All or nothing: what some of its groups could have, others may.
+                for name in &looked.placed {
+                    self.cells.release_group(name);
+                }
+            }
+            None => {}
+        }
+        let waiting = match looked.waits {
+            Some(waiting) if looked.victims.is_empty() => waiting,
+            _ => waits_for(&looked.victims),
+        };
+        if waiting.reason == Reason::InsufficientCells || waiting.reason == Reason::CellsFragmented {
+            self.cells.claims.waits(place);
+        }
+        self.verdicts.tell(&id, waiting);
+        asked
+    }
+
+    /// A job that runs and has not all its groups.
+    fn grow(&mut self, place: &Place, now_ms: i64, plan: &mut Plan) -> usize {
+        let id = place.4.clone();
+        let Some(entry) = self.jobs.get(&id) else { return 0 };
+        let job = entry.job.clone();
+        let (Stand::Holds(held), Some(asks)) = (&job.stand, job.cells.clone()) else { return 0 };
+        if held.ending || self.cells.claims.keeps_from(place).is_some() {
+            return 0;
+        }
+        let missing: Vec<CellGroupAsk> = self.cells.missing(&job, held).cloned().collect();
+        let (clusters, mut asked) = (vec![held.cluster.clone()], 0);
+        let looked = self.ask_for(&job, &asks, missing.iter(), clusters, now_ms, plan, &mut asked);
+        if !looked.placed.is_empty() {
+            self.cells.changed.insert(id);
+        }
+        asked
+    }
+
+    /// Whether quota, configuration and claims let the job start at all, and the clusters that may take it.
+    fn may_start(&mut self, job: &Job, asks: &CellJob, place: &Place) -> Result<Vec<String>, Waiting> {
+        self.never_runs(job, asks)?;
+        if let (true, Some(quota), Some(Ok(leaf))) =
+            (job.queued, &self.quota, self.jobs.get(&job.id).map(|entry| &entry.leaf))
+        {
+            let checked = quota.ledger().check(*leaf, &job.shape.total, job.preemptible);
+            checked.map_err(|verdict| {
+                let reason = Reason::from_text(verdict.reason()).unwrap_or(Reason::InsufficientQuota);
+                Waiting::new(reason, verdict.sentence())
+            })?;
+        }
+        if let Some(holder) = self.cells.claims.keeps_from(place) {
+            let message = format!("cells of {} are kept for {holder}, which has waited longer", asks.vc);
+            return Err(Waiting::new(Reason::Claimed, message));
+        }
+        self.clusters_for(job)
+    }
+
+    /// Said once for a job: what it asks for does not exist, however free everything is.
+    fn never_runs(&mut self, job: &Job, asks: &CellJob) -> Result<(), Waiting> {
+        if let Some(waiting) = self.cells.never.get(&job.id) {
+            return Err(waiting.clone());
+        }
+        if self.cells.admitted.contains(&job.id) {
+            return Ok(());
+        }
+        let Some(cells) = self.cells.cells.as_mut() else { return Ok(()) };
+        // Groups of pods that start one by one are alike; one of each kind is enough.
+        let mut seen: Vec<fleet_cells::GroupRequest> = Vec::new();
+        for ask in &asks.groups {
+            let mut plain = ask.request.clone();
+            plain.affinity_group.name.clear();
+            if seen.contains(&plain) {
+                continue;
+            }
+            seen.push(plain);
+            if let Err(refusal) = cells.admit(&ask.request) {
+                let waiting = Waiting::new(Reason::InvalidCells, refusal.to_string());
+                self.cells.never.insert(job.id.clone(), waiting.clone());
+                return Err(waiting);
+            }
+        }
+        self.cells.admitted.insert(job.id.clone());
+        Ok(())
+    }
+
+    fn clusters_for(&mut self, job: &Job) -> Result<Vec<String>, Waiting> {
+        if self.rooms.is_empty() {
+            let message = "no member cluster has reported its capacity yet";
+            return Err(Waiting::new(Reason::ClusterNotReady, message));
+        }
+        let open = self.open.of(&self.rooms, &job.shape).as_ref().map_err(|why| {
+            Waiting::new(Reason::ClusterNotAdmitted, format!("no cluster is open to {}: {why}", job.id))
+        })?;
+        let barred = open.iter().find_map(|(name, _)| job.barred.get(name));
+        let usable = open.iter().filter(|(name, _)| {
+            !job.barred.contains_key(name) && self.rooms.get(name).is_some_and(|room| room.reserves)
+        });
+        // Those where runs of it ended before come last.
+        let mut names: Vec<(bool, usize, String)> =
+            usable.map(|(name, group)| (job.avoided.contains(name), *group, name.clone())).collect();
+        names.sort();
+        match (names.is_empty(), barred) {
+            (true, Some(waiting)) => Err(waiting.clone()),
+            (true, None) => {
+                let message = "no cluster that is open to the job answers reservations, which cells need";
+                Err(Waiting::new(Reason::ClusterNotAdmitted, message))
+            }
+            _ => Ok(names.into_iter().map(|(_, _, name)| name).collect()),
+        }
+    }
+
+    /// Asks for groups of one job, all in one cluster.
+    #[expect(clippy::too_many_arguments, reason = "one question in its circumstances")]
+    fn ask_for<'g>(
+        &mut self,
+        job: &Job,
+        asks: &CellJob,
+        groups: impl Iterator<Item = &'g CellGroupAsk>,
+        mut clusters: Vec<String>,
+        now_ms: i64,
+        plan: &mut Plan,
+        asked: &mut usize,
+    ) -> Looked {
+        let mut looked = Looked { cluster: None, placed: Vec::new(), victims: BTreeSet::new(), waits: None };
+        for ask in groups {
+            let before = self.cells.state_of(ask.request.name());
+            match self.ask_group(&job.id, ask, &clusters, now_ms, plan, asked) {
+                Tried::Placed => {
+                    if before != Some(GroupState::Allocated) {
+                        looked.placed.push(ask.request.name().to_string());
+                    }
+                    let placed =
+                        self.cells.cells.as_ref().and_then(|cells| cells.placement(ask.request.name()));
+                    if let Some(placed) = placed {
+                        clusters = vec![placed.cluster.clone()];
+                        looked.cluster = Some(placed.cluster);
+                    }
+                }
+                Tried::Reserved(victims) => {
+                    looked.victims.extend(victims);
+                    let placed =
+                        self.cells.cells.as_ref().and_then(|cells| cells.placement(ask.request.name()));
+                    clusters = placed.map(|placed| vec![placed.cluster]).unwrap_or(clusters);
+                }
+                Tried::Waits(waiting) => {
+                    looked.waits.get_or_insert(waiting);
+                    if asks.whole {
+                        break;
+                    }
+                }
+            }
+        }
+        looked
+    }
+
+    fn ask_group(
+        &mut self,
+        id: &JobId,
+        ask: &CellGroupAsk,
+        clusters: &[String],
+        now_ms: i64,
+        plan: &mut Plan,
+        asked: &mut usize,
+    ) -> Tried {
+        let key = key(ask, clusters);
+        let Some(cells) = self.cells.cells.as_mut() else {
+            return Tried::Waits(Waiting::new(Reason::InvalidCells, "there is no configuration of cells"));
+        };
+        if cells.group(ask.request.name()).is_none()
+            && let Some((_, waiting)) =
+                self.cells.refused.get(&key).filter(|(at, _)| *at == self.cells.growth)
+        {
+            return Tried::Waits(waiting.clone());
+        }
+        *asked += 1;
+        let question = Ask { now_ms, phase: Phase::Preempting, suggested: None, clusters: Some(clusters) };
+        let decision = cells.schedule(&ask.request, &question);
+        let (proposal, preempts) = match decision {
+            CellDecision::Place(proposal) => (proposal, false),
+            CellDecision::Preempt(proposal) => (proposal, true),
+            CellDecision::Wait(reason) => {
+                let waiting = wait_text(&reason);
+                self.cells.refused.insert(key, (self.cells.growth, waiting.clone()));
+                return Tried::Waits(waiting);
+            }
+            CellDecision::Refuse(refusal) => {
+                return Tried::Waits(Waiting::new(Reason::InvalidCells, refusal.to_string()));
+            }
+        };
+        if cells.commit(&proposal).is_err() {
+            // Nothing changes between a question and its commit.
+            return Tried::Waits(Waiting::new(Reason::Backoff, "the cells have changed meanwhile"));
+        }
+        self.cells.note_group(id, ask);
+        self.cells.note_commit(&proposal);
+        if preempts {
+            Tried::Reserved(self.evict_for_cells(id, &proposal, now_ms, plan))
+        } else {
+            Tried::Placed
+        }
+    }
+
+    /// Ends the runs of the jobs whose groups are in the way.
+    fn evict_for_cells(
+        &mut self,
+        taker: &JobId,
+        proposal: &Proposal,
+        now_ms: i64,
+        plan: &mut Plan,
+    ) -> BTreeSet<JobId> {
+        let victims = self.cells.jobs_of(proposal.victims.iter().map(|victim| victim.group.clone()));
+        for victim in &victims {
+            let Some(entry) = self.jobs.get(victim) else { continue };
+            match &entry.job.stand {
+                Stand::Waits => {
+                    // It has not started: what it has it gives back at once, and the taker is asked about again.
+                    self.cells.release_job(victim);
+                    plan.more = true;
+                }
+                Stand::Holds(held) if held.ending => {}
+                Stand::Holds(_) => plan.decisions.push(Decision::Evict {
+                    job: victim.clone(),
+                    taker: taker.clone(),
+                    cluster: proposal.placement.cluster.clone(),
+                    rule: TakeRule::VirtualCluster,
+                    lost_work_ms: entry.job.lost_work_ms(now_ms),
+                }),
+            }
+        }
+        victims
+    }
+}
+
+/// Equal questions get equal answers.
+fn key(ask: &CellGroupAsk, clusters: &[String]) -> (String, Vec<String>) {
+    let mut request = ask.request.clone();
+    request.affinity_group.name.clear();
+    (serde_json::to_string(&request).unwrap_or_default(), clusters.to_vec())
+}
+
+/// The reason with the level that blocks.
+fn wait_text(reason: &WaitReason) -> Waiting {
+    let kind = match reason.cause {
+        WaitCause::TooFewLeaves { .. } | WaitCause::NoChain { .. } => Reason::InsufficientCells,
+        WaitCause::NoCellForPods { .. } | WaitCause::SearchLimit { .. } => Reason::CellsFragmented,
+        WaitCause::NoCellForGroup { .. } => Reason::WithinOneCell,
+        WaitCause::BadNode { .. } | WaitCause::NotSuggested { .. } => Reason::BadCells,
+        WaitCause::BeingPreempted { .. } => Reason::WaitingForVictims,
+    };
+    Waiting::new(kind, reason.to_string())
+}
+
+fn waits_for(victims: &BTreeSet<JobId>) -> Waiting {
+    let names: Vec<&str> = victims.iter().take(VICTIMS_NAMED).map(JobId::as_str).collect();
+    let word = if victims.len() == 1 { "job" } else { "jobs" };
+    let message = format!("waits for {} {word} to leave its cells: {}", victims.len(), names.join(", "));
+    Waiting::new(Reason::WaitingForVictims, message)
+}
+
+/// By class, for status and tests.
+pub(super) fn by_class(jobs: impl Iterator<Item = i32>) -> BTreeMap<i32, i64> {
+    let mut counts = BTreeMap::new();
+    for class in jobs {
+        *counts.entry(class).or_insert(0) += 1;
+    }
+    counts
+}

@@ -1,0 +1,356 @@
+//! What a page shows, made from what is known and, for one job, from what its user may read of the hub.
+
+use fleet_api::{ResourceBinding, names::binding_name, yaml};
+use fleet_hub_core::binding::BindingEntry;
+use fleet_policies::reason::Reason;
+use fleet_views::{
+    ClusterRow, Home, JobPage, JobQuery, JobRow, QueuePage, QueueRow, Queues, Sight, Timeline,
+};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{
+    form::{Form, Trouble},
+    page::{JobName, Page},
+    session::Session,
+    state::Web,
+};
+use crate::{
+    explain::{ClusterVerdict, verdicts},
+    kinds,
+    server::{AskError, Selectors, Server},
+};
+
+/// Waiting jobs of a queue on one page.
+const LINE: usize = 200;
+/// Events of a job that are shown, the newest.
+const EVENTS: usize = 50;
+/// A larger object is not drawn.
+const YAML_MAX: usize = 100 * 1024;
+
+pub enum View {
+    Home(Home),
+    Queues(Queues),
+    Queue(Box<QueuePage>),
+    Jobs(JobQuery, JobPage),
+    Job(Box<JobView>),
+    Clusters(Vec<ClusterRow>),
+    Submit(Box<SubmitView>),
+    Missing(String),
+}
+
+impl View {
+    /// The same for programs.
+    pub fn json(&self) -> Value {
+        match self {
+            Self::Home(view) => json!(view),
+            Self::Queues(view) => json!(view),
+            Self::Queue(view) => json!(view),
+            Self::Jobs(_, view) => json!(view),
+            Self::Job(view) => json!(view),
+            Self::Clusters(view) => json!({"rows": view}),
+            Self::Submit(_) => json!({}),
+            Self::Missing(why) => json!({"message": why}),
+        }
+    }
+}
+
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobView {
+    #[serde(skip)]
+    pub name: JobName,
+    /// `None` of a job that the fleet has no binding of.
+    pub row: Option<JobRow>,
+    /// Reason and sentence of one without a binding.
+    pub said: (String, String),
+    /// Place in its queue, and how many wait there.
+    pub position: Option<(usize, usize)>,
+    pub preemptible: Option<bool>,
+    pub timeline: Option<Timeline>,
+    pub verdicts: Vec<ClusterVerdict>,
+    pub quota: Vec<QueueRow>,
+    pub pods: Vec<PodRow>,
+    /// Why pods are not shown; empty where they are, or where there can be none.
+    pub pods_absent: String,
+    pub events: Vec<EventRow>,
+    pub yaml: String,
+    pub can_stop: bool,
+    pub notices: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodRow {
+    pub name: String,
+    pub node: String,
+    pub state: String,
+    pub exit: String,
+    pub restarts: i64,
+    pub created_s: Option<i64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventRow {
+    pub last_s: Option<i64>,
+    pub kind: String,
+    pub reason: String,
+    pub message: String,
+    pub count: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PriorityClass {
+    pub name: String,
+    pub consequence: String,
+}
+
+/// What the hub said to a dry run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Check {
+    pub notices: Vec<String>,
+    pub verdicts: Vec<ClusterVerdict>,
+}
+
+pub struct SubmitView {
+    pub form: Form,
+    /// The editor instead of the form.
+    pub yaml: Option<String>,
+    pub troubles: Vec<Trouble>,
+    pub check: Option<Check>,
+    pub queues: Vec<String>,
+    pub classes: Vec<PriorityClass>,
+}
+
+impl SubmitView {
+    pub fn has(&self, field: &str) -> bool {
+        self.troubles.iter().any(|trouble| trouble.field == field)
+    }
+}
+
+/// What this page shows to this user now.
+///
+/// # Errors
+/// The hub does not know the user any more.
+pub async fn view(
+    web: &Web,
+    session: &Session,
+    sight: &Sight,
+    page: &Page,
+    now: Timestamp,
+) -> Result<View, AskError> {
+    let now_s = now.as_second();
+    Ok(match page {
+        Page::Home => View::Home(fleet_views::home(&web.board.known(), sight, now_s)),
+        Page::Queues => View::Queues(fleet_views::queues(&web.board.known(), sight)),
+        Page::Queue { path, after } => {
+            let after = Some(after.as_str()).filter(|after| !after.is_empty());
+            match fleet_views::queue(&web.board.known(), sight, path, after, LINE) {
+                Some(view) => View::Queue(Box::new(view)),
+                None => View::Missing(format!("There is no queue {path} that you may see.")),
+            }
+        }
+        Page::Jobs(query) => View::Jobs(query.clone(), fleet_views::jobs(&web.board.known(), sight, query)),
+        Page::Clusters => View::Clusters(fleet_views::clusters(&web.board.known(), sight)),
+        Page::Job(name) => job(web, session, sight, name, now_s).await?,
+        Page::Submit(_) => View::Missing("The form is not a view.".to_owned()),
+    })
+}
+
+async fn job(
+    web: &Web,
+    session: &Session,
+    sight: &Sight,
+    name: &JobName,
+    now_s: i64,
+) -> Result<View, AskError> {
+    let server = web.server_of(&session.credential);
+    let Some((api_version, kind)) = kind_of(web, sight, name) else {
+        return Ok(View::Missing(format!("There is no kind {} that Fleet runs.", name.resource)));
+    };
+    let id = (name.namespace.clone(), binding_name(&api_version, &kind, &name.name));
+    let mut view = JobView { name: name.clone(), ..JobView::default() };
+    if sight.jobs.has(&name.namespace) {
+        of_known(web, sight, &id, now_s, &mut view);
+    }
+    let path = format!("{}/{}", kinds::path(&api_version, &kind, &name.namespace), name.name);
+    match server.object(&path).await {
+        Ok(object) => of_object(&server, &object, &mut view).await,
+        Err(error @ AskError::Refused { code: 401, .. }) => return Err(error),
+        Err(error) if view.row.is_none() => {
+            let why = if error.is_not_found() {
+                format!("There is no job {}/{} of this kind.", name.namespace, name.name)
+            } else {
+                error.to_string()
+            };
+            return Ok(View::Missing(why));
+        }
+        Err(error) => view.notices.push(format!("The job's object is not shown: {error}")),
+    }
+    if view.row.as_ref().is_some_and(|row| !row.state.is_final()) {
+        explain(web, &server, sight, &id, &mut view).await;
+    }
+    super::pods::of_job(&server, &mut view, &api_version, &kind).await;
+    Ok(View::Job(Box::new(view)))
+}
+
+/// A kind that is known, or that a job of this name has.
+fn kind_of(web: &Web, sight: &Sight, name: &JobName) -> Option<(String, String)> {
+    kinds::of_resource(&name.resource).or_else(|| {
+        let known = web.board.known();
+        let from = (name.namespace.clone(), name.name.clone());
+        let near = known.jobs().range(from..).take_while(|(id, _)| id.0 == name.namespace);
+        // A binding is named after its job.
+        let mut near = near.take_while(|(id, _)| id.1.starts_with(&name.name)).map(|(_, job)| &job.binding);
+        let found = near.find(|job| job.resource == name.resource && job.name == name.name)?;
+        sight.jobs.has(&name.namespace).then(|| (found.api_version.clone(), found.kind.clone()))
+    })
+}
+
+fn of_known(web: &Web, sight: &Sight, id: &fleet_views::Id, now_s: i64, view: &mut JobView) {
+    let known = web.board.known();
+    let Some(job) = known.job(id) else { return };
+    let row = fleet_views::job_row(job);
+    view.position = known.position(id);
+    view.preemptible = job.unit.as_ref().map(|unit| unit.preemptible);
+    view.timeline = Some(fleet_views::timeline(job, now_s));
+    view.can_stop = !row.state.is_final();
+    let leaf = row.queue.as_str();
+    let above = |queue: &QueueRow| {
+        leaf.strip_prefix(queue.path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    if !leaf.is_empty() && !row.state.is_final() {
+        view.quota = fleet_views::queues(&known, sight).rows.into_iter().filter(above).collect();
+    }
+    view.row = Some(row);
+}
+
+async fn of_object(server: &Server, object: &Value, view: &mut JobView) {
+    let mut shown = object.clone();
+    if let Some(metadata) = shown["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    let text = yaml::write(&shown).unwrap_or_default();
+    view.yaml = if text.len() > YAML_MAX {
+        format!("# {} KiB, too large to be shown\n", text.len() / 1024)
+    } else {
+        text
+    };
+    let stopped = fleet_api::names::is_stopped(&object["metadata"]["annotations"]);
+    if stopped && view.row.as_ref().is_none_or(|row| !row.state.is_final()) {
+        view.notices.push("Its owner wants it stopped; it is being stopped.".to_owned());
+        view.can_stop = false;
+    }
+    view.events = events(server, object).await;
+    if view.row.is_none() {
+        view.said = unbound(object, &view.events);
+        view.can_stop = !stopped;
+    }
+}
+
+/// What the controller says of a job that it has no binding of.
+fn unbound(object: &Value, events: &[EventRow]) -> (String, String) {
+    let ours = [Reason::NoPolicy, Reason::PolicyInvalid, Reason::InvalidWorkload];
+    let is_ours = |text: &str| ours.iter().any(|reason| reason.as_str() == text);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let status = &object["status"];
+    let mut conditions = status["conditions"].as_array().into_iter().flatten().rev();
+    let marked = conditions.find(|condition| is_ours(condition["type"].as_str().unwrap_or_default()));
+    let state = Some(&status["state"]).filter(|state| is_ours(state["reason"].as_str().unwrap_or_default()));
+    if let Some(said) = marked.or(state) {
+        return (text(&said["reason"]), text(&said["message"]));
+    }
+    match events.iter().find(|event| is_ours(&event.reason)) {
+        Some(event) => (event.reason.clone(), event.message.clone()),
+        None => (
+            Reason::NoPolicy.to_string(),
+            "no policy selects it, or the controller has not reconciled it yet".to_owned(),
+        ),
+    }
+}
+
+async fn events(server: &Server, object: &Value) -> Vec<EventRow> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (uid, namespace) = (text(&object["metadata"]["uid"]), text(&object["metadata"]["namespace"]));
+    let selectors = Selectors { fields: Some(format!("involvedObject.uid={uid}")), ..Selectors::default() };
+    let path = format!("/api/v1/namespaces/{namespace}/events");
+    // Who may not list events does without.
+    let listed = server.list(&path, &selectors, "application/json").await.unwrap_or_default();
+    let seconds = |value: &Value| value.as_str()?.parse::<Timestamp>().ok().map(Timestamp::as_second);
+    let mut rows: Vec<EventRow> = listed["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|event| event["involvedObject"]["uid"] == uid.as_str())
+        .map(|event| EventRow {
+            last_s: seconds(&event["lastTimestamp"])
+                .or_else(|| seconds(&event["eventTime"]))
+                .or_else(|| seconds(&event["metadata"]["creationTimestamp"])),
+            kind: text(&event["type"]),
+            reason: text(&event["reason"]),
+            message: text(&event["message"]),
+            count: event["count"].as_i64().unwrap_or(1),
+        })
+        .collect();
+    rows.sort_by_key(|event| std::cmp::Reverse(event.last_s));
+    rows.truncate(EVENTS);
+    rows
+}
+
+/// What each cluster would say to the job; only for who may list clusters.
+async fn explain(web: &Web, server: &Server, sight: &Sight, id: &fleet_views::Id, view: &mut JobView) {
+    if !sight.clusters {
+        return;
+    }
+    let path = format!("/apis/fleet.dev/v1alpha1/namespaces/{}/resourcebindings/{}", id.0, id.1);
+    let Ok(object) = server.object(&path).await else { return };
+    let Ok(binding) = serde_json::from_value::<ResourceBinding>(object) else { return };
+    view.verdicts = verdicts(&BindingEntry::read(binding, None), &web.board.clusters());
+}
+
+/// What there is to choose from in the form.
+pub async fn choices(web: &Web, session: &Session, sight: &Sight) -> (Vec<String>, Vec<PriorityClass>) {
+    let leaves = fleet_views::queues(&web.board.known(), sight).rows;
+    let leaves = leaves.into_iter().filter(|row| row.is_leaf).map(|row| row.path).collect();
+    let server = web.server_of(&session.credential);
+    let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    let listed = server.list(path, &Selectors::default(), "application/json").await.unwrap_or_default();
+    let classes = listed["items"].as_array().into_iter().flatten();
+    let classes = classes.filter_map(|class| {
+        let name = class["metadata"]["name"].as_str()?.to_owned();
+        (!name.starts_with("system-")).then(|| PriorityClass { consequence: consequence(class), name })
+    });
+    (leaves, classes.collect())
+}
+
+fn consequence(class: &Value) -> String {
+    let value = class["value"].as_i64().unwrap_or(0);
+    let never = class["preemptionPolicy"] == "Never";
+    let mut text = format!("priority {value}: goes before jobs of lower priority in its queue");
+    text.push_str(if never { ", and preempts none" } else { ", and may preempt them" });
+    if class["globalDefault"] == true {
+        text.push_str("; the default");
+    }
+    match class["description"].as_str() {
+        Some(words) if !words.is_empty() => format!("{text}. {words}"),
+        _ => text,
+    }
+}
+
+/// Verdicts on an object that is not there yet.
+pub fn would_go(web: &Web, sight: &Sight, object: &Value) -> Vec<ClusterVerdict> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+    let workload = fleet_policies::workload::WorkloadKind::of(&api_version, &kind);
+    let Ok(components) = fleet_policies::workload::components(workload, object) else { return Vec::new() };
+    if !sight.clusters || components.is_empty() {
+        return Vec::new();
+    }
+    let mut binding = ResourceBinding::default();
+    binding.spec.resource.api_version = api_version;
+    binding.spec.resource.kind = kind;
+    binding.spec.components = components.iter().map(fleet_api::convert::component).collect();
+    verdicts(&BindingEntry::read(binding, None), &web.board.clusters())
+}

@@ -1,0 +1,184 @@
+//! A real Chromium, driven over WebDriver: `chromium` and `chromedriver` of the system.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use fantoccini::{Client, ClientBuilder, Locator, elements::Element};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+
+use crate::wait::{self, Look};
+
+/// Names another driver than the one on PATH.
+const DRIVER: &str = "FLEET_CHROMEDRIVER";
+/// A page on two cores that build at the same time.
+const WITHIN: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    Light,
+    Dark,
+}
+
+impl Scheme {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Light => "light",
+            Self::Dark => "dark",
+        }
+    }
+}
+
+/// One browser with one window. Its process ends with it.
+pub struct Browser {
+    driver: Child,
+    pub client: Client,
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+impl Browser {
+    /// # Errors
+    /// Chromium or its driver is not installed, or does not start.
+    pub async fn start(scheme: Scheme) -> anyhow::Result<Self> {
+        let program = std::env::var_os(DRIVER).unwrap_or_else(|| "chromedriver".into());
+        let mut driver = Command::new(&program)
+            .args(["--port=0", "--log-level=SEVERE"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| {
+                format!(
+                    "{}: no driver of Chromium; `apt-get install chromium chromium-driver`, or name one with {DRIVER}",
+                    program.display()
+                )
+            })?;
+        let stdout = driver.stdout.take().context("the driver's output")?;
+        let port = tokio::task::spawn_blocking(move || port(BufReader::new(stdout))).await??;
+        // 0 is dark to Chromium.
+        let colours = if scheme == Scheme::Dark { 0 } else { 1 };
+        let arguments = json!([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--window-size=1360,900",
+            "--force-prefers-reduced-motion",
+            "--hide-scrollbars",
+            format!("--blink-settings=preferredColorScheme={colours}"),
+        ]);
+        let mut wanted = serde_json::Map::new();
+        wanted.insert("goog:chromeOptions".into(), json!({"args": arguments}));
+        wanted.insert("goog:loggingPrefs".into(), json!({"browser": "ALL"}));
+        let url = format!("http://127.0.0.1:{port}");
+        let connected = ClientBuilder::new(HttpConnector::new()).capabilities(wanted).connect(&url).await;
+        match connected {
+            Ok(client) => Ok(Self { driver, client }),
+            Err(error) => {
+                let _ = driver.kill();
+                let _ = driver.wait();
+                bail!("Chromium does not start: {error}")
+            }
+        }
+    }
+
+    /// # Errors
+    /// The page does not load.
+    pub async fn open(&self, url: &str) -> anyhow::Result<()> {
+        self.client.goto(url).await.with_context(|| url.to_owned())
+    }
+
+    /// The element of a CSS selector, once it is there.
+    ///
+    /// # Errors
+    /// It does not come.
+    pub async fn find(&self, selector: &str) -> anyhow::Result<Element> {
+        let found = self.client.wait().at_most(WITHIN).for_element(Locator::Css(selector)).await;
+        match found {
+            Ok(element) => Ok(element),
+            Err(error) => bail!("{selector}: {error}; the page says: {}", self.text().await?),
+        }
+    }
+
+    /// # Errors
+    /// The element does not come, or cannot be clicked.
+    pub async fn click(&self, selector: &str) -> anyhow::Result<()> {
+        self.find(selector).await?.click().await.with_context(|| selector.to_owned())
+    }
+
+    /// Writes into a field, over what stood there.
+    ///
+    /// # Errors
+    /// The field does not come.
+    pub async fn write(&self, selector: &str, text: &str) -> anyhow::Result<()> {
+        let field = self.find(selector).await?;
+        field.clear().await?;
+        field.send_keys(text).await.with_context(|| selector.to_owned())
+    }
+
+    /// All that can be read on the page.
+    ///
+    /// # Errors
+    /// The browser is gone.
+    pub async fn text(&self) -> anyhow::Result<String> {
+        Ok(self.run("return document.body.innerText").await?.as_str().unwrap_or_default().to_owned())
+    }
+
+    /// # Errors
+    /// The script fails.
+    pub async fn run(&self, script: &str) -> anyhow::Result<Value> {
+        Ok(self.client.execute(script, Vec::new()).await?)
+    }
+
+    /// Waits until the page says this.
+    ///
+    /// # Errors
+    /// It does not in time.
+    pub async fn until_it_says(&self, words: &str) -> anyhow::Result<()> {
+        wait::wait_for(&format!("the page to say {words:?}"), WITHIN, async || {
+            let text = self.text().await?;
+            Ok(Look::at(text.contains(words), || text))
+        })
+        .await
+    }
+
+    /// Draws the whole page, as high as it is, into a file.
+    ///
+    /// # Errors
+    /// It cannot be drawn or written.
+    pub async fn draw(&self, file: &Path) -> anyhow::Result<()> {
+        let height = self.run("return Math.min(2400, document.documentElement.scrollHeight)").await?;
+        let height = height.as_u64().unwrap_or(900).max(500);
+        // The window is higher than what it shows.
+        let outer = self.run("return window.outerHeight - window.innerHeight").await?.as_u64().unwrap_or(0);
+        self.client.set_window_size(1360, u32::try_from(height + outer)?).await?;
+        std::fs::write(file, self.client.screenshot().await?).with_context(|| file.display().to_string())?;
+        self.client.set_window_size(1360, 900).await?;
+        Ok(())
+    }
+}
+
+/// The port that the driver has taken, as it says itself.
+fn port(mut lines: impl BufRead + Send + 'static) -> anyhow::Result<u16> {
+    let mut line = String::new();
+    while lines.read_line(&mut line)? > 0 {
+        if let Some((_, rest)) = line.split_once("successfully on port ") {
+            let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            // It goes on writing: somebody has to read.
+            std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+            return digits.parse().with_context(|| line.clone());
+        }
+        line.clear();
+    }
+    bail!("the driver ended before it said its port")
+}

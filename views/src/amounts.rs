@@ -1,0 +1,113 @@
+//! Amounts of resources as people read them.
+
+use std::collections::BTreeMap;
+
+use fleet_resources::quantity;
+
+/// The resource by which fleets are measured.
+pub const GPU: &str = "nvidia.com/gpu";
+/// The bound of a quota node on the number of its jobs.
+pub const JOBS: &str = "kube-queue/max-jobs";
+
+/// From here on a quantity means "no bound", as the quota rules have it.
+const UNLIMITED: i64 = i32::MAX as i64;
+
+/// Bytes as gibibytes when that is exact enough to read; other amounts as they are.
+pub fn short(resource: &str, amount: i64) -> String {
+    const GIB: i64 = 1 << 30;
+    if quantity::is_bytes(resource) && amount >= GIB {
+        return format!("{}Gi", amount / GIB);
+    }
+    // Tenths of a core are read more easily than millicores.
+    if resource == "cpu" && amount % 1000 != 0 && amount >= 1000 {
+        return format!("{}.{}", amount / 1000, amount % 1000 / 100);
+    }
+    quantity::format(resource, amount)
+}
+
+/// Whether a max bounds nothing. Bytes have no such bound: 2 GiB is a small amount of memory.
+pub fn is_unlimited(resource: &str, amount: i64) -> bool {
+    amount >= UNLIMITED && !quantity::is_bytes(resource) && resource != "cpu"
+}
+
+/// `gpu` for `nvidia.com/gpu`; other resources by their own names.
+pub fn label(resource: &str) -> &str {
+    match resource {
+        JOBS => "jobs",
+        GPU => "gpu",
+        other => other,
+    }
+}
+
+/// What matters first comes first.
+pub fn rank(resource: &str) -> u8 {
+    match resource {
+        JOBS => 0,
+        GPU => 1,
+        "cpu" => 2,
+        "memory" => 3,
+        _ => 4,
+    }
+}
+
+/// `jobs=1 gpu=3 cpu=3 memory=6Gi`: what matters first, without amounts of 0 and without bounds that bind nothing; `-`
+/// when nothing is left.
+pub fn line(all: &BTreeMap<String, String>) -> String {
+    let cells = sorted(all).into_iter().filter_map(|(name, text)| match quantity::parse(name, text) {
+        Ok(0) => None,
+        Ok(amount) if is_unlimited(name, amount) => None,
+        Ok(amount) => Some(format!("{}={}", label(name), short(name, amount))),
+        Err(_) => Some(format!("{}={text}", label(name))),
+    });
+    let cells: Vec<String> = cells.collect();
+    if cells.is_empty() { "-".to_string() } else { cells.join(" ") }
+}
+
+/// The same of amounts in base units.
+pub fn line_of(all: &BTreeMap<String, i64>) -> String {
+    let shown =
+        sorted(all).into_iter().filter(|(name, amount)| **amount != 0 && !is_unlimited(name, **amount));
+    let cells: Vec<String> =
+        shown.map(|(name, amount)| format!("{}={}", label(name), short(name, *amount))).collect();
+    if cells.is_empty() { "-".to_string() } else { cells.join(" ") }
+}
+
+fn sorted<V>(all: &BTreeMap<String, V>) -> Vec<(&String, &V)> {
+    let mut sorted: Vec<(&String, &V)> = all.iter().collect();
+    sorted.sort_by_key(|(name, _)| (rank(name), (*name).clone()));
+    sorted
+}
+
+/// What is used above min; jobs have no min.
+pub fn borrowed(used: &BTreeMap<String, String>, min: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let amount = |name: &str, text: &String| quantity::parse(name, text).unwrap_or(0);
+    used.iter()
+        .filter(|(name, _)| *name != JOBS)
+        .filter_map(|(name, text)| {
+            let over = amount(name, text) - min.get(name).map_or(0, |text| amount(name, text));
+            (over > 0).then(|| (name.clone(), quantity::format(name, over)))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_short_and_in_order() {
+        let all = |cells: &[(&str, &str)]| {
+            cells.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect::<BTreeMap<_, _>>()
+        };
+        let used =
+            all(&[("cpu", "1500m"), ("memory", "6Gi"), (GPU, "3"), (JOBS, "1"), ("ephemeral-storage", "0")]);
+        assert_eq!(line(&used), "jobs=1 gpu=3 cpu=1.5 memory=6Gi");
+        assert_eq!(line(&all(&[(GPU, "2147483647")])), "-");
+        let over = borrowed(&used, &all(&[(GPU, "1"), ("cpu", "2")]));
+        assert_eq!(line(&over), "gpu=2 memory=6Gi");
+        assert_eq!(
+            line_of(&BTreeMap::from([("cpu".to_string(), 1500), ("memory".to_string(), 3 << 30)])),
+            "cpu=1.5 memory=3Gi"
+        );
+    }
+}

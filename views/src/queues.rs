@@ -1,0 +1,291 @@
+//! The quota tree with what is used, lent and borrowed, and who waits in a leaf, page by page.
+
+use std::{cmp::Reverse, collections::BTreeMap, ops::Bound};
+
+use fleet_policies::reason::Reason;
+use serde::Serialize;
+
+use crate::{
+    amounts,
+    bars::{Bar, bar},
+    facts::QuotaFacts,
+    job::Job,
+    known::{Known, Place},
+    sight::Sight,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueRow {
+    /// Full path, `root/child-2`.
+    pub path: String,
+    pub name: String,
+    pub depth: usize,
+    pub is_leaf: bool,
+    pub namespaces: Vec<String>,
+    pub bars: Vec<Bar>,
+    pub unqueued: String,
+    pub waiting: usize,
+    pub running: usize,
+    /// Who borrows from whom here, in words; empty where nobody does.
+    pub lending: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Queues {
+    pub rows: Vec<QueueRow>,
+    /// What is wrong with trees that are not in force.
+    pub problems: Vec<String>,
+    /// Why nothing is shown; empty where something is.
+    pub absent: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingRow {
+    pub position: usize,
+    pub priority: i32,
+    pub since_s: i64,
+    /// Namespace, name and resource; none of a job that the viewer may not see.
+    pub job: Option<(String, String, String)>,
+    pub reason: String,
+    pub message: String,
+    pub requests: String,
+}
+
+/// A part of the line of a leaf, or of all leaves below a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueuePage {
+    pub row: QueueRow,
+    /// From the root to the parent: name and path.
+    pub above: Vec<(String, String)>,
+    pub below: Vec<QueueRow>,
+    pub waiting: Vec<WaitingRow>,
+    /// Where the next page begins.
+    pub next: Option<String>,
+    /// Why the jobs of this part wait: reason, what it means, how many.
+    pub reasons: Vec<(String, String, usize)>,
+}
+
+/// Every node of the tree, parents first.
+pub fn queues(known: &Known, sight: &Sight) -> Queues {
+    let nothing = |absent: &str| Queues { rows: Vec::new(), problems: Vec::new(), absent: absent.to_owned() };
+    if !sight.queues {
+        return nothing(
+            "The hub does not let you list ElasticQuotaTrees in namespace kube-system, so queues are not shown.",
+        );
+    }
+    let tree = known.tree();
+    let mut shown = nothing("");
+    shown.problems.clone_from(&tree.problems);
+    match &tree.root {
+        Some(root) => add(&mut shown.rows, known, root, "", 0, &BTreeMap::new()),
+        None => {
+            shown.absent =
+                "There is no quota tree: jobs whose policy uses a queue wait until an ElasticQuotaTree \
+                            is applied in namespace kube-system."
+                    .to_owned();
+        }
+    }
+    shown
+}
+
+/// One node and, page by page, who waits in it. `after` is the `next` of an earlier page. `None`: there is no such queue,
+/// or the viewer may not see it.
+pub fn queue(
+    known: &Known,
+    sight: &Sight,
+    path: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Option<QueuePage> {
+    let all = queues(known, sight).rows;
+    let row = all.iter().find(|row| row.path == path)?.clone();
+    let is_below = |row: &&QueueRow| holds(path, &row.path) && row.path != path;
+    let below: Vec<QueueRow> = all.iter().filter(is_below).cloned().collect();
+    let above = all.iter().filter(|row| holds(&row.path, path) && row.path != path);
+    let above = above.map(|row| (row.name.clone(), row.path.clone())).collect();
+    let (waiting, next) = line(known, sight, path, after.and_then(read_place), limit);
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for row in waiting.iter().filter(|row| row.job.is_some()) {
+        *reasons.entry(row.reason.clone()).or_default() += 1;
+    }
+    let mut reasons: Vec<(String, String, usize)> = reasons
+        .into_iter()
+        .map(|(reason, count)| {
+            let meaning = Reason::from_text(&reason).map_or("", Reason::describe);
+            (reason, meaning.to_owned(), count)
+        })
+        .collect();
+    reasons.sort_by_key(|(reason, _, count)| (Reverse(*count), reason.clone()));
+    Some(QueuePage { row, above, below, waiting, next, reasons })
+}
+
+/// Whether `path` is the node `of`, or below it.
+fn holds(of: &str, path: &str) -> bool {
+    path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+type Cursor = (usize, String, Place);
+
+/// Leaf by leaf, each in its own order.
+fn line(
+    known: &Known,
+    sight: &Sight,
+    path: &str,
+    after: Option<Cursor>,
+    limit: usize,
+) -> (Vec<WaitingRow>, Option<String>) {
+    let mut rows = Vec::new();
+    let mut last: Option<(usize, &String, &Place)> = None;
+    for (leaf, line) in known.lines().iter().filter(|(leaf, _)| holds(path, leaf)) {
+        let (mut position, from) = match &after {
+            Some((_, of, _)) if leaf < of => continue,
+            Some((position, of, place)) if leaf == of => (*position, Bound::Excluded(place)),
+            _ => (0, Bound::Unbounded),
+        };
+        for place in line.waiting.range((from, Bound::Unbounded)) {
+            if rows.len() == limit {
+                return (rows, last.map(write_place));
+            }
+            position += 1;
+            let Some(job) = known.job(&place.id()) else { continue };
+            rows.push(row(job, place, position, sight));
+            last = Some((position, leaf, place));
+        }
+    }
+    (rows, None)
+}
+
+fn row(job: &Job, place: &Place, position: usize, sight: &Sight) -> WaitingRow {
+    let common = WaitingRow {
+        position,
+        priority: place.priority.0,
+        since_s: job.since_s(),
+        job: None,
+        reason: String::new(),
+        message: "a job of a namespace that you may not list".to_owned(),
+        requests: String::new(),
+    };
+    if !sight.jobs.has(job.namespace()) {
+        return common;
+    }
+    let (reason, message) = job.said();
+    WaitingRow {
+        job: Some((job.namespace().to_owned(), job.name().to_owned(), job.binding.resource.clone())),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        requests: amounts::line_of(&job.binding.requests),
+        ..common
+    }
+}
+
+fn write_place((position, leaf, place): (usize, &String, &Place)) -> String {
+    format!("{position} {} {} {} {} {leaf}", place.priority.0, place.created_s, place.namespace, place.name)
+}
+
+/// Paths of queues may hold anything but a line end; the other parts hold no space.
+fn read_place(text: &str) -> Option<Cursor> {
+    let mut parts = text.splitn(6, ' ');
+    let position = parts.next()?.parse().ok()?;
+    let priority = Reverse(parts.next()?.parse().ok()?);
+    let created_s = parts.next()?.parse().ok()?;
+    let (namespace, name) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+    Some((position, parts.next()?.to_owned(), Place { priority, created_s, name, namespace }))
+}
+
+fn add(
+    rows: &mut Vec<QueueRow>,
+    known: &Known,
+    node: &QuotaFacts,
+    parent: &str,
+    depth: usize,
+    lent: &BTreeMap<String, i64>,
+) {
+    let path = if parent.is_empty() { node.name.clone() } else { format!("{parent}/{}", node.name) };
+    let (mut waiting, mut running) = (0, 0);
+    for (_, line) in known.lines().iter().filter(|(leaf, _)| holds(&path, leaf)) {
+        waiting += line.waiting.len();
+        running += line.admitted;
+    }
+    let loans = loans(node);
+    rows.push(QueueRow {
+        name: node.name.clone(),
+        depth,
+        is_leaf: node.children.is_empty(),
+        namespaces: node.namespaces.clone(),
+        bars: bars(node, depth == 0, lent),
+        unqueued: Some(amounts::line_of(&node.unqueued)).filter(|text| text != "-").unwrap_or_default(),
+        waiting,
+        running,
+        lending: lending(node, &loans),
+        path: path.clone(),
+    });
+    for (index, child) in node.children.iter().enumerate() {
+        let lent = loans.iter().filter_map(|(resource, lent)| Some((resource.clone(), *lent.get(index)?)));
+        add(rows, known, child, &path, depth + 1, &lent.collect());
+    }
+}
+
+/// A bar for each resource that the node bounds, guarantees or uses. The root borrows from nobody.
+fn bars(node: &QuotaFacts, is_root: bool, lent: &BTreeMap<String, i64>) -> Vec<Bar> {
+    let mut names: Vec<&String> = node.used.keys().chain(node.min.keys()).chain(node.max.keys()).collect();
+    names.sort_by_key(|name| (amounts::rank(name), (*name).clone()));
+    names.dedup();
+    let at = |amounts: &BTreeMap<String, i64>, name: &str| amounts.get(name).copied();
+    names
+        .into_iter()
+        .filter_map(|name| {
+            let (used, min) = (at(&node.used, name).unwrap_or(0), at(&node.min, name));
+            let max = at(&node.max, name).filter(|max| !amounts::is_unlimited(name, *max));
+            if used == 0 && min.unwrap_or(0) == 0 && max.is_none() {
+                return None;
+            }
+            let min = if name == amounts::JOBS || is_root { None } else { Some(min.unwrap_or(0)) };
+            Some(bar(name, used, min, max, at(lent, name).unwrap_or(0)))
+        })
+        .collect()
+}
+
+/// Of each resource, how much each child lends: what its siblings use above their min is taken from the parent's own
+/// part first, and then from idle guarantees in proportion.
+fn loans(node: &QuotaFacts) -> BTreeMap<String, Vec<i64>> {
+    let mut names: Vec<&String> = node.children.iter().flat_map(|child| child.used.keys()).collect();
+    names.sort();
+    names.dedup();
+    let mut loans = BTreeMap::new();
+    for name in names.into_iter().filter(|name| *name != amounts::JOBS) {
+        let at = |amounts: &BTreeMap<String, i64>| amounts.get(name).copied().unwrap_or(0);
+        let over = |child: &QuotaFacts| (at(&child.used) - at(&child.min)).max(0);
+        let idle = |child: &QuotaFacts| (at(&child.min) - at(&child.used)).max(0);
+        let borrowed: i64 = node.children.iter().map(over).sum();
+        let guaranteed: i64 = node.children.iter().map(|child| at(&child.min)).sum();
+        let own = (at(&node.min) - guaranteed).max(0);
+        let all_idle: i64 = node.children.iter().map(idle).sum();
+        let lent = (borrowed - own).clamp(0, all_idle);
+        if lent > 0 {
+            let share = |child: &QuotaFacts| {
+                (i128::from(lent) * i128::from(idle(child)) / i128::from(all_idle.max(1))) as i64
+            };
+            loans.insert(name.clone(), node.children.iter().map(share).collect());
+        }
+    }
+    loans
+}
+
+fn lending(node: &QuotaFacts, loans: &BTreeMap<String, Vec<i64>>) -> String {
+    let sentences = loans.iter().map(|(name, lent)| {
+        let at = |amounts: &BTreeMap<String, i64>| amounts.get(name).copied().unwrap_or(0);
+        let borrowers = node.children.iter().filter_map(|child| {
+            let over = at(&child.used) - at(&child.min);
+            (over > 0).then(|| format!("{} ({})", child.name, amounts::short(name, over)))
+        });
+        let lenders = node.children.iter().zip(lent).filter(|(_, lent)| **lent > 0);
+        let lenders =
+            lenders.map(|(child, lent)| format!("{} ({})", child.name, amounts::short(name, *lent)));
+        let (borrowers, lenders): (Vec<String>, Vec<String>) = (borrowers.collect(), lenders.collect());
+        format!("{}: {} borrows from {}", amounts::label(name), borrowers.join(", "), lenders.join(", "))
+    });
+    sentences.collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,228 @@
+//! A recorded run as charts: what each queue used over time, and which job ran where and when.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// Runs drawn of one cluster, and lanes; more say nothing to an eye.
+const MOST_BOXES: usize = 2_000;
+const MOST_LANES: usize = 200;
+/// Corners of one line.
+const MOST_POINTS: usize = 600;
+
+/// Takes in what happens, in the order of time.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder {
+    jobs: BTreeMap<String, Known>,
+    boxes: BTreeMap<String, Vec<RunBox>>,
+    queues: BTreeMap<String, Vec<(i64, i64)>>,
+    end_ms: i64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Known {
+    gpus: i64,
+    queue: String,
+    /// Cluster, start and queue of the run that goes on.
+    runs: Option<(String, i64, String)>,
+}
+
+/// A job's run in a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunBox {
+    pub job: String,
+    pub gpus: i64,
+    pub from_ms: i64,
+    pub to_ms: i64,
+    /// Row of the drawing, from 0: runs that overlap have different ones.
+    pub lane: usize,
+    /// Why it was over; `Succeeded` where the job ended well, empty where it goes on.
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterRuns {
+    pub cluster: String,
+    pub lanes: usize,
+    pub boxes: Vec<RunBox>,
+    /// Runs that are not drawn.
+    pub more: usize,
+}
+
+/// GPUs that a queue's running jobs have, from each time on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct QueueUse {
+    pub queue: String,
+    pub most: i64,
+    pub points: Vec<(i64, i64)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunCharts {
+    pub end_ms: i64,
+    pub clusters: Vec<ClusterRuns>,
+    pub queues: Vec<QueueUse>,
+}
+
+impl Recorder {
+    pub fn submitted(&mut self, at_ms: i64, job: &str, gpus: i64) {
+        self.at(at_ms);
+        self.jobs.entry(job.to_owned()).or_default().gpus = gpus;
+    }
+
+    pub fn queued(&mut self, at_ms: i64, job: &str, queue: &str) {
+        self.at(at_ms);
+        self.jobs.entry(job.to_owned()).or_default().queue = queue.to_owned();
+    }
+
+    pub fn started(&mut self, at_ms: i64, job: &str, cluster: &str) {
+        self.ended(at_ms, job, "");
+        let known = self.jobs.entry(job.to_owned()).or_default();
+        let (queue, gpus) = (known.queue.clone(), known.gpus);
+        known.runs = Some((cluster.to_owned(), at_ms, queue.clone()));
+        self.add(at_ms, &queue, gpus);
+    }
+
+    /// Its run is over; nothing where it has none.
+    pub fn ended(&mut self, at_ms: i64, job: &str, reason: &str) {
+        self.at(at_ms);
+        let Some(known) = self.jobs.get_mut(job) else { return };
+        let Some((cluster, from_ms, queue)) = known.runs.take() else { return };
+        let gpus = known.gpus;
+        let done =
+            RunBox { job: job.to_owned(), gpus, from_ms, to_ms: at_ms, lane: 0, reason: reason.to_owned() };
+        self.boxes.entry(cluster).or_default().push(done);
+        self.add(at_ms, &queue, -gpus);
+    }
+
+    fn at(&mut self, at_ms: i64) {
+        self.end_ms = self.end_ms.max(at_ms);
+    }
+
+    fn add(&mut self, at_ms: i64, queue: &str, gpus: i64) {
+        let points = self.queues.entry(queue.to_owned()).or_insert_with(|| vec![(0, 0)]);
+        let used = points.last().map_or(0, |(_, used)| *used) + gpus;
+        match points.last_mut() {
+            Some(last) if last.0 == at_ms => last.1 = used,
+            _ => points.push((at_ms, used)),
+        }
+    }
+
+    /// The charts of what was taken in; runs that go on reach to the end.
+    pub fn charts(mut self) -> RunCharts {
+        let end_ms = self.end_ms.max(1);
+        for (job, known) in &self.jobs {
+            if let Some((cluster, from_ms, _)) = &known.runs {
+                let open = RunBox {
+                    job: job.clone(),
+                    gpus: known.gpus,
+                    from_ms: *from_ms,
+                    to_ms: end_ms,
+                    lane: 0,
+                    reason: String::new(),
+                };
+                self.boxes.entry(cluster.clone()).or_default().push(open);
+            }
+        }
+        let clusters = self.boxes.into_iter().map(|(cluster, boxes)| lanes(cluster, boxes)).collect();
+        let queues = self.queues.into_iter().filter(|(_, points)| points.iter().any(|(_, used)| *used > 0));
+        let queues = queues.map(|(queue, points)| QueueUse {
+            most: points.iter().map(|(_, used)| *used).max().unwrap_or(0),
+            points: thinned(points),
+            queue: if queue.is_empty() { "no queue".to_owned() } else { queue },
+        });
+        RunCharts { end_ms, queues: queues.collect(), clusters }
+    }
+}
+
+/// Each run into the first lane that is free when it begins.
+fn lanes(cluster: String, mut boxes: Vec<RunBox>) -> ClusterRuns {
+    boxes.sort_by(|a, b| (a.from_ms, &a.job).cmp(&(b.from_ms, &b.job)));
+    let all = boxes.len();
+    let mut free_at: Vec<i64> = Vec::new();
+    let mut kept = Vec::new();
+    for mut run in boxes.into_iter().take(MOST_BOXES) {
+        let lane = free_at.iter().position(|free| *free <= run.from_ms).unwrap_or(free_at.len());
+        if lane >= MOST_LANES {
+            continue;
+        }
+        match free_at.get_mut(lane) {
+            Some(free) => *free = run.to_ms,
+            None => free_at.push(run.to_ms),
+        }
+        run.lane = lane;
+        kept.push(run);
+    }
+    ClusterRuns { cluster, lanes: free_at.len(), more: all - kept.len(), boxes: kept }
+}
+
+/// Of points that stand close together, the highest.
+fn thinned(points: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+    let each = points.len().div_ceil(MOST_POINTS).max(1);
+    let last = points.last().copied();
+    let highest = points.chunks(each).filter_map(|part| {
+        let most = part.iter().map(|(_, used)| *used).max()?;
+        part.first().map(|(at_ms, _)| (*at_ms, most))
+    });
+    let mut kept: Vec<(i64, i64)> = highest.collect();
+    // The end is as it was, whatever stood before.
+    if let (true, Some(last)) = (each > 1, last) {
+        kept.push(last);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_overlap_have_lanes_of_their_own() {
+        let mut recorder = Recorder::default();
+        for (job, gpus) in [("a", 8), ("b", 4), ("c", 2)] {
+            recorder.submitted(0, job, gpus);
+            recorder.queued(0, job, "root/team");
+        }
+        recorder.started(10, "a", "east");
+        recorder.started(20, "b", "east");
+        recorder.ended(30, "a", "Preempted");
+        recorder.started(30, "c", "east");
+        recorder.ended(40, "b", "Succeeded");
+        recorder.ended(40, "nobody", "Succeeded");
+        recorder.started(50, "a", "west");
+        let charts = recorder.charts();
+        let boxes = |index: usize| -> Vec<_> {
+            let runs: &ClusterRuns = &charts.clusters[index];
+            runs.boxes
+                .iter()
+                .map(|r| (r.job.as_str(), r.from_ms, r.to_ms, r.lane, r.reason.as_str()))
+                .collect()
+        };
+        assert_eq!(
+            boxes(0),
+            [("a", 10, 30, 0, "Preempted"), ("b", 20, 40, 1, "Succeeded"), ("c", 30, 50, 0, "")]
+        );
+        assert_eq!((boxes(1), charts.end_ms), (vec![("a", 50, 50, 0, "")], 50));
+        assert_eq!(charts.queues[0].points, [(0, 0), (10, 8), (20, 12), (30, 6), (40, 2), (50, 10)]);
+        assert_eq!(charts.queues[0].most, 12);
+    }
+
+    #[test]
+    fn a_long_run_is_drawn_with_few_corners() {
+        let mut recorder = Recorder::default();
+        for index in 0..5_000 {
+            let job = format!("job-{index}");
+            recorder.submitted(index, &job, 1);
+            recorder.started(index, &job, "east");
+            recorder.ended(index + 10_000, &job, "Succeeded");
+        }
+        let charts = recorder.charts();
+        assert!(charts.queues[0].points.len() <= MOST_POINTS + 1);
+        let east = &charts.clusters[0];
+        assert!(east.boxes.len() <= MOST_BOXES && east.lanes <= MOST_LANES);
+        assert_eq!(east.boxes.len() + east.more, 5_000);
+    }
+}
