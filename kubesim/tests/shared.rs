@@ -3,10 +3,10 @@
 use fleet_kubesim::shared::{Story, play};
 
 async fn whole(pod_scheduling: &'static str) {
-    let story = Story { gangs: 40, nodes: 8, seed: 7, pod_scheduling };
+    let story = Story { gangs: 24, nodes: 8, seed: 7, pod_scheduling };
     let outcome = play(story).await.expect("the fleet runs");
     assert!(outcome.partial.is_empty(), "{outcome:?}");
-    assert_eq!((outcome.succeeded, outcome.failed.len()), (40, 0), "{outcome:?}");
+    assert_eq!((outcome.succeeded, outcome.failed.len()), (24, 0), "{outcome:?}");
     assert!(outcome.tenants > 0, "{outcome:?}");
 }
 
