@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Violation, broken, facts::Pod};
+use super::{Violation, facts::Pod, violation::broken};
 
 /// How long each may last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

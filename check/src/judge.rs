@@ -8,13 +8,12 @@ use fleet_resources::Resources;
 use serde_json::Value;
 
 use super::{
-    Bounds, Change, Violation, broken,
+    Bounds, Change, Violation,
     during::{Gang, Lasting},
     facts::{JOB_KINDS, Pod, job_of},
-    over_node,
     quota::{Quota, Told, Use, queues, used_by},
-    real::{binding_of, controller, job_key, may_have_several_runs},
-    unfenced_jobs,
+    real::{binding_of, controller, job_key, may_have_several_runs, unfenced_jobs},
+    violation::{broken, over_node},
 };
 
 /// A tree that was lowered still covers what was asked for under it: a decision may be this long under way.

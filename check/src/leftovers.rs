@@ -6,8 +6,9 @@ use fleet_api::names;
 use serde_json::Value;
 
 use super::{
-    Snapshot, Violation, broken,
+    Snapshot, Violation,
     facts::{JOB_KINDS, job_name, job_of},
+    violation::broken,
 };
 
 fn text(value: &Value) -> &str {

@@ -16,6 +16,7 @@ mod real;
 mod requests;
 mod run_log;
 mod snapshot;
+mod violation;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,29 +30,13 @@ pub use judge::Judge;
 pub use quota::Quota;
 pub use run_log::check_run_log;
 pub use snapshot::Snapshot;
+pub use violation::Violation;
 
 use facts::job_of;
 use leftovers::{left_behind, lost};
 use quota::{Told, Use, used_by};
-
-/// One broken invariant.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
-pub struct Violation {
-    /// Number in `docs/ARCHITECTURE.md`.
-    pub invariant: u8,
-    /// The objects, and what is wrong with them.
-    pub what: String,
-}
-
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "invariant {}: {}", self.invariant, self.what)
-    }
-}
-
-fn broken(invariant: u8, what: String) -> Violation {
-    Violation { invariant, what }
-}
+use real::unfenced_jobs;
+use violation::{broken, over_node};
 
 /// Everything that must hold: 1 and 3 at each moment of the history, 1, 2, 3 and 5 at rest.
 pub fn check_invariants(history: &History, rest: &Snapshot) -> Vec<Violation> {
@@ -108,11 +93,6 @@ pub fn check_end(rest: &Snapshot) -> Vec<Violation> {
     found
 }
 
-/// Jobs whose policy accepts two runs at once, as pods name them.
-fn unfenced_jobs<'a>(bindings: impl IntoIterator<Item = &'a Value>) -> BTreeSet<String> {
-    bindings.into_iter().filter(|binding| real::accepts_two_runs(binding)).map(job_of).collect()
-}
-
 /// 1: at most one (cluster, run) of a job has pods that may run.
 fn several_runs(snapshot: &Snapshot) -> Vec<Violation> {
     let unfenced = unfenced_jobs(&snapshot.bindings);
@@ -145,19 +125,6 @@ fn half_bound(pods: &[Pod]) -> Vec<Violation> {
         broken(2, format!("gang of {name} in {cluster}: {bound} of {size} pods are bound"))
     };
     half.map(say).collect()
-}
-
-/// 3: for each node of a member, requests <= allocatable.
-fn over_node(
-    nodes: &BTreeMap<(String, String), Resources>,
-    place: &(String, String),
-    sum: &Resources,
-) -> Option<Violation> {
-    // A node nobody listed cannot be judged.
-    let allocatable = nodes.get(place)?;
-    let short = sum.shortages(allocatable);
-    let what = || format!("node {}/{}: requests {sum} exceed allocatable {allocatable}", place.0, place.1);
-    (!short.is_empty()).then(|| broken(3, what()))
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@ use fleet_resources::Resources;
 use serde_json::Value;
 
 use super::{
-    Violation, broken,
+    Violation,
     requests::{amount, amounts},
+    violation::broken,
 };
 
 /// Name under which a quota tree counts jobs.

@@ -7,9 +7,10 @@ use fleet_resources::Resources;
 use serde_json::Value;
 
 use super::{
-    Snapshot, Violation, broken,
+    Snapshot, Violation,
     facts::{JOB_KINDS, Pod, job_of},
     quota::{Told, Use, leaf_label, queues},
+    violation::broken,
 };
 
 fn text(value: &Value) -> &str {
@@ -25,6 +26,11 @@ pub(super) fn controller(object: &Value) -> Option<&str> {
 /// The binding for which Fleet made an object of a member.
 pub(super) fn binding_of(object: &Value) -> Option<&str> {
     object["metadata"]["labels"][names::BINDING_UID_LABEL].as_str().filter(|uid| !uid.is_empty())
+}
+
+/// Jobs whose policy accepts two runs at once, as pods name them.
+pub fn unfenced_jobs<'a>(bindings: impl IntoIterator<Item = &'a Value>) -> BTreeSet<String> {
+    bindings.into_iter().filter(|binding| accepts_two_runs(binding)).map(job_of).collect()
 }
 
 /// The policy lets a job have several runs: it is copied to several clusters, or is no job at all.

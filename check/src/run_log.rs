@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Violation, broken};
+use super::{Violation, violation::broken};
 
 /// One job so far.
 #[derive(Debug, Default)]

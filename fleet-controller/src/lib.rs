@@ -11,9 +11,13 @@ pub mod gather;
 mod metrics;
 mod options;
 mod process;
+mod serve;
+mod views;
 pub mod writes;
 
 pub use election::Election;
 pub use metrics::Metrics;
 pub use options::Options;
 pub use process::run;
+pub use serve::serve;
+pub use views::Views;

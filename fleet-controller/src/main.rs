@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::Context;
 use clap::Parser;
-use fleet_controller::{Election, Options, run};
+use fleet_controller::{Election, Options, run, serve};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -38,7 +38,7 @@ struct Arguments {
     /// Name of this controller in the election, different for each; default: the host's name.
     #[arg(long, value_name = "NAME")]
     identity: Option<String>,
-    /// Address on which /metrics and /healthz are served; default: nowhere.
+    /// Address on which /metrics, /view and /healthz are served; default: nowhere.
     #[arg(long, value_name = "IP:PORT")]
     metrics_address: Option<SocketAddr>,
 }
@@ -82,8 +82,11 @@ async fn main() -> anyhow::Result<()> {
     });
     let options = Options { election: arguments.election(), ..Options::default() };
     let Some(address) = arguments.metrics_address else { return run(hub, options, shutdown).await };
-    let serving = options.metrics.clone().serve(address, shutdown.clone());
-    let serving = async { serving.await.with_context(|| format!("--metrics-address {address}")) };
+    let served = options.clone();
+    let serving = async {
+        let serving = serve(&served, address, shutdown.clone());
+        serving.await.with_context(|| format!("--metrics-address {address}"))
+    };
     tokio::try_join!(serving, run(hub, options, shutdown.clone()))?;
     Ok(())
 }

@@ -5,11 +5,9 @@
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
 };
 
-use axum::{Router, http::header, response::IntoResponse, routing::get};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{
@@ -20,10 +18,6 @@ use prometheus_client::{
     },
     registry::Registry,
 };
-use tokio_util::sync::CancellationToken;
-
-/// Media type of the text that Prometheus reads.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct QueueLabel {
@@ -169,18 +163,6 @@ impl Metrics {
         // Writing to a string cannot fail.
         let _ = encode(&mut text, &registry);
         text
-    }
-
-    /// Serves `/metrics` and `/healthz` until `shutdown` is cancelled.
-    ///
-    /// # Errors
-    /// The address cannot be listened on.
-    pub async fn serve(self, address: SocketAddr, shutdown: CancellationToken) -> std::io::Result<()> {
-        let text =
-            move || async move { ([(header::CONTENT_TYPE, OPEN_METRICS)], self.text()).into_response() };
-        let router = Router::new().route("/metrics", get(text)).route("/healthz", get(|| async { "ok" }));
-        let listener = tokio::net::TcpListener::bind(address).await?;
-        axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
     }
 }
 

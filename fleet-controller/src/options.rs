@@ -5,7 +5,7 @@ use std::time::Duration;
 use fleet_api::clock::Clock;
 use fleet_hub_core::options::Options as Rules;
 
-use crate::{election::Election, metrics::Metrics};
+use crate::{election::Election, metrics::Metrics, views::Views};
 
 /// Settings of one controller.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct Options {
     pub clock: Clock,
     /// What is counted; shared with whoever serves it.
     pub metrics: Metrics,
+    /// What the planner knows; shared with whoever reads it.
+    pub views: Views,
 }
 
 impl Default for Options {
@@ -33,6 +35,7 @@ impl Default for Options {
             writes_in_flight: 256,
             clock: Clock::start(),
             metrics: Metrics::default(),
+            views: Views::default(),
         }
     }
 }

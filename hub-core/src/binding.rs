@@ -1,6 +1,6 @@
 //! A ResourceBinding, read once into what the planners ask of it.
 
-use fleet_api::{ResourceBinding, convert, names};
+use fleet_api::{ResourceBinding, binding::Attempt, convert, names};
 use fleet_placement::Gang;
 use fleet_policies::{
     spec::{Failover, Placement, ReplicaSchedulingType},
@@ -99,6 +99,17 @@ impl BindingEntry {
 
     pub fn is_finished(&self) -> bool {
         self.object.status.as_ref().is_some_and(|status| status.result.is_some())
+    }
+
+    /// The run of that epoch, if it ended before its job.
+    pub fn attempt(&self, epoch: i64) -> Option<&Attempt> {
+        let status = self.object.status.as_ref()?;
+        status.attempts.iter().find(|attempt| attempt.epoch == epoch)
+    }
+
+    /// Whether the present run was given up.
+    pub fn is_given_up(&self) -> bool {
+        self.attempt(self.object.spec.epoch).is_some()
     }
 
     pub fn unit_name(&self) -> String {

@@ -7,7 +7,7 @@ use fleet_api::{
     volcano::NetworkTopology,
 };
 use fleet_policies::{
-    choice::{self, ClaimRef, ObjectRef, PolicyRule, PolicyScope},
+    choice::{PolicyRule, PolicyScope},
     spec::Placement,
     workload::{self, WorkloadKind},
 };
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::{
     asked,
     binding::{API_VERSION, BindingEntry},
+    governor::governor,
     kinds::KindRef,
     unclaimed,
     world::{Key, Object, World},
@@ -63,38 +64,6 @@ pub fn is_current(world: &World, entry: &BindingEntry, object: &Object) -> bool 
 fn placement_of(spec: &PropagationSpec) -> Placement {
     let wire = spec.placement.as_ref().and_then(|placement| serde_json::to_value(placement).ok());
     wire.and_then(|wire| serde_json::from_value(wire).ok()).unwrap_or_default()
-}
-
-pub(crate) fn governor<'a>(
-    world: &'a World,
-    kind: &KindRef,
-    key: &Key,
-    object: &Object,
-    known: Option<&BindingEntry>,
-) -> Option<(&'a PolicyRule, &'a PropagationSpec)> {
-    let reference = ObjectRef {
-        api_version: kind.api_version.clone(),
-        kind: kind.kind.clone(),
-        namespace: key.0.clone(),
-        name: key.1.clone(),
-        labels: object.labels.clone(),
-    };
-    let claimed = known.map(|entry| {
-        let policy = &entry.object.spec.policy;
-        ClaimRef {
-            scope: scope_of(&policy.kind),
-            namespace: policy.namespace.clone(),
-            name: policy.name.clone(),
-            uid: policy.uid.clone(),
-        }
-    });
-    let rule = choice::choose(&reference, claimed.as_ref(), &world.rules)?;
-    let entry = world.policies.get(&(rule.scope, (rule.namespace.clone(), rule.name.clone())))?;
-    Some((rule, &entry.spec))
-}
-
-pub(crate) fn scope_of(kind: &str) -> PolicyScope {
-    if kind == "ClusterPropagationPolicy" { PolicyScope::Cluster } else { PolicyScope::Namespaced }
 }
 
 fn desired_spec(

@@ -15,10 +15,10 @@ use kube_core::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::{
-    dispatch, drain,
+    intents::Intents,
     options::Options,
     status::{condition, find_condition, rfc3339},
-    world::{AgentLease, World, ready},
+    world::{AgentLease, World, is_gone, ready},
     writes::{Target, Verb, Write},
 };
 
@@ -75,6 +75,7 @@ fn duration(lease: Option<&AgentLease>, options: &Options) -> Duration {
 /// lease while jobs are moved off it.
 pub fn plan(
     world: &World,
+    intents: &Intents,
     name: &str,
     clock: &LeaseClock,
     options: &Options,
@@ -92,7 +93,7 @@ pub fn plan(
     let known = find_condition(conditions, "Ready");
     let reported = cluster.status.as_ref().is_some_and(|status| status.report_sequence.is_some());
     writes.extend(date_taints(cluster, now));
-    writes.extend(mark_lease(world, name));
+    writes.extend(mark_lease(world, intents, name));
     let lease = world.leases.get(name);
     let alive = at < clock.unready_at(name, lease, options);
     // A lease that was there before this process counts for a cluster nothing is known of yet; one that was
@@ -149,11 +150,11 @@ fn date_taints(cluster: &Cluster, now: Timestamp) -> Option<Write> {
 /// The mark of loss on the agent's lease. It is set by compare-and-swap on the lease as last seen, so that an
 /// agent that renews at the same moment wins; it goes when the cluster is heard again and no run there is
 /// half taken back.
-fn mark_lease(world: &World, name: &str) -> Option<Write> {
+fn mark_lease(world: &World, intents: &Intents, name: &str) -> Option<Write> {
     let lease = world.leases.get(name)?;
     let lost = world.lost.contains(name);
     let wanted = match (lease.declared_lost, lost) {
-        (false, true) if world.to_declare.contains(name) => json!("true"),
+        (false, true) if intents.to_declare.contains(name) => json!("true"),
         (true, false) if !half_moved(world, name) => Value::Null,
         _ => return None,
     };
@@ -169,7 +170,7 @@ fn mark_lease(world: &World, name: &str) -> Option<Write> {
 fn half_moved(world: &World, name: &str) -> bool {
     let namespace = names::cluster_namespace(name);
     let given_up = world.bindings.iter().filter(|(_, entry)| {
-        dispatch::is_given_up(entry) && entry.object.spec.clusters.iter().any(|target| target.name == name)
+        entry.is_given_up() && entry.object.spec.clusters.iter().any(|target| target.name == name)
     });
     given_up.into_iter().any(|(key, _)| {
         let mut works = world.works_of(key).filter(|((at, _), _)| *at == namespace);
@@ -187,7 +188,7 @@ pub fn facts(cluster: &Cluster) -> ClusterFacts {
         region: spec.region.clone().unwrap_or_default(),
         zones: spec.zones.clone(),
         taints: spec.taints.iter().filter(|t| !is_own(&t.key)).filter_map(taint).collect(),
-        ready: ready(cluster) && cluster.metadata.deletion_timestamp.is_none() && !drain::is_gone(cluster),
+        ready: ready(cluster) && cluster.metadata.deletion_timestamp.is_none() && !is_gone(cluster),
         unschedulable: spec.taints.iter().any(|t| is_own(&t.key)),
     }
 }

@@ -11,9 +11,9 @@ mod judge;
 mod pace;
 mod reach;
 mod report;
-pub(crate) mod restore;
 mod rollout;
 mod statuses;
+mod step;
 pub mod taints;
 mod unit;
 
@@ -32,50 +32,56 @@ use serde_json::json;
 
 use crate::{
     binding::{BindingEntry, cluster_namespace},
-    events, manifests,
+    events,
+    intents::Intents,
+    manifests,
     options::Options,
     planner::Waiting,
     status::{find_condition, rfc3339},
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
-pub use attempts::{Avoid, avoidance, is_given_up, older_runs};
+pub use attempts::{Avoid, avoidance, older_runs};
 use attempts::{Stay, stay};
 use ending::{between_runs, end_job, let_go_of_gone, lost_places, stopped, take_back, take_name, tell_end};
 pub use fence::{is_gone, is_left_behind};
 use judge::{Ending, Look};
-pub use pace::Pace;
 use report::{aggregated_object_status, collect, report};
 use statuses::{binding_status, patch_binding_status, patch_object_status, set_conditions};
+pub use step::{Pace, Step};
+use step::{delete, delete_work};
 use unit::{UnitPhase, unit};
 
-/// What a look at one binding came to.
-#[derive(Debug, Default)]
-pub struct Step {
-    pub writes: Vec<Write>,
-    /// Statuses that what comes next may overtake.
-    pub later: Vec<(Pace, Write)>,
-    /// Look again then, if nothing else happens before.
-    pub wake: Option<Timestamp>,
-    /// A lost cluster that the job is to be moved off, whose lease has to carry the mark of loss first.
-    pub declare_lost: Option<String>,
-}
-
 /// Looks at one binding.
-pub fn plan(world: &World, key: &Key, waiting: Option<&Waiting>, options: &Options, now: Timestamp) -> Step {
+pub fn plan(
+    world: &World,
+    intents: &Intents,
+    key: &Key,
+    waiting: Option<&Waiting>,
+    options: &Options,
+    now: Timestamp,
+) -> Step {
     let Some(entry) = world.bindings.get(key) else { return Step::default() };
     if !world.objects.contains_key(&entry.kind) {
         // The kind has not been listed yet: nothing is known of the object.
         return Step::default();
     }
     let mut step = Step::default();
+    let given = Given { intents, options };
     match world.bound_object(entry).filter(|object| !object.deleting) {
         None => take_down(world, key, entry, &mut step),
         Some(object) if entry.is_finished() => finished(world, key, entry, object, &mut step, now),
-        Some(object) if entry.is_bound() => bound(world, key, entry, object, options, &mut step, now),
+        Some(object) if entry.is_bound() => bound(world, key, entry, object, given, &mut step, now),
         Some(object) => unbound(world, key, entry, object, waiting, &mut step, now),
     }
     step
+}
+
+/// What a look is given besides the world.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    intents: &'a Intents,
+    options: &'a Options,
 }
 
 /// The object is gone: everything made for it goes, members first.
@@ -101,7 +107,7 @@ fn take_down(world: &World, key: &Key, entry: &BindingEntry, step: &mut Step) {
 }
 
 /// A Work or a Reservation whose binding is gone goes too.
-pub fn plan_orphan(world: &World, key: &Key) -> Vec<Write> {
+pub fn plan_orphan(world: &World, intents: &Intents, key: &Key) -> Vec<Write> {
     let mut step = Step::default();
     let lost = |binding: &fleet_api::reservation::BindingReference| {
         let known = world.bindings.get(&(binding.namespace.clone(), binding.name.clone()));
@@ -121,7 +127,7 @@ pub fn plan_orphan(world: &World, key: &Key) -> Vec<Write> {
     }
     // One that was sent and never heard of: its binding went before the answer came.
     if !world.works.contains_key(key)
-        && let Some(sent) = world.sent.get(key)
+        && let Some(sent) = intents.sent.get(key)
         && lost(&sent.binding)
     {
         step.writes.push(take_name(key, sent));
@@ -133,22 +139,6 @@ pub fn plan_orphan(world: &World, key: &Key) -> Vec<Write> {
         delete(Target::Reservation, key, &reservation.metadata, &mut step);
     }
     step.writes
-}
-
-fn delete_work(key: &Key, work: &Work, step: &mut Step) {
-    delete(Target::Work, key, &work.metadata, step);
-}
-
-fn delete(
-    target: Target,
-    key: &Key,
-    meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-    step: &mut Step,
-) {
-    if meta.deletion_timestamp.is_none() {
-        let uid = meta.uid.clone().unwrap_or_default();
-        step.writes.push(Write::new(target, &key.0, &key.1, Verb::Delete { uid }));
-    }
 }
 
 /// Not placed: it waits, in its queue or for a cluster, and says why.
@@ -264,12 +254,13 @@ fn bound(
     key: &Key,
     entry: &BindingEntry,
     object: &Object,
-    options: &Options,
+    given: Given<'_>,
     step: &mut Step,
     now: Timestamp,
 ) {
-    if is_given_up(entry) {
-        take_back(world, key, entry, options, step, now);
+    let Given { intents, options } = given;
+    if entry.is_given_up() {
+        take_back(world, intents, key, entry, options, step, now);
         return;
     }
     if lost_places(world, key, entry, step) || !dependencies_listed(world, entry, object) {
@@ -295,7 +286,7 @@ fn bound(
     let mut status = aggregated_object_status(entry, object, &items, now);
     let sends = step.writes.iter().any(|write| write.target == Target::Work);
     rollout::observe(object, &items, sends, &mut status);
-    let look = Look { world, key, entry, object, items: &items, options, now };
+    let look = Look { world, intents, key, entry, object, items: &items, options, now };
     let run = look.run();
     let ending = or_stopped(look.judge(&run, step), entry, object);
     if !matches!(ending, Ending::Result(_)) {
@@ -484,7 +475,7 @@ fn dispatch(
     }
     for (work_key, target) in wanted {
         // One that a member without reservations has not answered holds no places: it has done its work.
-        let reserves = crate::schedule::reserves(world, &target.name);
+        let reserves = world.reserves(&target.name);
         let reservation = world
             .reservations_of(key)
             .find(|((namespace, _), r)| {

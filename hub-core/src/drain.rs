@@ -3,20 +3,16 @@
 //! A function of the world and the time. The intent is a taint of the Cluster and what is done stands in the
 //! bindings, so that a drain goes on after a crash of anything.
 
-use fleet_api::{
-    Cluster, ResourceBinding,
-    binding::RunStatus,
-    cluster::{DRAIN_TAINT, GONE_TAINT},
-};
+use fleet_api::{ResourceBinding, binding::RunStatus};
 use fleet_policies::reason::Reason;
 use fleet_resources::Resources;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     binding::BindingEntry,
-    dispatch,
+    intents::{Eviction, Intents},
     options::Options,
-    world::{Eviction, Key, World},
+    world::{Key, World, is_drained},
 };
 
 /// Whose turn it is.
@@ -27,22 +23,8 @@ pub struct Turn {
     pub wake: Option<Timestamp>,
 }
 
-/// Whether the cluster's jobs are to be moved off it.
-pub fn is_drained(cluster: &Cluster) -> bool {
-    has_taint(cluster, DRAIN_TAINT)
-}
-
-/// Whether an administrator has said that nothing runs there any more.
-pub fn is_gone(cluster: &Cluster) -> bool {
-    has_taint(cluster, GONE_TAINT)
-}
-
-fn has_taint(cluster: &Cluster, key: &str) -> bool {
-    cluster.spec.taints.iter().any(|taint| taint.key == key)
-}
-
 /// The next gang to move off a cluster that is drained, when the one before has left it.
-pub fn turn(world: &World, name: &str, options: &Options, now: Timestamp) -> Turn {
+pub fn turn(world: &World, intents: &Intents, name: &str, options: &Options, now: Timestamp) -> Turn {
     if !world.clusters.get(name).is_some_and(is_drained) {
         return Turn::default();
     }
@@ -51,9 +33,7 @@ pub fn turn(world: &World, name: &str, options: &Options, now: Timestamp) -> Tur
     let pause = |from: Timestamp| Turn { next: None, wake: Some(from + wait) };
     // One that was asked to leave and has not left yet.
     let leaving = |key: &Key, entry: &BindingEntry| {
-        here(entry)
-            && !entry.is_finished()
-            && (world.evictions.contains_key(key) || dispatch::is_given_up(entry))
+        here(entry) && !entry.is_finished() && (intents.evictions.contains_key(key) || entry.is_given_up())
     };
     if world.bindings.iter().any(|(key, entry)| leaving(key, entry)) {
         return pause(now);

@@ -15,6 +15,7 @@ use crate::{
     binding::BindingEntry,
     kinds::{self, KindRef},
     planner::Waiting,
+    restore,
     sent::SentWork,
     world::{Key, Object, World},
 };
@@ -79,7 +80,7 @@ pub fn build(
         workload::revise_replicas(entry.workload, &mut governed, replicas);
     }
     if entry.is_gang() {
-        crate::dispatch::restore::hand_over(entry, &mut governed);
+        restore::hand_over(entry, &mut governed);
     }
     let mut governed = asked::written(world, entry.namespace(), governed, cluster)?;
     let mut pending = Vec::new();

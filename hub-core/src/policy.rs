@@ -1,64 +1,17 @@
-//! A policy object, read into the rule that chooses and the conditions that tell its author what is wrong.
+//! The conditions of a policy, which tell its author what is wrong.
 
 mod effects;
 
 use std::collections::BTreeMap;
 
-use fleet_api::policy::{PolicyStatus, PropagationSpec, ResourceSelector};
-use fleet_policies::{
-    choice::{PolicyRule, PolicyScope, PreemptionRule},
-    reason::Reason,
-    selector, spec,
-};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use fleet_policies::{choice::PolicyScope, reason::Reason};
 use serde_json::{Value, json};
 
 use crate::{
     status::{condition, find_condition},
-    world::{Key, PolicyEntry, World},
+    world::{Key, World},
     writes::{Target, Verb, Write},
 };
-
-/// Reads a policy. One that breaks a rule keeps its violations and governs nothing.
-pub fn read(
-    scope: PolicyScope,
-    meta: &ObjectMeta,
-    spec: PropagationSpec,
-    status: Option<PolicyStatus>,
-) -> PolicyEntry {
-    let namespace = meta.namespace.clone().unwrap_or_default();
-    let value = serde_json::to_value(&spec).unwrap_or_default();
-    let violations = spec::validate(&value, scope, &namespace).iter().map(ToString::to_string).collect();
-    let rule = PolicyRule {
-        scope,
-        namespace: namespace.clone(),
-        name: meta.name.clone().unwrap_or_default(),
-        uid: meta.uid.clone().unwrap_or_default(),
-        priority: spec.priority.unwrap_or(0),
-        preemption: match spec.preemption {
-            Some(fleet_api::policy::Preemption::Always) => PreemptionRule::Always,
-            _ => PreemptionRule::Never,
-        },
-        deleting: meta.deletion_timestamp.is_some(),
-        selectors: spec.resource_selectors.iter().map(|s| selector_of(s, &namespace)).collect(),
-    };
-    PolicyEntry {
-        rule,
-        spec,
-        generation: meta.generation.unwrap_or(0),
-        violations,
-        conditions: status.unwrap_or_default().conditions,
-    }
-}
-
-fn selector_of(wire: &ResourceSelector, policy_namespace: &str) -> selector::ResourceSelector {
-    let value = serde_json::to_value(wire).unwrap_or_default();
-    let mut read: selector::ResourceSelector = serde_json::from_value(value).unwrap_or_default();
-    if read.namespace.is_empty() {
-        read.namespace = policy_namespace.to_string();
-    }
-    read
-}
 
 /// Tells the author of a policy whether it is acted on: `Valid` where a rule is broken, `Effective` where it holds and
 /// yet does nothing, or not all that it says. `unserved` are kinds that the hub was asked for and does not serve.

@@ -4,6 +4,7 @@
 //! again whenever it changes, so that a restart needs no more than a listing.
 
 mod cells;
+mod facts;
 mod inputs;
 mod remains;
 mod requests;
@@ -13,23 +14,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use fleet_api::mutation::{self, Mutation};
-use fleet_api::{Reservation, binding::Component, reservation::ReservationPhase};
+use fleet_api::reservation::ReservationPhase;
 use fleet_cells::config::ClusterConfig;
 use fleet_policies::reason::Reason;
 use fleet_quota::{JobId, Ledger, QueuePolicy, QuotaTree, TakeRule};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    asked,
     binding::BindingEntry,
     claim,
+    intents::{Eviction, Intents},
     options::Options,
     planner::{Answer, Decision, JobShape, Planner, Settings, Waiting, earliest},
     spread,
-    world::{Dirty, Eviction, Key, Object, World},
+    world::{Dirty, Key, Object, World},
     writes::{Target, Verb, Write},
 };
-pub use inputs::{preemptible, reserves};
+use facts::{cluster_of, components_in, is_next, member};
+pub use facts::{job_id, key_of};
 use requests::{ask, bind, whole};
 pub use verify::Violation;
 
@@ -106,6 +108,7 @@ impl Scheduler {
         tree: Option<Arc<QuotaTree>>,
         trouble: Option<&str>,
         world: &mut World,
+        intents: &Intents,
         now: Timestamp,
     ) {
         self.planner.set_tree_trouble(trouble);
@@ -115,7 +118,7 @@ impl Scheduler {
         for key in keys {
             // A leaf may say which virtual cluster its jobs are of.
             if self.planner.cells().is_some() {
-                self.look(world, &key, now);
+                self.look(world, intents, &key, now);
             }
             self.note_leaf(world, &key);
         }
@@ -127,9 +130,9 @@ impl Scheduler {
     }
 
     /// Takes in where one binding stands now.
-    pub fn look(&mut self, world: &mut World, key: &Key, now: Timestamp) {
+    pub fn look(&mut self, world: &mut World, intents: &Intents, key: &Key, now: Timestamp) {
         self.count_remains(world, key, now);
-        match self.job(world, key, now) {
+        match self.job(world, intents, key, now) {
             Some(job) => {
                 self.plain.remove(key);
                 self.planner.set_job(job, now.as_millisecond());
@@ -192,7 +195,7 @@ impl Scheduler {
             };
             // A member that does not reserve has nothing to answer: there the reservation only says what is meant.
             let phase = match status.and_then(|status| status.phase) {
-                None if current && !lost && !reserves(world, cluster) => Some(ReservationPhase::Reserved),
+                None if current && !lost && !world.reserves(cluster) => Some(ReservationPhase::Reserved),
                 phase => phase,
             };
             match phase {
@@ -229,9 +232,9 @@ impl Scheduler {
     }
 
     /// The reservation of a binding stands on the hub, or could not be made.
-    pub fn asked(&mut self, world: &mut World, key: &Key, now: Timestamp) {
+    pub fn asked(&mut self, world: &mut World, intents: &Intents, key: &Key, now: Timestamp) {
         self.asking.remove(key);
-        self.look(world, key, now);
+        self.look(world, intents, key, now);
     }
 
     /// The server did not take a job's reservation or binding: it is looked at again after a pause.
@@ -283,7 +286,7 @@ impl Scheduler {
     /// Members that reported or changed.
     fn count(&mut self, world: &mut World) {
         for name in std::mem::take(&mut world.recount) {
-            match inputs::member(world, &name) {
+            match member(world, &name) {
                 Some(member) => self.planner.set_cluster(&name, member),
                 None => self.planner.remove_cluster(&name),
             }
@@ -292,12 +295,12 @@ impl Scheduler {
     }
 
     /// One plan over everything that waits.
-    pub fn pass(&mut self, world: &mut World, options: &Options, now: Timestamp) -> Pass {
+    pub fn pass(&mut self, world: &mut World, intents: &mut Intents, now: Timestamp) -> Pass {
         self.count(world);
-        self.resolve_cells(world, now);
+        self.resolve_cells(world, intents, now);
         while let Some((_, key)) = self.rereads.first().filter(|(due, _)| *due <= now).cloned() {
             self.rereads.pop_first();
-            self.look(world, &key, now);
+            self.look(world, intents, &key, now);
         }
         let tree = self.planner.quota().map(|quota| quota.tree().clone());
         let mut plan = self.planner.plan(now.as_millisecond());
@@ -333,7 +336,15 @@ impl Scheduler {
                 }
                 Decision::Evict { job, taker, cluster, rule, lost_work_ms } => {
                     pass.evicted.push(rule);
-                    pass.told.extend(evict(world, &key_of(&job), &taker, &cluster, rule, lost_work_ms));
+                    pass.told.extend(evict(
+                        world,
+                        intents,
+                        &key_of(&job),
+                        &taker,
+                        &cluster,
+                        rule,
+                        lost_work_ms,
+                    ));
                     continue;
                 }
             };
@@ -346,7 +357,7 @@ impl Scheduler {
                 continue;
             };
             let cells = self.planner.cell_groups(&job);
-            let write = ask(entry, &components, &cells, &cluster, options, world.term);
+            let write = ask(entry, &components, &cells, &cluster, &self.options, world.term);
             self.asking.insert(key.clone(), cluster);
             pass.writes.push((key, write));
         }
@@ -364,7 +375,7 @@ impl Scheduler {
                 target: bound.or_else(|| self.asking.get(&key).cloned()),
                 is_over: entry.is_finished(),
                 is_queued: entry.is_suspended(),
-                is_preemptible: world.bound_object(entry).is_none_or(preemptible),
+                is_preemptible: world.bound_object(entry).is_none_or(Object::is_preemptible),
                 total: entry.total.clone(),
             })
         };
@@ -383,6 +394,7 @@ impl Scheduler {
 /// it is only taken back, whatever happens to this process.
 fn evict(
     world: &mut World,
+    intents: &mut Intents,
     key: &Key,
     taker: &JobId,
     cluster: &str,
@@ -396,43 +408,7 @@ fn evict(
         lost_work_ms / 1000
     );
     let eviction = Eviction { epoch: entry.object.spec.epoch, reason: Reason::Preempted, message };
-    world.evictions.insert(key.clone(), eviction);
+    intents.evictions.insert(key.clone(), eviction);
     world.mark(Dirty::Binding(key.clone()));
     Some(key.clone())
-}
-
-/// What a gang asks for in one cluster: never more than was counted of it.
-fn components_in(
-    world: &World,
-    entry: &BindingEntry,
-    object: &Object,
-    cluster: &str,
-) -> Result<Vec<Component>, Waiting> {
-    let counted = &entry.object.spec.components;
-    if !asked::is_overridden(world, entry.namespace(), object) {
-        return Ok(counted.clone());
-    }
-    let components = asked::in_cluster(world, &entry.kind, entry.namespace(), object, cluster)?;
-    match asked::within(&components, counted) {
-        Ok(()) => Ok(components),
-        Err(message) => Err(Waiting::new(Reason::Edited, message)),
-    }
-}
-
-/// A reservation for the binding's next epoch.
-fn is_next(entry: &BindingEntry, reservation: &Reservation) -> bool {
-    reservation.spec.binding.uid == entry.uid() && reservation.spec.epoch == entry.object.spec.epoch + 1
-}
-
-pub fn job_id(key: &Key) -> JobId {
-    JobId::new(&format!("{}/{}", key.0, key.1))
-}
-
-pub fn key_of(id: &JobId) -> Key {
-    let (namespace, name) = id.as_str().split_once('/').unwrap_or(("", id.as_str()));
-    (namespace.to_string(), name.to_string())
-}
-
-fn cluster_of(namespace: &str) -> &str {
-    namespace.strip_prefix(fleet_api::names::CLUSTER_NAMESPACE_PREFIX).unwrap_or(namespace)
 }

@@ -3,7 +3,7 @@
 //! Only for the life of a process: one that starts lists what stands. Deliberately absent: what to do about
 //! them, which is `dispatch`'s.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::reservation::BindingReference;
 
@@ -29,6 +29,8 @@ impl SentWork {
 pub struct SentWorks {
     /// By the Work's key.
     works: BTreeMap<Key, SentWork>,
+    /// Works by the binding they were sent for.
+    by_binding: BTreeMap<Key, BTreeSet<Key>>,
 }
 
 impl SentWorks {
@@ -39,12 +41,22 @@ impl SentWorks {
         let text = |field: &str| spec["binding"][field].as_str().unwrap_or_default().to_owned();
         let binding = BindingReference { namespace: text("namespace"), name: text("name"), uid: text("uid") };
         let epoch = spec["epoch"].as_i64().unwrap_or_default();
-        self.works.insert((write.namespace.clone(), write.name.clone()), SentWork { binding, epoch });
+        let (key, sent) = ((write.namespace.clone(), write.name.clone()), SentWork { binding, epoch });
+        self.heard(&key);
+        self.by_binding.entry(sent.binding_key()).or_default().insert(key.clone());
+        self.works.insert(key, sent);
     }
 
     /// What has become of the Work is known.
     pub fn heard(&mut self, work: &Key) -> Option<Key> {
-        self.works.remove(work).map(|sent| sent.binding_key())
+        let binding = self.works.remove(work)?.binding_key();
+        if let Some(works) = self.by_binding.get_mut(&binding) {
+            works.remove(work);
+            if works.is_empty() {
+                self.by_binding.remove(&binding);
+            }
+        }
+        Some(binding)
     }
 
     pub fn get(&self, work: &Key) -> Option<&SentWork> {
@@ -52,10 +64,9 @@ impl SentWorks {
     }
 
     /// Works sent for bindings of this name.
-    pub fn of<'s>(&'s self, binding: &'s Key) -> impl Iterator<Item = (&'s Key, &'s SentWork)> {
-        self.works
-            .iter()
-            .filter(move |(_, sent)| sent.binding.namespace == binding.0 && sent.binding.name == binding.1)
+    pub fn of<'s>(&'s self, binding: &Key) -> impl Iterator<Item = (&'s Key, &'s SentWork)> + use<'s> {
+        let works = self.by_binding.get(binding).into_iter().flatten();
+        works.filter_map(|work| self.works.get_key_value(work))
     }
 }
 

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::{
     binding::BindingEntry,
-    claim, events,
+    events, governor,
     kinds::KindRef,
     status::rfc3339,
     world::{Key, Object, World},
@@ -113,7 +113,7 @@ impl Unclaimed {
 fn trouble(world: &World, kind: &KindRef, key: &Key, object: &Object) -> Option<(Reason, String)> {
     let binding_key = world.binding_key(kind, key);
     let known = world.bindings.get(&binding_key);
-    if claim::governor(world, kind, key, object, known).is_none() {
+    if governor::governor(world, kind, key, object, known).is_none() {
         // A run that nobody governs any more goes on; one that is not Fleet's to run is nobody's business.
         let waits = !known.is_some_and(has_begun) && waits_for_a_policy(kind, key, object);
         return waits.then(|| no_policy(world, kind, key, object));
@@ -217,7 +217,7 @@ fn without_own(conditions: &Value) -> Vec<Value> {
 pub(crate) fn release(world: &World, entry: &BindingEntry) -> Option<Write> {
     let claim = &entry.object.spec.policy;
     let key = (claim.namespace.clone(), claim.name.clone());
-    let holder = world.policies.get(&(claim::scope_of(&claim.kind), key));
+    let holder = world.policies.get(&(governor::scope_of(&claim.kind), key));
     let is_broken =
         holder.is_some_and(|holder| holder.rule.uid == claim.uid && !holder.violations.is_empty());
     if is_broken || claim.name.is_empty() {

@@ -8,6 +8,7 @@ mod marks;
 mod observe;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,13 +20,10 @@ use fleet_policies::choice::{PolicyRule, PolicyScope};
 use fleet_policies::overrides::OverridePolicy;
 use fleet_policies::pod_security::Level;
 
-use crate::{binding::BindingEntry, kinds::KindRef, sent::SentWorks};
+use crate::{binding::BindingEntry, kinds::KindRef};
 
-pub use kept::{AgentLease, Eviction, Object, PolicyEntry, ready};
-use observe::Told;
-
-/// Namespace and name.
-pub type Key = fleet_mirror::Key;
+pub use kept::{AgentLease, Key, Object, PolicyEntry, is_drained, is_gone, read_policy, ready};
+use told::Told;
 
 /// Something to look at again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,14 +80,11 @@ pub struct World {
     leases_listed: bool,
     /// Clusters that are lost now, by the process's own clock.
     pub lost: BTreeSet<String>,
-    /// Lost clusters off which a job is to be moved: their leases get the mark of loss first.
-    pub to_declare: BTreeSet<String>,
-    pub evictions: BTreeMap<Key, Eviction>,
     /// Term of the leader that this process is; none where there is no election.
     pub term: Option<i64>,
-    /// Works on their way to the hub.
-    pub sent: SentWorks,
     dirty: BTreeSet<Dirty>,
+    /// Bindings that the observation which is being taken in touches.
+    touched: BTreeSet<Key>,
     told: Told,
     /// The hub's store went back in time: whatever is remembered of it may be wrong, and all is learnt anew.
     pub restored: bool,
@@ -131,12 +126,18 @@ impl World {
     /// of. Only one that once said so of another incarnation counts: a hub that was never restored waits for nobody.
     pub fn is_unsorted(&self, cluster: &str) -> bool {
         let sorted = self.leases.get(cluster).and_then(|lease| lease.sorted.as_ref());
-        let stays = || self.clusters.get(cluster).is_some_and(|cluster| !crate::drain::is_gone(cluster));
+        let stays = || self.clusters.get(cluster).is_some_and(|cluster| !is_gone(cluster));
         sorted.is_some() && self.incarnation.is_some() && sorted != self.incarnation.as_ref() && stays()
     }
 
     pub fn unsorted_clusters(&self) -> BTreeSet<String> {
         self.leases.keys().filter(|cluster| self.is_unsorted(cluster)).cloned().collect()
+    }
+
+    /// Whether the member answers reservations; one that has not said counts as one that does.
+    pub fn reserves(&self, cluster: &str) -> bool {
+        let status = self.clusters.get(cluster).and_then(|cluster| cluster.status.as_ref());
+        status.is_none_or(|status| status.reservation != Some(false))
     }
 
     pub fn works_of<'a>(&'a self, binding: &Key) -> impl Iterator<Item = (&'a Key, &'a Work)> {
@@ -153,7 +154,7 @@ impl World {
 
     /// Clusters that objects without a gang leave: those that are gone, and those that are drained.
     pub fn leaving_clusters(&self) -> BTreeSet<String> {
-        let is_left = |cluster: &Cluster| crate::drain::is_gone(cluster) || crate::drain::is_drained(cluster);
+        let is_left = |cluster: &Cluster| is_gone(cluster) || is_drained(cluster);
         let leaving = self.clusters.iter().filter(|(_, cluster)| is_left(cluster));
         leaving.map(|(name, _)| name.clone()).collect()
     }

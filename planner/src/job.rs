@@ -11,6 +11,8 @@ use fleet_policies::{reason::Reason, spec::Placement};
 use fleet_quota::JobId;
 use fleet_resources::Resources;
 
+use crate::cells::ask::CellJob;
+
 /// What equal jobs have in common; made once and shared by all of them.
 #[derive(Clone, Debug)]
 pub struct JobShape {
@@ -64,7 +66,7 @@ pub struct Job {
     /// The run's last checkpoint: work before it is not lost when the run is ended.
     pub checkpoint_at_ms: Option<i64>,
     /// What it asks of its virtual cluster, where it has one.
-    pub cells: Option<Arc<super::CellJob>>,
+    pub cells: Option<Arc<CellJob>>,
 }
 
 /// Where a job stands.
@@ -147,4 +149,13 @@ impl Waiting {
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
     }
+}
+
+/// Jobs are named `namespace/name`.
+pub(crate) fn namespace_of(id: &JobId) -> &str {
+    id.as_str().split_once('/').map_or("", |(namespace, _)| namespace)
+}
+
+pub(crate) fn name_of(id: &JobId) -> &str {
+    id.as_str().split_once('/').map_or(id.as_str(), |(_, name)| name)
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{job::Job, namespace_of};
+use crate::job::{Job, namespace_of};
 
 /// Ended runs remembered for each namespace.
 const RUNS_KEPT: usize = 32;

@@ -423,7 +423,7 @@ impl Rooms {
             room.leaving.retain(|_, leaving| {
                 let until = *leaving.until_ms.get_or_insert(now_ms + REPORT_PATIENCE_MS);
                 if until > now_ms {
-                    due = super::earliest(due, Some(until));
+                    due = crate::decision::earliest(due, Some(until));
                 }
                 until > now_ms
             });

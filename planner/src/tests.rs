@@ -1,10 +1,14 @@
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fleet_placement::{GangComponent, NodeShape, PodShape};
-use fleet_quota::NodeSpec;
+use fleet_policies::reason::Reason;
+use fleet_quota::{JobId, NodeId, NodeSpec, QuotaTree};
 use fleet_resources::Resources;
 
-use super::*;
+use super::{job::name_of, *};
 
 /// A planner with members of equal nodes; jobs ask for cpu only.
 struct Fleet {
@@ -428,4 +432,74 @@ fn a_leaf_that_does_not_take_the_namespace_is_not_obeyed_and_does_not_count() {
     assert_eq!(path(&fleet, "relabelled").as_deref(), Some("root/team"));
     fleet.submit(runs("found", None));
     assert_eq!(path(&fleet, "found").as_deref(), Some("root/team"));
+}
+
+#[test]
+fn a_copy_plans_the_same_and_changes_nothing_of_its_original() {
+    let mut fleet = Fleet::of(&[("team", 0, 8), ("other", 0, 8)]);
+    fleet.planner.set_cluster("east", member("east", 2, 4, 1, 4));
+    for name in ["a", "b", "c"] {
+        fleet.submit(job(name, 1, 4));
+    }
+    let mut copy = Fleet { planner: fleet.planner.clone(), now_ms: fleet.now_ms };
+    // What if another member joined?
+    copy.planner.set_cluster("west", member("west", 2, 4, 1, 4));
+    copy.planner.set_tree(Some(Fleet::tree(&[("team", 0, 12), ("other", 0, 8)])), 0);
+    assert_eq!(copy.plan().len(), 3);
+    assert_eq!(copy.used(), 12);
+    assert_eq!(fleet.used(), 0, "the original has not planned");
+    let mut twin = Fleet { planner: fleet.planner.clone(), now_ms: fleet.now_ms };
+    assert_eq!(twin.planner.plan(0), fleet.planner.plan(0));
+    assert_eq!(fleet.used(), 8);
+}
+
+#[test]
+fn a_plan_goes_to_text_and_back() {
+    let mut fleet = Fleet::of(&[("team", 8, 16), ("other", 8, 16)]);
+    fleet.planner.set_cluster("east", member("east", 4, 4, 1, 4));
+    fleet.submit(job("a", 1, 4));
+    let first = fleet.planner.plan(0);
+    assert_eq!((first.sequence, fleet.planner.plan(0).sequence), (1, 2));
+    let text = serde_json::to_string(&first).expect("JSON");
+    assert_eq!(
+        text,
+        r#"{"sequence":1,"decisions":[{"type":"Ask","job":"team/a","cluster":"east"}],"told":[],"wakeMs":null,"more":false}"#
+    );
+    assert_eq!(serde_json::from_str::<Plan>(&text).expect("a plan"), first);
+    let evict = Decision::Evict {
+        job: JobId::new("other/b"),
+        taker: JobId::new("team/a"),
+        cluster: "east".to_string(),
+        rule: fleet_quota::TakeRule::Reclaim,
+        lost_work_ms: 1500,
+    };
+    let text = serde_json::to_string(&evict).expect("JSON");
+    assert!(text.contains(r#""rule":"Reclaim","lostWorkMs":1500"#), "{text}");
+    assert_eq!(serde_json::from_str::<Decision>(&text).expect("a decision"), evict);
+}
+
+#[test]
+fn a_view_shows_lines_in_order_use_by_queue_room_and_who_holds_it() {
+    let mut fleet = Fleet::of(&[("team", 0, 4), ("other", 0, 8)]);
+    fleet.planner.set_cluster("east", member("east", 2, 4, 1, 4));
+    for (name, priority) in [("late", 0), ("first", 9), ("urgent", 5)] {
+        fleet.submit(Job { priority, ..job(name, 1, 4) });
+    }
+    assert_eq!(fleet.plan(), ["first -> east"]);
+    let view = View::of(&fleet.planner, 7);
+    assert_eq!((view.sequence, view.at_ms, view.holder_count), (1, 7, 1));
+    let queue = |path: &str| view.queues.iter().find(|queue| queue.path == path).expect("a queue");
+    let team = queue("root/team");
+    assert!(team.is_leaf && !queue("root").is_leaf);
+    assert_eq!((team.waiting, team.admitted, queue("root").waiting), (2, 1, 2));
+    assert_eq!((team.used["cpu"].as_str(), team.max["cpu"].as_str()), ("4", "4"));
+    let line: Vec<&str> = team.line.iter().map(|waiting| waiting.job.as_str()).collect();
+    assert_eq!(line, ["team/urgent", "team/late"]);
+    assert!(team.line.iter().all(|waiting| waiting.reason.is_some()), "{:?}", team.line);
+    assert_eq!(view.members[0].free["cpu"], "4");
+    let holder = &view.holders[0];
+    assert_eq!((holder.job.as_str(), holder.cluster.as_str()), ("team/first", "east"));
+    assert_eq!(holder.queue.as_deref(), Some("root/team"));
+    let text = serde_json::to_string(&view).expect("JSON");
+    assert_eq!(serde_json::from_str::<View>(&text).expect("a view"), view);
 }

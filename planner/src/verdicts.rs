@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_policies::reason::Reason;
 use fleet_quota::{JobId, NodeId};
 
-use super::job::Waiting;
+use crate::{decision::earliest, job::Waiting};
 
 /// Jobs that are told again in one plan because their class waits for something else.
 const SWEPT: usize = 256;
@@ -24,7 +24,7 @@ pub(super) struct ClassId {
     pub preemptible: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Class {
     members: BTreeSet<JobId>,
     waiting: Option<Waiting>,
@@ -32,7 +32,7 @@ struct Class {
     told: Option<(Reason, i64)>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Verdicts {
     of_job: BTreeMap<JobId, Waiting>,
     by_reason: BTreeMap<Reason, i64>,
@@ -153,7 +153,7 @@ impl Verdicts {
             let Some(waiting) = class.waiting.clone() else { continue };
             let due = class.told.map_or(i64::MIN, |(_, at)| at.saturating_add(SWEEP_PAUSE_MS));
             if after.is_none() && due > now_ms {
-                self.next_sweep_ms = super::earliest(self.next_sweep_ms, Some(due));
+                self.next_sweep_ms = earliest(self.next_sweep_ms, Some(due));
                 self.stale.insert(id, None);
                 continue;
             }

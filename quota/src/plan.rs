@@ -2,6 +2,7 @@
 //! others wait.
 
 use fleet_resources::Resources;
+use serde::{Deserialize, Serialize};
 
 use crate::ledger::JobId;
 use crate::places::ClusterName;
@@ -26,7 +27,7 @@ impl Default for PlanLimits {
 }
 
 /// The rule by which a victim is preempted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TakeRule {
     Reclaim,
     FairShare,

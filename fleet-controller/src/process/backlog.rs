@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fleet_hub_core::writes::Write;
 
-use super::Lane;
+use super::lane::Lane;
 
 /// What jobs start by goes first: quota and room are taken from the moment of the decision, and nobody uses them
 /// while its writes wait.

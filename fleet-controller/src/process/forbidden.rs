@@ -5,7 +5,7 @@ use std::time::Duration;
 use fleet_hub_core::{events, world::Dirty};
 use fleet_policies::reason::Reason;
 
-use super::{Lane, Process};
+use super::{Process, lane::Lane};
 
 /// First pause before what was forbidden is looked at again; doubles up to the longest one.
 const PAUSE: Duration = Duration::from_secs(1);

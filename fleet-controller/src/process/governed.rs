@@ -5,12 +5,13 @@ use fleet_quota::QueuePolicy;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{Lane, Process};
+use super::{Process, lane::Lane};
 
 impl Process {
     pub(super) fn look_at_tree(&mut self, now: Timestamp) -> Vec<Write> {
         if let Some(change) = self.trees.read(&self.world) {
-            self.scheduler.set_tree(change, self.trees.trouble(), &mut self.world, now);
+            let (trouble, intents) = (self.trees.trouble(), &self.intents);
+            self.scheduler.set_tree(change, trouble, &mut self.world, intents, now);
         }
         let tree = self.scheduler.ledger().map(|ledger| ledger.tree().clone());
         if tree.is_some() {
@@ -28,7 +29,7 @@ impl Process {
     pub(super) fn look_at_cells(&mut self, now: Timestamp) -> Vec<Write> {
         if let Some(change) = self.cells.read(&self.world) {
             let config = change.map(|valid| valid.config.clone());
-            self.scheduler.set_cells(config, &mut self.world, now);
+            self.scheduler.set_cells(config, &mut self.world, &self.intents, now);
         }
         self.summary_due.get_or_insert(Instant::now() + self.options.summary_interval);
         let mut writes = self.cells.plan_conditions(&self.world, now);

@@ -40,7 +40,7 @@ impl Process {
             writes.extend(later.into_iter().map(|(_, write)| write));
         } else if known != Some(due) {
             self.held.insert(dirty.clone(), due);
-            self.ring_at(due, dirty.clone());
+            self.timers.ring_at(due, dirty.clone());
         }
         writes
     }

@@ -31,10 +31,10 @@ impl Process {
     }
 
     /// Looks at clusters, and puts off the rest.
-    pub(super) async fn look_at_clusters(&mut self, at: Instant, now: Timestamp) {
+    pub(super) fn look_at_clusters(&mut self, at: Instant, now: Timestamp) {
         for dirty in self.world.take_dirty() {
             match dirty {
-                Dirty::Cluster(_) => self.look_at(dirty, at, now).await,
+                Dirty::Cluster(_) => self.look_at(dirty, at, now),
                 dirty => drop(self.deferred.insert(dirty)),
             }
         }

@@ -1,69 +1,105 @@
-//! When to look again, and when the loop wakes.
+//! What is to be looked at at a later time.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use fleet_hub_core::world::Dirty;
-use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{Lane, Process};
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    /// The number keeps two timers of one instant apart.
+    timers: BTreeMap<(Instant, u64), Dirty>,
+    count: u64,
+    /// The next look that a plan asked for, by what it is at.
+    wakes: BTreeMap<Dirty, Instant>,
+    /// When each cluster counts as not ready or as lost.
+    deadlines: BTreeMap<String, Instant>,
+}
 
-impl Process {
-    pub(super) fn set_timer(&mut self, dirty: Dirty, at: Instant, now: Timestamp, wake: Timestamp) {
-        let due = at + wake.duration_since(now).unsigned_abs();
-        // The look at an earlier time finds out anew when it has to be looked at again.
-        if self.wakes.get(&dirty).is_none_or(|known| due < *known) {
-            self.wakes.insert(dirty.clone(), due);
-            self.ring_at(due, dirty);
-        }
-    }
-
+impl Timers {
     pub(super) fn ring_at(&mut self, due: Instant, dirty: Dirty) {
-        // The number keeps two timers of one instant apart.
-        self.timer_count += 1;
-        self.timers.insert((due, self.timer_count), dirty);
+        self.count += 1;
+        self.timers.insert((due, self.count), dirty);
     }
 
-    /// Marks what was to be looked at by now.
-    pub(super) fn ring(&mut self, at: Instant) {
-        if self.plan_due.is_some_and(|due| due <= at) {
-            self.plan_due = None;
-            self.world.schedule = true;
-        }
-        while let Some(((due, _), _)) = self.timers.first_key_value() {
-            if *due > at {
-                break;
-            }
-            if let Some(((due, _), dirty)) = self.timers.pop_first() {
-                if self.wakes.get(&dirty) == Some(&due) {
-                    self.wakes.remove(&dirty);
-                }
-                self.world.mark(dirty);
-            }
-        }
-        let late: Vec<String> =
-            self.deadlines.iter().filter(|(_, due)| **due <= at).map(|(name, _)| name.clone()).collect();
-        for name in late {
-            self.deadlines.remove(&name);
-            self.world.mark(Dirty::Cluster(name));
+    /// A look asks for the next one.
+    pub(super) fn wake_at(&mut self, due: Instant, dirty: &Dirty) {
+        // The look at an earlier time finds out anew when it has to be looked at again.
+        if self.wakes.get(dirty).is_none_or(|known| due < *known) {
+            self.wakes.insert(dirty.clone(), due);
+            self.ring_at(due, dirty.clone());
         }
     }
 
-    pub(super) fn next_wake(&self) -> Instant {
-        let goes_on = self.unsorted.is_empty();
-        let may_look =
-            self.world.is_dirty() || (goes_on && !self.looks.is_empty() && self.backlog.is_empty());
-        if may_look && self.listed {
-            return Instant::now();
+    /// The one deadline of a cluster; `None`: it has none.
+    pub(super) fn set_deadline(&mut self, cluster: &str, due: Option<Instant>) {
+        match due {
+            Some(due) => self.deadlines.insert(cluster.to_string(), due),
+            None => self.deadlines.remove(cluster),
+        };
+    }
+
+    /// What was to be looked at by now.
+    pub(super) fn take_due(&mut self, at: Instant) -> Vec<Dirty> {
+        let mut found = Vec::new();
+        while let Some(entry) = self.timers.first_entry().filter(|entry| entry.key().0 <= at) {
+            let ((due, _), dirty) = entry.remove_entry();
+            if self.wakes.get(&dirty) == Some(&due) {
+                self.wakes.remove(&dirty);
+            }
+            found.push(dirty);
         }
-        let idle = Instant::now() + Duration::from_secs(60);
-        let pass = Some(self.rested).filter(|_| self.world.schedule && self.listed && goes_on);
+        let late = self.deadlines.extract_if(.., |_, due| *due <= at);
+        found.extend(late.map(|(cluster, _)| Dirty::Cluster(cluster)));
+        found
+    }
+
+    pub(super) fn next(&self) -> Option<Instant> {
         let timer = self.timers.first_key_value().map(|((due, _), _)| *due);
-        let deadline = self.deadlines.values().min().copied();
-        // A summary that is due waits for the one under way, whose answer wakes the loop.
-        let summary = self.summary_due.filter(|_| goes_on && !self.busy.contains_key(&Lane::Summaries));
-        let summary = summary.map(|due| due.max(self.summary_rested));
-        let plan_due = self.plan_due.filter(|_| goes_on);
-        [pass, plan_due, timer, deadline, summary].into_iter().flatten().min().unwrap_or(idle)
+        timer.into_iter().chain(self.deadlines.values().copied()).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn dirty(name: &str) -> Dirty {
+        Dirty::Binding(("team".to_string(), name.to_string()))
+    }
+
+    #[test]
+    fn what_is_due_comes_in_its_order_and_once() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut timers = Timers::default();
+        timers.ring_at(at(20), dirty("b"));
+        timers.ring_at(at(10), dirty("a"));
+        timers.ring_at(at(10), dirty("c"));
+        timers.set_deadline("east", Some(at(15)));
+        assert_eq!(timers.next(), Some(at(10)));
+        assert!(timers.take_due(at(9)).is_empty());
+        assert_eq!(timers.take_due(at(10)), [dirty("a"), dirty("c")]);
+        assert_eq!(timers.next(), Some(at(15)));
+        assert_eq!(timers.take_due(at(20)), [dirty("b"), Dirty::Cluster("east".to_string())]);
+        assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    fn of_the_looks_that_plans_ask_for_the_earliest_counts() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut timers = Timers::default();
+        timers.wake_at(at(20), &dirty("a"));
+        timers.wake_at(at(30), &dirty("a"));
+        timers.wake_at(at(10), &dirty("a"));
+        assert_eq!(timers.take_due(at(10)), [dirty("a")]);
+        // The later one that was replaced still rings: a look too many does no harm, one too few would.
+        assert_eq!(timers.take_due(at(40)), [dirty("a")]);
+        timers.set_deadline("east", Some(at(50)));
+        timers.set_deadline("east", None);
+        assert_eq!(timers.next(), None);
     }
 }

@@ -12,26 +12,19 @@ use fleet_runs::{Attempt as RunAttempt, Eviction};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Step, fence, restore, statuses::patch_binding_status};
+use super::{fence, statuses::patch_binding_status, step::Step};
 use crate::{
     binding::BindingEntry,
     events,
+    intents::Intents,
     options::Options,
+    restore,
     status::rfc3339,
     world::{Key, World},
 };
 
-/// Whether the present run was given up.
-pub fn is_given_up(entry: &BindingEntry) -> bool {
-    attempt_of(entry, entry.object.spec.epoch).is_some()
-}
-
 fn attempts(entry: &BindingEntry) -> &[Attempt] {
     entry.object.status.as_ref().map_or(&[], |status| &status.attempts)
-}
-
-pub(super) fn attempt_of(entry: &BindingEntry, epoch: i64) -> Option<&Attempt> {
-    attempts(entry).iter().find(|attempt| attempt.epoch == epoch)
 }
 
 /// The runs given up, as the rules know them.
@@ -70,7 +63,7 @@ pub(super) fn history(entry: &BindingEntry) -> String {
 
 /// Why the job ends with the run that was given up, instead of being placed again.
 pub(super) fn final_reason(entry: &BindingEntry, options: &Options) -> Option<(Reason, String)> {
-    let attempt = attempt_of(entry, entry.object.spec.epoch)?;
+    let attempt = entry.attempt(entry.object.spec.epoch)?;
     let limits = options.run_limits();
     let failover = entry.failover.as_ref();
     let reason = fleet_runs::attempts::final_reason(known(entry), as_known(attempt), failover, &limits)?;
@@ -128,7 +121,7 @@ pub(super) fn stay(entry: &BindingEntry, work: &Work, now: Timestamp) -> Stay {
     if work.spec.binding.uid != entry.uid() || work.metadata.deletion_timestamp.is_some() {
         return Stay::No;
     }
-    let Some(attempt) = attempt_of(entry, work.spec.epoch) else { return Stay::No };
+    let Some(attempt) = entry.attempt(work.spec.epoch) else { return Stay::No };
     let mode = match attempt.purge {
         None | Some(WirePurge::Directly | WirePurge::Immediately) => PurgeMode::Directly,
         Some(WirePurge::Gracefully | WirePurge::Graciously) => PurgeMode::Gracefully,
@@ -150,6 +143,7 @@ pub(super) fn stay(entry: &BindingEntry, work: &Work, now: Timestamp) -> Stay {
 /// Why the job has to wait for an older run before it may be placed at all.
 pub fn older_runs(
     world: &World,
+    intents: &Intents,
     key: &Key,
     entry: &BindingEntry,
     now: Timestamp,
@@ -170,7 +164,7 @@ pub fn older_runs(
         }
         taken.insert(cluster.to_string());
     }
-    for ((namespace, _), sent) in world.sent.of(key) {
+    for ((namespace, _), sent) in intents.sent.of(key) {
         let cluster = fence::cluster_of(namespace);
         if sent.binding.uid != entry.uid() && !fence::is_gone(world, cluster) {
             return Err(format!("it is not known yet whether an older run of this name began in {cluster}"));

@@ -9,14 +9,16 @@ use kube_core::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    Step,
     attempts::{self, Stay, stay},
-    delete, delete_work, fence,
+    fence,
     statuses::{binding_status, patch_binding_status},
+    step::{Step, delete, delete_work},
 };
 use crate::{
     binding::BindingEntry,
-    events, manifests,
+    events,
+    intents::Intents,
+    manifests,
     options::Options,
     sent::SentWork,
     status::{cut, rfc3339},
@@ -29,6 +31,7 @@ use crate::{
 /// job ends here.
 pub(super) fn take_back(
     world: &World,
+    intents: &Intents,
     key: &Key,
     entry: &BindingEntry,
     options: &Options,
@@ -48,7 +51,7 @@ pub(super) fn take_back(
         }
         let_go_of_gone(world, work_key, work, step);
     }
-    for (work_key, sent) in world.sent.of(key) {
+    for (work_key, sent) in intents.sent.of(key) {
         // It may still arrive, and begin when the next run has begun: its name is taken first.
         let is_gone = fence::is_gone(world, fence::cluster_of(&work_key.0));
         if sent.binding.uid == entry.uid() && !world.works.contains_key(work_key) && !is_gone {

@@ -2,8 +2,11 @@
 
 use fleet_api::{Work, names};
 
-use super::Step;
-use crate::{binding::BindingEntry, drain, world::World};
+use super::step::Step;
+use crate::{
+    binding::BindingEntry,
+    world::{World, is_gone as has_gone},
+};
 
 pub(super) fn cluster_of(namespace: &str) -> &str {
     namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX).unwrap_or(namespace)
@@ -11,7 +14,7 @@ pub(super) fn cluster_of(namespace: &str) -> &str {
 
 /// Whether an administrator has said that nothing runs in the cluster.
 pub fn is_gone(world: &World, cluster: &str) -> bool {
-    world.clusters.get(cluster).is_some_and(drain::is_gone)
+    world.clusters.get(cluster).is_some_and(has_gone)
 }
 
 /// Whether a new run may start although the cluster has not confirmed the end of the old one: the cluster is

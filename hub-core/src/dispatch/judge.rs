@@ -13,11 +13,11 @@ use fleet_policies::{
 use fleet_runs::{Cluster as Place, Eviction, Job, NotTolerated, Report, Run, Verdict};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Step, attempts, fence, report::Item, taints};
+use super::{attempts, fence, report::Item, step::Step, taints};
 use crate::{
     binding::BindingEntry,
+    intents::Intents,
     options::Options,
-    planner::earliest,
     status::{find_condition, rfc3339},
     world::{Key, Object, World, ready},
 };
@@ -28,6 +28,7 @@ const START_TIMEOUT_ANNOTATION: &str = "fleet.dev/start-timeout";
 /// All that one look at a run needs.
 pub(super) struct Look<'a> {
     pub world: &'a World,
+    pub intents: &'a Intents,
     pub key: &'a Key,
     pub entry: &'a BindingEntry,
     pub object: &'a Object,
@@ -83,7 +84,7 @@ impl Look<'_> {
 
     pub fn judge(&self, run: &RunStatus, step: &mut Step) -> Ending {
         let epoch = self.entry.object.spec.epoch;
-        let asked = self.world.evictions.get(self.key).filter(|asked| asked.epoch == epoch);
+        let asked = self.intents.evictions.get(self.key).filter(|asked| asked.epoch == epoch);
         let asked = asked.map(|asked| Eviction { reason: asked.reason, message: asked.message.clone() });
         let now_ms = self.now.as_millisecond();
         let limits = self.options.run_limits();
@@ -184,16 +185,5 @@ impl Look<'_> {
             };
             Some(Eviction { reason, message: format!("{}: {}", item.cluster, applied.message) })
         })
-    }
-}
-
-impl Step {
-    pub(super) fn wake_at(&mut self, at: Timestamp) {
-        self.wake = earliest(self.wake, Some(at));
-    }
-
-    /// Milliseconds since 1970.
-    pub(super) fn wake_at_ms(&mut self, at_ms: i64) {
-        self.wake_at(Timestamp::from_millisecond(at_ms).unwrap_or(Timestamp::MAX));
     }
 }

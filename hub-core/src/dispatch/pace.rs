@@ -6,20 +6,8 @@
 
 use serde_json::Value;
 
-use super::{Step, report::Item};
-use crate::writes::{Target, Verb, Write};
-
-/// How soon, soonest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Pace {
-    Now,
-    /// How a run fares. At once, unless much else is written.
-    Progress,
-    /// Why a job waits.
-    Reason,
-    /// A state between two others: placed, and nothing heard of the run yet.
-    Between,
-}
+use super::{report::Item, step::Pace};
+use crate::writes::{Target, Write};
 
 /// Conditions of a binding that only follow what happens.
 const ROUTINE: [&str; 3] = ["Scheduled", "Queuing", "FullyApplied"];
@@ -60,25 +48,12 @@ fn but_routine(status: &Value) -> Value {
     rest
 }
 
-impl Step {
-    /// Writes `told` at that pace. What has to stand before anything can be said of it is made at once.
-    pub(super) fn tell(&mut self, pace: Pace, told: Vec<Write>) {
-        for write in told {
-            let makes = pace == Pace::Between && matches!(write.verb, Verb::Create(_));
-            match pace {
-                Pace::Now => self.writes.push(write),
-                _ if makes => self.writes.push(write),
-                pace => self.later.push((pace, write)),
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::writes::Verb;
 
     fn check(known: Value, desired: Value, planned: &[Write], expected: Pace) {
         assert_eq!(of_bound(&known, &desired, &[], planned), expected, "{desired}");
@@ -114,20 +89,5 @@ mod tests {
         check(waits.clone(), json!({"conditions": [condition("EditPending", "True")]}), &[], Pace::Now);
         let event = Write::new(Target::Event, "team", "e", Verb::Create(json!({})));
         check(waits, bound.clone(), &[event], Pace::Now);
-    }
-
-    #[test]
-    fn what_is_to_be_made_is_made_at_once() {
-        let unit = || Write::new(Target::Unit, "team", "u", Verb::Create(json!({})));
-        let status = || Write::new(Target::Unit, "team", "u", Verb::MergeStatus(json!({})));
-        let check = |pace: Pace, now: usize, later: usize| {
-            let mut step = Step::default();
-            step.tell(pace, vec![unit(), status()]);
-            assert_eq!((step.writes.len(), step.later.len()), (now, later), "{pace:?}");
-        };
-        check(Pace::Now, 2, 0);
-        check(Pace::Between, 1, 1);
-        // A job that is placed before it had to wait needs none yet.
-        check(Pace::Reason, 0, 2);
     }
 }

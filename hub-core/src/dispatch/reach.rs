@@ -5,7 +5,7 @@ use fleet_policies::reason::Reason;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{Step, judge::Look, statuses::set_conditions};
+use super::{judge::Look, statuses::set_conditions, step::Step};
 use crate::{
     events,
     status::{find_condition, rfc3339},

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Step,
     ending::between_runs,
     statuses::{health_text, set_conditions},
+    step::Step,
 };
 use crate::{
     binding::{BindingEntry, cluster_namespace},

@@ -5,7 +5,7 @@ use fleet_policies::{reason::Reason, workload::Health};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::Step;
+use super::step::Step;
 use crate::{
     binding::BindingEntry,
     status::{condition, find_condition},

@@ -5,13 +5,12 @@ use fleet_api::patch::merge_diff;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::Step;
+use super::step::Step;
 use crate::{
     binding::{API_VERSION, BindingEntry},
     planner::Waiting,
-    schedule::preemptible,
     status::rfc3339,
-    world::{Key, World},
+    world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
 
@@ -50,7 +49,7 @@ pub(super) fn unit(
     let unit_key = (key.0.clone(), entry.unit_name());
     let Some(known) = world.units.get(&unit_key) else {
         if phase == UnitPhase::Enqueued || entry.has_left_queue() {
-            let preemptible = world.bound_object(entry).is_none_or(preemptible);
+            let preemptible = world.bound_object(entry).is_none_or(Object::is_preemptible);
             let mut body = new_unit(entry, &unit_key, world.leaves.get(key), preemptible);
             if mutation::is_on(Mutation::UnitLeftBehind) {
                 body["metadata"].as_object_mut().map(|metadata| metadata.remove("ownerReferences"));

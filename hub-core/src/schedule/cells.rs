@@ -26,6 +26,7 @@ use serde_json::json;
 use super::{Scheduler, cluster_of, job_id};
 use crate::{
     binding::{API_VERSION, BindingEntry},
+    intents::Intents,
     planner::{CellJob, CellNodes, Waiting},
     wishes,
     world::{Key, Object, World},
@@ -35,13 +36,19 @@ use crate::{
 impl Scheduler {
     /// Another configuration of cells, or none. What is wrong in it is told to whoever reads its object; here the one
     /// before stays in force.
-    pub fn set_cells(&mut self, config: Option<ClusterConfig>, world: &mut World, now: Timestamp) {
+    pub fn set_cells(
+        &mut self,
+        config: Option<ClusterConfig>,
+        world: &mut World,
+        intents: &Intents,
+        now: Timestamp,
+    ) {
         self.cell_config = config;
-        self.resolve_cells(world, now);
+        self.resolve_cells(world, intents, now);
     }
 
     /// Gives each tree of cells its member, and tells the planner when that changed something.
-    pub(super) fn resolve_cells(&mut self, world: &mut World, now: Timestamp) {
+    pub(super) fn resolve_cells(&mut self, world: &mut World, intents: &Intents, now: Timestamp) {
         let resolved = self.cell_config.as_ref().map(|config| resolve(config, world));
         if self.planner.cells().map(Cells::config) == resolved.as_ref() {
             return;
@@ -55,7 +62,7 @@ impl Scheduler {
         }
         let keys: Vec<Key> = world.bindings.keys().cloned().collect();
         for key in keys {
-            self.look(world, &key, now);
+            self.look(world, intents, &key, now);
         }
         world.schedule = true;
     }

@@ -4,19 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use fleet_api::mutation::{self, Mutation};
-use fleet_api::{Reservation, convert, names, reservation::ReservationPhase};
+use fleet_api::{Reservation, names, reservation::ReservationPhase};
 use fleet_policies::reason::Reason;
-use fleet_quota::{PREEMPTIBLE_LABEL, QUOTA_LABELS};
+use fleet_quota::QUOTA_LABELS;
 use jiff::Timestamp;
 
-use super::{Scheduler, cluster_of, is_next, job_id};
+use super::{
+    Scheduler,
+    facts::{cluster_of, components_in, is_next, job_id},
+};
 use crate::{
     asked,
     binding::BindingEntry,
-    claim, cluster,
+    claim,
     dispatch::{self, Avoid},
+    intents::Intents,
     manifests,
-    planner::{Counted, Held, Job, JobShape, Member, Stand, Waiting},
+    planner::{Counted, Held, Job, JobShape, Stand, Waiting},
     world::{Key, Object, World},
 };
 
@@ -25,7 +29,7 @@ const SHAPES_SWEPT_AT: usize = 1024;
 
 impl Scheduler {
     /// The job of a binding; `None` for one that places nothing: gone, finished, or no gang.
-    pub(super) fn job(&mut self, world: &World, key: &Key, now: Timestamp) -> Option<Job> {
+    pub(super) fn job(&mut self, world: &World, intents: &Intents, key: &Key, now: Timestamp) -> Option<Job> {
         let entry = world.bindings.get(key).filter(|entry| entry.is_gang())?;
         let object = world.bound_object(entry);
         let goes = object.is_none_or(|object| object.deleting);
@@ -46,7 +50,7 @@ impl Scheduler {
             .map(|(label, value)| (label.clone(), value.clone()))
             .collect();
         let mut ask = match stand {
-            Stand::Waits => self.obstacles(world, key, entry, now),
+            Stand::Waits => self.obstacles(world, intents, key, entry, now),
             Stand::Holds(_) => Obstacles::default(),
         };
         let cells = match object.map(|object| self.cell_job(key, entry, object)).transpose() {
@@ -72,7 +76,7 @@ impl Scheduler {
             last_leaf,
             queued: entry.is_suspended(),
             priority: i64::from(entry.object.spec.priority),
-            preemptible: object.is_none_or(preemptible),
+            preemptible: object.is_none_or(Object::is_preemptible),
             preemptions: preemptions(entry),
             enqueued_at_ms: entry.created_s() * 1000,
             avoided: ask.avoided,
@@ -89,13 +93,20 @@ impl Scheduler {
     }
 
     /// What keeps a waiting job from being placed, quota and room aside, now or in some clusters.
-    fn obstacles(&mut self, world: &World, key: &Key, entry: &BindingEntry, now: Timestamp) -> Obstacles {
+    fn obstacles(
+        &mut self,
+        world: &World,
+        intents: &Intents,
+        key: &Key,
+        entry: &BindingEntry,
+        now: Timestamp,
+    ) -> Obstacles {
         let mut found = Obstacles::default();
         if entry.object.spec.suspension.as_ref().is_some_and(|s| s.dispatching == Some(true)) {
             found.blocked = Some(Waiting::new(Reason::Suspended, "the policy suspends dispatching"));
             return found;
         }
-        match dispatch::older_runs(world, key, entry, now) {
+        match dispatch::older_runs(world, intents, key, entry, now) {
             Err(message) => found.blocked = Some(Waiting::new(Reason::Backoff, message)),
             Ok(taken) => {
                 for cluster in taken {
@@ -116,7 +127,7 @@ impl Scheduler {
                 found.blocked = Some(Waiting::new(Reason::Edited, message));
             } else if asked::is_overridden(world, entry.namespace(), object) {
                 for cluster in world.clusters.keys() {
-                    let asked = super::components_in(world, entry, object, cluster);
+                    let asked = components_in(world, entry, object, cluster);
                     found.barred.extend(asked.err().map(|why| (cluster.clone(), why)));
                 }
             }
@@ -159,7 +170,7 @@ impl Scheduler {
                 counted,
                 nodes: status.map(|status| status.nodes.clone()).unwrap_or_default(),
                 ending: entry.is_bound()
-                    && (dispatch::is_given_up(entry)
+                    && (entry.is_given_up()
                         || entry.is_finished()
                         || world.bound_object(entry).is_none_or(|object| object.deleting)),
                 cells: reservation.map(|reservation| reservation.spec.cells.clone()).unwrap_or_default(),
@@ -174,7 +185,7 @@ impl Scheduler {
             });
             let counted = match own {
                 Some(reservation) => counted(reservation),
-                None if reserves(world, &target.name) || is_running(entry) => Counted::ByReports,
+                None if world.reserves(&target.name) || is_running(entry) => Counted::ByReports,
                 // Without reservations a bound gang counts until its pods are seen running.
                 None => Counted::ByPlanner,
             };
@@ -245,12 +256,6 @@ fn counted(reservation: &Reservation) -> Counted {
     }
 }
 
-/// Whether the member answers reservations; one that has not said counts as one that does.
-pub fn reserves(world: &World, cluster: &str) -> bool {
-    let status = world.clusters.get(cluster).and_then(|cluster| cluster.status.as_ref());
-    status.is_none_or(|status| status.reservation != Some(false))
-}
-
 fn is_running(entry: &BindingEntry) -> bool {
     let mut items = entry.object.status.iter().flat_map(|status| &status.aggregated_status);
     items.any(|item| fleet_policies::workload::is_running(entry.workload, &item.status))
@@ -286,23 +291,4 @@ fn preemptions(entry: &BindingEntry) -> u32 {
     let attempts = entry.object.status.iter().flat_map(|status| &status.attempts);
     let count = attempts.filter(|attempt| attempt.reason == Reason::Preempted.as_str()).count();
     u32::try_from(count).unwrap_or(u32::MAX)
-}
-
-/// The label says so; jobs may be preempted unless it does.
-pub fn preemptible(object: &Object) -> bool {
-    object.labels.get(PREEMPTIBLE_LABEL).is_none_or(|text| text != "false")
-}
-
-/// What a Cluster says of its room; `None` when it is not known or has not reported.
-pub(super) fn member(world: &World, name: &str) -> Option<Member> {
-    let object = world.clusters.get(name)?;
-    let status = object.status.as_ref()?;
-    Some(Member {
-        facts: cluster::facts(object),
-        reserves: status.reservation != Some(false),
-        serves: status.api_enablements.iter().cloned().collect(),
-        shapes: status.node_shapes.iter().map(convert::placement_shape).collect(),
-        node_names: status.node_shapes.iter().map(|shape| shape.nodes.clone()).collect(),
-        sequence: status.report_sequence?,
-    })
 }

@@ -12,7 +12,10 @@ use fleet_quota::{JobId, QUOTA_LABELS};
 use jiff::Timestamp;
 use kube_core::ResourceExt;
 
-use super::{Scheduler, cluster_of, job_id};
+use super::{
+    Scheduler,
+    facts::{cluster_of, job_id},
+};
 use crate::{
     asked,
     binding::BindingEntry,

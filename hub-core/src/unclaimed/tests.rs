@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    kinds,
+    claim, kinds,
     observation::{Change, Observation},
     policy,
 };

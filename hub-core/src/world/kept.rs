@@ -4,18 +4,28 @@ use core::time::Duration;
 use std::{collections::BTreeMap, sync::Arc};
 
 use fleet_api::{
-    Cluster, names,
-    policy::{OverrideSpec, PropagationSpec},
+    Cluster,
+    cluster::{DRAIN_TAINT, GONE_TAINT},
+    names,
+    policy::{OverrideSpec, PolicyStatus, Preemption, PropagationSpec, ResourceSelector},
 };
-use fleet_policies::choice::{PolicyRule, PolicyScope};
-use fleet_policies::overrides::{self, OverridePolicy};
-use fleet_policies::reason::Reason;
-use k8s_openapi::api::coordination::v1::Lease;
+use fleet_policies::{
+    choice::{PolicyRule, PolicyScope, PreemptionRule},
+    overrides::{self, OverridePolicy},
+    selector, spec,
+};
+use fleet_quota::PREEMPTIBLE_LABEL;
+use k8s_openapi::{
+    api::coordination::v1::Lease,
+    apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
+};
 use kube_core::{DynamicObject, ResourceExt, TypeMeta};
 use serde_json::Value;
 
-use super::Key;
 use crate::kinds::KindRef;
+
+/// Namespace and name.
+pub type Key = fleet_mirror::Key;
 
 /// One propagated or depended-on object.
 #[derive(Clone, Debug)]
@@ -27,6 +37,13 @@ pub struct Object {
     pub created: String,
 }
 
+impl Object {
+    /// The label says so; jobs may be preempted unless it does.
+    pub fn is_preemptible(&self) -> bool {
+        self.labels.get(PREEMPTIBLE_LABEL).is_none_or(|text| text != "false")
+    }
+}
+
 /// One policy, read.
 #[derive(Clone, Debug)]
 pub struct PolicyEntry {
@@ -35,16 +52,7 @@ pub struct PolicyEntry {
     pub generation: i64,
     /// The first rule that the policy breaks; such a policy governs nothing.
     pub violations: Vec<String>,
-    pub conditions: Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>,
-}
-
-/// A run that something other than its own binding wants over: a cluster is drained, a quota taken back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Eviction {
-    /// Of the run that is meant; a later one is not touched.
-    pub epoch: i64,
-    pub reason: Reason,
-    pub message: String,
+    pub conditions: Vec<Condition>,
 }
 
 /// What the Lease of a cluster's agent says.
@@ -90,6 +98,20 @@ pub fn ready(cluster: &Cluster) -> bool {
     conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
+/// Whether the cluster's jobs are to be moved off it.
+pub fn is_drained(cluster: &Cluster) -> bool {
+    has_taint(cluster, DRAIN_TAINT)
+}
+
+/// Whether an administrator has said that nothing runs there any more.
+pub fn is_gone(cluster: &Cluster) -> bool {
+    has_taint(cluster, GONE_TAINT)
+}
+
+fn has_taint(cluster: &Cluster, key: &str) -> bool {
+    cluster.spec.taints.iter().any(|taint| taint.key == key)
+}
+
 /// The wire's form is that of the rules, field for field; what cannot be read overrides nothing.
 fn override_spec(wire: &OverrideSpec) -> overrides::OverrideSpec {
     let value = serde_json::to_value(wire).unwrap_or_default();
@@ -115,4 +137,45 @@ pub(super) fn read_object(kind: &KindRef, object: DynamicObject) -> Object {
 /// An override policy, as the rules take it.
 pub(super) fn read_override(scope: PolicyScope, key: Key, spec: &OverrideSpec) -> OverridePolicy {
     OverridePolicy { scope, namespace: key.0, name: key.1, spec: override_spec(spec) }
+}
+
+/// Reads a policy. One that breaks a rule keeps its violations and governs nothing.
+pub fn read_policy(
+    scope: PolicyScope,
+    meta: &ObjectMeta,
+    spec: PropagationSpec,
+    status: Option<PolicyStatus>,
+) -> PolicyEntry {
+    let namespace = meta.namespace.clone().unwrap_or_default();
+    let value = serde_json::to_value(&spec).unwrap_or_default();
+    let violations = spec::validate(&value, scope, &namespace).iter().map(ToString::to_string).collect();
+    let rule = PolicyRule {
+        scope,
+        namespace: namespace.clone(),
+        name: meta.name.clone().unwrap_or_default(),
+        uid: meta.uid.clone().unwrap_or_default(),
+        priority: spec.priority.unwrap_or(0),
+        preemption: match spec.preemption {
+            Some(Preemption::Always) => PreemptionRule::Always,
+            _ => PreemptionRule::Never,
+        },
+        deleting: meta.deletion_timestamp.is_some(),
+        selectors: spec.resource_selectors.iter().map(|s| selector_of(s, &namespace)).collect(),
+    };
+    PolicyEntry {
+        rule,
+        spec,
+        generation: meta.generation.unwrap_or(0),
+        violations,
+        conditions: status.unwrap_or_default().conditions,
+    }
+}
+
+fn selector_of(wire: &ResourceSelector, policy_namespace: &str) -> selector::ResourceSelector {
+    let value = serde_json::to_value(wire).unwrap_or_default();
+    let mut read: selector::ResourceSelector = serde_json::from_value(value).unwrap_or_default();
+    if read.namespace.is_empty() {
+        read.namespace = policy_namespace.to_string();
+    }
+    read
 }

@@ -35,7 +35,6 @@ impl World {
         let works = self.works_of.get(binding).into_iter().flatten();
         let reservations = self.reservations_of.get(binding).into_iter().flatten();
         self.orphans.extend(works.chain(reservations).cloned());
-        self.orphans.extend(self.sent.of(binding).map(|(work, _)| work.clone()));
     }
 
     /// Whether something stands that an earlier binding of this name has left.
@@ -44,13 +43,13 @@ impl World {
             || self.reservations_of(binding).any(|(_, reservation)| reservation.spec.binding.uid != uid)
     }
 
-    pub(super) fn mark_bindings(&mut self, bindings: BTreeSet<Key>) {
-        for key in bindings {
-            if self.bindings.get(&key).is_none_or(|entry| self.has_of_another(&key, entry.uid())) {
-                self.mark_orphans(&key);
-            }
-            self.dirty.insert(Dirty::Binding(key));
+    /// Something of a binding, or of an earlier one of its name, has changed.
+    pub fn mark_binding(&mut self, key: &Key) {
+        if self.bindings.get(key).is_none_or(|entry| self.has_of_another(key, entry.uid())) {
+            self.mark_orphans(key);
         }
+        self.touched.insert(key.clone());
+        self.dirty.insert(Dirty::Binding(key.clone()));
     }
 
     /// Whatever waits for a cluster's answer, or follows the set of clusters, is looked at again.

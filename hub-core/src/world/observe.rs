@@ -16,32 +16,17 @@ use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace, scheduling:
 use kube_core::{DynamicObject, Resource, ResourceExt};
 
 use super::{
-    Dirty, Eviction, Key, PolicyEntry, World,
-    kept::{cluster_of_lease, read_lease, read_object, read_override, ready},
+    Dirty, Key, PolicyEntry, World,
+    kept::{cluster_of_lease, read_lease, read_object, read_override, read_policy, ready},
 };
 use crate::{
     binding::BindingEntry,
     kinds::KindRef,
     observation::{Change, Observation},
-    policy,
-    sent::SentWork,
 };
 
 /// System namespace, which says which incarnation the hub is.
 const SYSTEM_NAMESPACE: &str = "kube-system";
-
-/// Kinds that are kept in another form than by key: what of them has been told.
-#[derive(Default)]
-pub(super) struct Told {
-    policies: Mirror<()>,
-    cluster_policies: Mirror<()>,
-    overrides: Mirror<()>,
-    cluster_overrides: Mirror<()>,
-    clusters: Mirror<()>,
-    leases: Mirror<()>,
-    namespaces: Mirror<()>,
-    priority_classes: Mirror<()>,
-}
 
 /// What is new of such a kind.
 struct News<K> {
@@ -81,22 +66,28 @@ fn is_news<V, T: PartialEq>(mirror: &Mirror<V>, changed: &[Changed<V>], asked: i
 }
 
 impl World {
-    /// Takes in one observation and marks what it touches.
-    pub fn observe(&mut self, observation: Observation) {
+    /// Takes in one observation and marks what it touches. Returns bindings that changed, or of which a Work or a
+    /// Reservation did.
+    pub fn observe(&mut self, observation: Observation) -> BTreeSet<Key> {
+        self.take_in(observation);
+        std::mem::take(&mut self.touched)
+    }
+
+    fn take_in(&mut self, observation: Observation) {
         // One arm for each kind that is watched.
         match observation {
             Observation::Object(kind, change) => self.observe_object(kind, change),
             Observation::Policy(change) => {
                 let news = news(&mut self.told.policies, &mut self.restored, change);
                 let read = |p: fleet_api::PropagationPolicy| {
-                    (key(&p), policy::read(PolicyScope::Namespaced, &p.metadata, p.spec, p.status))
+                    (key(&p), read_policy(PolicyScope::Namespaced, &p.metadata, p.spec, p.status))
                 };
                 self.observe_policy(PolicyScope::Namespaced, news, read);
             }
             Observation::ClusterPolicy(change) => {
                 let news = news(&mut self.told.cluster_policies, &mut self.restored, change);
                 let read = |p: fleet_api::ClusterPropagationPolicy| {
-                    (key(&p), policy::read(PolicyScope::Cluster, &p.metadata, p.spec.propagation, p.status))
+                    (key(&p), read_policy(PolicyScope::Cluster, &p.metadata, p.spec.propagation, p.status))
                 };
                 self.observe_policy(PolicyScope::Cluster, news, read);
             }
@@ -183,7 +174,7 @@ impl World {
                 if bindings.remove(&(String::new(), String::new())) {
                     self.mark_cell_nodes();
                 }
-                self.mark_bindings(bindings);
+                bindings.iter().for_each(|binding| self.mark_binding(binding));
             }
             Observation::Work(change) => self.observe_work(change),
             Observation::Lease(change) => self.observe_lease(change),
@@ -200,40 +191,24 @@ impl World {
             let object = (reference.namespace.clone(), reference.name.clone());
             self.dirty.insert(Dirty::Object(entry.kind.clone(), object));
         }
-        let over = |asked: &Eviction| {
-            entry.is_none_or(|entry| {
-                entry.object.spec.epoch != asked.epoch
-                    || entry.is_finished()
-                    || crate::dispatch::is_given_up(entry)
-            })
-        };
-        if self.evictions.get(&key).is_some_and(over) {
-            self.evictions.remove(&key);
-        }
-        let of_older =
-            |(_, sent): (&Key, &SentWork)| entry.is_some_and(|entry| entry.uid() != sent.binding.uid);
-        let left = self.sent.of(&key).any(of_older)
-            || entry.is_some_and(|entry| self.has_of_another(&key, entry.uid()));
+        let left = entry.is_some_and(|entry| self.has_of_another(&key, entry.uid()));
         if !self.bindings.contains_key(&key) {
             self.mark_orphans(&key);
             self.mark_objects_of_binding(&key);
         } else if left {
             self.mark_orphans(&key);
         }
+        self.touched.insert(key.clone());
         self.dirty.insert(Dirty::Binding(key));
     }
 
     fn observe_work(&mut self, change: Change<Work>) {
         let mut bindings = BTreeSet::new();
-        for work in change.objects() {
-            let key = (work.namespace().unwrap_or_default(), work.name_any());
-            bindings.extend(self.sent.heard(&key));
-        }
         let restored = &mut self.restored;
         observe_owned(&mut self.works, &mut self.works_of, restored, change, &mut bindings, |w| {
             (w.spec.binding.namespace.clone(), w.spec.binding.name.clone())
         });
-        self.mark_bindings(bindings);
+        bindings.iter().for_each(|binding| self.mark_binding(binding));
     }
 
     fn observe_priority_class(&mut self, change: Change<PriorityClass>) {

@@ -16,7 +16,7 @@ const PASSED_FOR_MS: i64 = 5 * 60_000;
 const KEPT_FOR_MS: i64 = 30 * 60_000;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Claims {
+pub(crate) struct Claims {
     /// Jobs that waited for cells when a job behind them started: since when.
     passed: BTreeMap<JobId, i64>,
     /// Who has the claim of each queue, and until when.

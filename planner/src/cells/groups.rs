@@ -6,12 +6,12 @@ use fleet_api::cell_places::{CellGroup, CellPlace, LazilyPreempted};
 use fleet_cells::{BoundGroup, GroupRequest, GroupState, LazyPreemption, Placement, PodPlacement, Proposal};
 use fleet_quota::JobId;
 
-use super::{CellGroupAsk, CellRoom, place};
+use super::{CellRoom, ask::CellGroupAsk, place};
 use crate::job::{Held, Job};
 
 impl CellRoom {
     /// A committed group is the job's from now on.
-    pub(super) fn note_group(&mut self, id: &JobId, ask: &CellGroupAsk) {
+    pub(crate) fn note_group(&mut self, id: &JobId, ask: &CellGroupAsk) {
         let name = ask.request.name().to_string();
         self.job_of.insert(name.clone(), id.clone());
         self.of_job.entry(id.clone()).or_default().insert(name, ask.clone());
@@ -27,7 +27,7 @@ impl CellRoom {
         }
     }
 
-    pub(super) fn release_group(&mut self, name: &str) {
+    pub(crate) fn release_group(&mut self, name: &str) {
         if let Some(cells) = self.cells.as_mut() {
             cells.release(name);
         }
@@ -85,7 +85,7 @@ impl CellRoom {
     }
 
     /// Groups that a running job does not have and whose pods have not ended.
-    pub(super) fn missing<'j>(
+    pub(crate) fn missing<'j>(
         &'j self,
         job: &'j Job,
         held: &'j Held,
@@ -101,7 +101,7 @@ impl CellRoom {
         })
     }
 
-    pub(super) fn state_of(&self, name: &str) -> Option<GroupState> {
+    pub(crate) fn state_of(&self, name: &str) -> Option<GroupState> {
         self.cells.as_ref()?.group(name).map(|group| group.state)
     }
 
@@ -153,7 +153,7 @@ impl CellRoom {
     }
 
     /// What a commit changed of other jobs.
-    pub(super) fn note_commit(&mut self, proposal: &Proposal) {
+    pub(crate) fn note_commit(&mut self, proposal: &Proposal) {
         for name in &proposal.lazily_preempted {
             self.changed.extend(self.job_of.get(name).cloned());
         }
@@ -188,12 +188,12 @@ impl CellRoom {
     }
 
     /// Groups that others still have on cells that the job has reserved, by job.
-    pub(super) fn jobs_of(&self, groups: impl Iterator<Item = String>) -> BTreeSet<JobId> {
+    pub(crate) fn jobs_of(&self, groups: impl Iterator<Item = String>) -> BTreeSet<JobId> {
         groups.filter_map(|name| self.job_of.get(&name).cloned()).collect()
     }
 }
 
-pub(super) fn has_ended(held: &Held, component: &str, index: i64) -> bool {
+pub(crate) fn has_ended(held: &Held, component: &str, index: i64) -> bool {
     held.ended.get(component).is_some_and(|indices| indices.contains(&index))
 }
 

@@ -11,7 +11,7 @@ use super::CellRoom;
 
 impl CellRoom {
     /// Goes over to another configuration. Preempting groups give up what they had reserved, and ask again.
-    pub(super) fn set_config(
+    pub(crate) fn set_config(
         &mut self,
         config: Option<ClusterConfig>,
         now_ms: i64,
@@ -58,7 +58,7 @@ impl CellRoom {
     }
 
     /// Takes in the groups of running jobs that the allocator does not know.
-    pub(super) fn take_in(&mut self, now_ms: i64) {
+    pub(crate) fn take_in(&mut self, now_ms: i64) {
         let Some(cells) = self.cells.as_ref().filter(|_| !self.unrecovered.is_empty()) else { return };
         let mut running = cells.bound_groups();
         running.extend(std::mem::take(&mut self.unrecovered).into_values());
@@ -75,7 +75,7 @@ impl CellRoom {
     }
 
     /// Says which nodes are good: those that their member says so of, and on which nothing was refused lately.
-    pub(super) fn tell_health(&mut self) {
+    pub(crate) fn tell_health(&mut self) {
         let Some(cells) = self.cells.as_mut() else { return };
         let good = |node: &NodeName| {
             self.nodes.get(&node.cluster).is_some_and(|nodes| nodes.good.contains(&node.node))
@@ -93,7 +93,7 @@ impl CellRoom {
     }
 
     /// Doubts that are over; when the next one ends.
-    pub(super) fn end_doubts(&mut self, now_ms: i64) -> Option<i64> {
+    pub(crate) fn end_doubts(&mut self, now_ms: i64) -> Option<i64> {
         let before = self.doubts.len();
         self.doubts.retain(|_, until| *until > now_ms);
         if self.doubts.len() < before {

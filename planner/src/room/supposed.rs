@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use fleet_placement::{GroupedNodes, Places};
 use fleet_quota::{JobId, WaitingJob};
 
-use super::JobShape;
+use crate::job::JobShape;
 
 /// A gang that is supposed to stand here, and where; nowhere when it found no places.
 #[derive(Clone, Debug)]

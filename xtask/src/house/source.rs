@@ -11,7 +11,7 @@ use std::{
 use anyhow::Context;
 use proc_macro2::{TokenStream, TokenTree};
 use syn::{
-    Attribute, Ident, ImplItemFn, Item, ItemFn, ItemMacro, ItemMod, ItemUse, Macro, UseTree,
+    Attribute, Ident, ImplItemFn, Item, ItemFn, ItemMacro, ItemMod, ItemUse, Macro, UseTree, Visibility,
     spanned::Spanned,
     visit::{self, Visit},
 };
@@ -251,8 +251,12 @@ impl<'t> Reader<'t> {
     fn take_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
+        let mut is_member = false;
         for token in tokens {
+            let after_dot = std::mem::replace(&mut is_member, is_dot(&token));
             match token {
+                // A field or a method, whatever module has its name.
+                TokenTree::Ident(ident) if after_dot => drop(self.words.insert(ident.to_string())),
                 TokenTree::Ident(ident) => {
                     if colons != 2 {
                         self.module.paths.push(std::mem::take(&mut path));
@@ -271,6 +275,10 @@ impl<'t> Reader<'t> {
         }
         self.module.paths.push(path);
     }
+}
+
+fn is_dot(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == '.')
 }
 
 fn collect_words(tokens: TokenStream, words: &mut BTreeSet<String>) {
@@ -306,7 +314,7 @@ impl<'a> Visit<'a> for Reader<'_> {
     }
 
     fn visit_item_use(&mut self, item: &'a ItemUse) {
-        let passes_on = !matches!(item.vis, syn::Visibility::Inherited);
+        let passes_on = !matches!(item.vis, Visibility::Inherited);
         self.take_use(&item.tree, &mut Vec::new(), passes_on);
         visit::visit_item_use(self, item);
     }
@@ -315,6 +323,9 @@ impl<'a> Visit<'a> for Reader<'_> {
         self.module.paths.push(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
         visit::visit_path(self, path);
     }
+
+    /// Who may see an item is no use of them: `pub(super)` names the parent and needs nothing of it.
+    fn visit_visibility(&mut self, _: &'a Visibility) {}
 
     fn visit_macro(&mut self, call: &'a Macro) {
         self.take_tokens(call.tokens.clone());
@@ -373,6 +384,16 @@ mod tests {
         assert_eq!(of("b"), ["a::deep"]);
         assert_eq!(of("a::deep"), ["b"]);
         assert!(of("(root)").is_empty() && of("a").is_empty());
+    }
+
+    #[test]
+    fn who_may_see_an_item_and_what_a_field_is_called_are_no_uses() {
+        let module = module("pub(super) fn f() { select! { a = self.b.c() => d::e() } }");
+        let found: Vec<String> = module.paths.iter().map(|path| path.join("::")).collect();
+        assert!(found.contains(&"d::e".to_string()), "{found:?}");
+        for other in ["super", "b", "c"] {
+            assert!(!found.contains(&other.to_string()), "{other} in {found:?}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ const ENV_PREFIX: &str = "FLEET_RESTORE_";
 const LABEL_MAX: usize = 63;
 
 /// What the policy's rules find in the last status of a run, by alias.
-pub(super) fn read(entry: &BindingEntry, reason: Reason, status: Option<&Value>) -> BTreeMap<String, String> {
+pub(crate) fn read(entry: &BindingEntry, reason: Reason, status: Option<&Value>) -> BTreeMap<String, String> {
     let (Some(failover), Some(status)) = (&entry.failover, status) else { return BTreeMap::new() };
     let of_application = failover.application.as_ref().and_then(|a| a.state_preservation.as_ref());
     let of_cluster = failover.cluster.as_ref().and_then(|c| c.state_preservation.as_ref());

@@ -5,15 +5,18 @@ use std::{
     sync::Arc,
 };
 
-use fleet_cells::config::{Document, read_document};
+use fleet_cells::{
+    GroupRequest,
+    config::{Document, read_document},
+};
 use fleet_placement::{GangComponent, NodeShape, PodShape};
 use fleet_resources::Resources;
 
 use super::*;
-use crate::{Answer, Counted, Decision, Held, JobShape, Member, Settings};
+use crate::{Answer, CellGroupAsk, CellJob, Counted, Decision, Held, Job, JobShape, Member, Settings};
 
-const TWO: &str = include_str!("../../../cells/testdata/two-virtual-clusters.yaml");
-const ONE: &str = include_str!("../../../cells/testdata/one-virtual-cluster.yaml");
+const TWO: &str = include_str!("../../../../cells/testdata/two-virtual-clusters.yaml");
+const ONE: &str = include_str!("../../../../cells/testdata/one-virtual-cluster.yaml");
 
 fn config(text: &str, cluster: &str) -> ClusterConfig {
     let value = fleet_api::yaml::read(text).expect("YAML");

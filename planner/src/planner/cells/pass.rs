@@ -6,10 +6,14 @@ use fleet_cells::{Ask, Decision as CellDecision, GroupState, Phase, Proposal, Wa
 use fleet_policies::reason::Reason;
 use fleet_quota::{JobId, TakeRule};
 
-use super::{CellGroupAsk, CellJob, Place};
 use crate::{
-    Decision, Plan, Planner, earliest,
+    cells::{
+        Place,
+        ask::{CellGroupAsk, CellJob},
+    },
+    decision::{Decision, Plan, earliest},
     job::{Job, Stand, Waiting},
+    planner::Planner,
 };
 
 /// Questions to the allocator in one pass; the rest follow in the next.
@@ -38,7 +42,7 @@ struct Looked {
 
 impl Planner {
     /// Decides on everything that waits for cells.
-    pub(crate) fn plan_cells(&mut self, now_ms: i64, plan: &mut Plan) {
+    pub(in crate::planner) fn plan_cells(&mut self, now_ms: i64, plan: &mut Plan) {
         if !self.cells.is_on() {
             return;
         }

@@ -6,8 +6,8 @@ use fleet_cells::VcStatus;
 
 use super::pass::by_class;
 use crate::{
-    Planner,
     job::{Job, Stand},
+    planner::Planner,
 };
 
 /// Jobs of a virtual cluster, by class.

@@ -1,0 +1,127 @@
+//! Which kinds are watched, and how those become known that nobody named at the start.
+//!
+//! The hub is asked how it serves a kind beside the loop: a hub that is slow to answer holds up nothing else.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use fleet_api::policy::ResourceSelector;
+use fleet_hub_core::{
+    kinds::{self, KindRef},
+    manifests,
+    world::{Dirty, Key},
+};
+use fleet_policies::choice::PolicyScope;
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::Instant,
+};
+
+use super::Process;
+use crate::discovery;
+
+/// Longest wait for the hub to say how a kind is served.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause before the hub is asked again for a kind that it does not serve.
+const UNKNOWN_PAUSE: Duration = Duration::from_secs(10);
+
+/// API version and kind.
+type KindId = (String, String);
+
+#[derive(Default)]
+pub(super) struct Watched {
+    /// Kinds with a watch.
+    kinds: BTreeSet<KindId>,
+    /// Kinds asked for that the hub does not serve, and when to ask again.
+    pub unknown: BTreeMap<KindId, Instant>,
+    /// Kinds for which the hub is being asked, with what is to be looked at again once it has answered.
+    asking: BTreeMap<KindId, BTreeSet<Dirty>>,
+    /// One task for each of them.
+    pub questions: JoinSet<Answer>,
+}
+
+/// How the hub serves a kind; `None`: it does not.
+pub(super) type Answer = (KindId, Option<KindRef>);
+
+impl Process {
+    pub(super) fn watch(&mut self, kind: KindRef) {
+        let id = (kind.api_version.clone(), kind.kind.clone());
+        if self.watched.kinds.insert(id) {
+            self.gather.start_kind(kind);
+        }
+    }
+
+    /// Starts watching what jobs depend on, when the first job depends on something, and kinds of objects
+    /// that have a binding from before a restart.
+    pub(super) fn need_dependencies(&mut self, key: &Key) {
+        let Some(entry) = self.world.bindings.get(key) else { return };
+        let wanted =
+            self.world.bound_object(entry).is_some_and(|object| manifests::has_dependencies(entry, object));
+        let kind = entry.kind.clone();
+        self.need_kind(&kind.api_version, &kind.kind, Dirty::Binding(key.clone()));
+        if wanted {
+            for kind in kinds::dependencies() {
+                self.watch(kind);
+            }
+        }
+    }
+
+    /// Starts watching the kinds a policy selects.
+    pub(super) fn need_kinds(&mut self, scope: PolicyScope, key: &Key) {
+        let Some(policy) = self.world.policies.get(&(scope, key.clone())) else { return };
+        let selected: Vec<ResourceSelector> = policy.spec.resource_selectors.clone();
+        for ResourceSelector { api_version, kind, .. } in selected {
+            self.need_kind(&api_version, &kind, Dirty::Policy(scope, key.clone()));
+        }
+    }
+
+    /// Starts watching one kind; what asked for one that the hub does not serve is looked at again.
+    fn need_kind(&mut self, api_version: &str, kind: &str, asker: Dirty) {
+        let id = (api_version.to_string(), kind.to_string());
+        let asked_lately = self.watched.unknown.get(&id).is_some_and(|next| Instant::now() < *next);
+        if self.watched.kinds.contains(&id) || asked_lately {
+            return;
+        }
+        if let Some(kind) = kinds::known(api_version, kind) {
+            return self.watch(kind);
+        }
+        let askers = self.watched.asking.entry(id.clone()).or_default();
+        let is_first = askers.is_empty();
+        askers.insert(asker);
+        if is_first {
+            let hub = self.hub.clone();
+            self.watched.questions.spawn(async move {
+                let asked = discovery::discover(&hub, &id.0, &id.1);
+                let answer = tokio::time::timeout(DISCOVERY_TIMEOUT, asked).await;
+                (id, answer.ok().flatten())
+            });
+        }
+    }
+
+    /// The hub has said how it serves a kind.
+    pub(super) fn answered(&mut self, answer: Result<Answer, JoinError>) {
+        let (id, found) = match answer {
+            Ok(answer) => answer,
+            Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+            // The runtime is being shut down, and this loop with it.
+            Err(_) => return,
+        };
+        let askers = self.watched.asking.remove(&id).unwrap_or_default();
+        if let Some(kind) = found {
+            self.watched.unknown.remove(&id);
+            return self.watch(kind);
+        }
+        let (api_version, kind) = &id;
+        tracing::warn!(%api_version, %kind, "a kind to propagate is not served by the hub");
+        let next = Instant::now() + UNKNOWN_PAUSE;
+        let is_news = self.watched.unknown.insert(id, next).is_none();
+        for asker in askers {
+            if is_news {
+                self.world.mark(asker.clone());
+            }
+            self.timers.ring_at(next, asker);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What a look at one binding comes to.
+
+use fleet_api::Work;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::{
+    planner::earliest,
+    world::Key,
+    writes::{Target, Verb, Write},
+};
+
+/// How soon, soonest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pace {
+    Now,
+    /// How a run fares. At once, unless much else is written.
+    Progress,
+    /// Why a job waits.
+    Reason,
+    /// A state between two others: placed, and nothing heard of the run yet.
+    Between,
+}
+
+/// What a look at one binding came to.
+#[derive(Debug, Default)]
+pub struct Step {
+    pub writes: Vec<Write>,
+    /// Statuses that what comes next may overtake.
+    pub later: Vec<(Pace, Write)>,
+    /// Look again then, if nothing else happens before.
+    pub wake: Option<Timestamp>,
+    /// A lost cluster that the job is to be moved off, whose lease has to carry the mark of loss first.
+    pub declare_lost: Option<String>,
+}
+
+impl Step {
+    pub(super) fn wake_at(&mut self, at: Timestamp) {
+        self.wake = earliest(self.wake, Some(at));
+    }
+
+    /// Milliseconds since 1970.
+    pub(super) fn wake_at_ms(&mut self, at_ms: i64) {
+        self.wake_at(Timestamp::from_millisecond(at_ms).unwrap_or(Timestamp::MAX));
+    }
+
+    /// Writes `told` at that pace. What has to stand before anything can be said of it is made at once.
+    pub(super) fn tell(&mut self, pace: Pace, told: Vec<Write>) {
+        for write in told {
+            let makes = pace == Pace::Between && matches!(write.verb, Verb::Create(_));
+            match pace {
+                Pace::Now => self.writes.push(write),
+                _ if makes => self.writes.push(write),
+                pace => self.later.push((pace, write)),
+            }
+        }
+    }
+}
+
+pub(super) fn delete_work(key: &Key, work: &Work, step: &mut Step) {
+    delete(Target::Work, key, &work.metadata, step);
+}
+
+pub(super) fn delete(target: Target, key: &Key, meta: &ObjectMeta, step: &mut Step) {
+    if meta.deletion_timestamp.is_none() {
+        let uid = meta.uid.clone().unwrap_or_default();
+        step.writes.push(Write::new(target, &key.0, &key.1, Verb::Delete { uid }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_made_is_made_at_once() {
+        let unit = || Write::new(Target::Unit, "team", "u", Verb::Create(json!({})));
+        let status = || Write::new(Target::Unit, "team", "u", Verb::MergeStatus(json!({})));
+        let check = |pace: Pace, now: usize, later: usize| {
+            let mut step = Step::default();
+            step.tell(pace, vec![unit(), status()]);
+            assert_eq!((step.writes.len(), step.later.len()), (now, later), "{pace:?}");
+        };
+        check(Pace::Now, 2, 0);
+        check(Pace::Between, 1, 1);
+        // A job that is placed before it had to wait needs none yet.
+        check(Pace::Reason, 0, 2);
+    }
+}

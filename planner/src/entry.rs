@@ -1,0 +1,27 @@
+//! A job as the planner keeps it.
+
+use std::cmp::Reverse;
+
+use fleet_quota::{JobId, NodeId};
+
+use crate::{
+    job::{Job, Waiting},
+    refusals::Refusals,
+    verdicts::ClassId,
+};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub job: Job,
+    pub refusals: Refusals,
+    /// Its leaf in the present tree, or why it has none.
+    pub leaf: Result<NodeId, Waiting>,
+    pub class: Option<ClassId>,
+}
+
+/// Priority high to low, then age, then name.
+pub(crate) type DirectOrder = (Reverse<i64>, i64, JobId);
+
+pub(crate) fn direct_order(job: &Job) -> DirectOrder {
+    (Reverse(job.priority), job.enqueued_at_ms, job.id.clone())
+}

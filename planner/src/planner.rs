@@ -1,0 +1,509 @@
+//! The planner's memory: jobs, members, the tree and the members' answers, as they are told.
+
+mod cells;
+mod plan;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use fleet_api::mutation::{self, Mutation};
+use fleet_policies::reason::Reason;
+use fleet_quota::{
+    AdmittedJob, ClusterName, JobId, LeafError, Ledger, NodeId, QueuePolicy, QuotaTree, WaitingJob,
+};
+
+use crate::{
+    cells::CellRoom,
+    decision::{Answer, Decision},
+    entry::{DirectOrder, Entry, direct_order},
+    job::{Job, Stand, Waiting, name_of, namespace_of},
+    learnt::Learnt,
+    place::OpenClusters,
+    refusals::Refusals,
+    room::{Change, Member, News, Rooms},
+    settings::Settings,
+    verdicts::{ClassId, Verdicts},
+};
+
+pub use cells::{VcJobs, VcUse};
+
+/// Distinct sets of clusters that refused or failed jobs; beyond it equal jobs count as different.
+const CLASSES_KEPT: usize = 65_536;
+
+/// The planner's memory. All of it follows from its inputs.
+#[derive(Clone, Debug, Default)]
+pub struct Planner {
+    settings: Settings,
+    quota: Option<fleet_quota::Planner>,
+    /// The tree as it was given, without leaves that drain.
+    tree: Option<Arc<QuotaTree>>,
+    /// A deleted leaf has lost its last job.
+    drained: bool,
+    /// Why no tree is in force although there is one.
+    tree_trouble: Option<String>,
+    jobs: BTreeMap<JobId, Entry>,
+    /// Jobs that wait without a queue.
+    direct: BTreeSet<DirectOrder>,
+    rooms: Rooms,
+    open: OpenClusters,
+    learnt: Learnt,
+    /// Numbers of (shape, clusters that refused it, that it failed on, that it is barred from).
+    classes: BTreeMap<(u64, [Vec<String>; 3]), u64>,
+    class_count: u64,
+    verdicts: Verdicts,
+    cells: CellRoom,
+    /// Something changed since the last plan.
+    moved: bool,
+    /// Plans made.
+    sequence: u64,
+}
+
+impl Planner {
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// Whether something changed since the last plan that may let a job start.
+    pub fn needs_plan(&self) -> bool {
+        self.moved
+    }
+
+    /// What waits and what is held below the quota tree; `None` without one.
+    pub fn quota(&self) -> Option<&fleet_quota::Planner> {
+        self.quota.as_ref()
+    }
+
+    /// What admitted jobs hold; `None` without a quota tree.
+    pub fn ledger(&self) -> Option<&Ledger> {
+        self.quota.as_ref().map(fleet_quota::Planner::ledger)
+    }
+
+    pub fn rooms(&self) -> &Rooms {
+        &self.rooms
+    }
+
+    pub fn job(&self, id: &JobId) -> Option<&Job> {
+        self.jobs.get(id).map(|entry| &entry.job)
+    }
+
+    /// All jobs, by name.
+    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.values().map(|entry| &entry.job)
+    }
+
+    /// Jobs that wait without a queue, in the order in which they are placed.
+    pub fn unqueued(&self) -> impl Iterator<Item = &Job> {
+        self.direct.iter().filter_map(|(_, _, id)| self.job(id))
+    }
+
+    /// How many plans were made.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Path of the job's quota leaf; of the one it drains from, when its own was deleted.
+    pub fn leaf_path(&self, id: &JobId) -> Option<&str> {
+        let quota = self.quota.as_ref()?;
+        let leaf = self.jobs.get(id)?.leaf.as_ref().ok().copied();
+        let leaf = leaf.or_else(|| quota.ledger().job(id).map(|held| held.leaf))?;
+        Some(&quota.tree().node(leaf).path)
+    }
+
+    /// Why a job waits, as last seen.
+    pub fn waiting(&self, id: &JobId) -> Option<&Waiting> {
+        self.verdicts.get(id)
+    }
+
+    /// How many jobs wait for each reason.
+    pub fn waiting_by_reason(&self) -> &BTreeMap<Reason, i64> {
+        self.verdicts.by_reason()
+    }
+
+    /// Why no tree is in force although there is one; told with the next [`Self::set_tree`].
+    pub fn set_tree_trouble(&mut self, trouble: Option<&str>) {
+        self.tree_trouble = trouble.map(str::to_string);
+    }
+
+    /// A new tree, or none. Jobs keep what they hold: a deleted leaf with running jobs stays until they have
+    /// ended, and takes no more.
+    pub fn set_tree(&mut self, tree: Option<Arc<QuotaTree>>, now_ms: i64) {
+        self.drained = false;
+        self.tree = tree;
+        self.verdicts.forget_classes();
+        match (self.quota.as_mut(), &self.tree) {
+            (Some(quota), Some(tree)) => {
+                let jobs = &self.jobs;
+                quota.set_tree(QuotaTree::clone(tree), &mut |tree, id| {
+                    let labels = &jobs.get(id)?.job.quota_labels;
+                    tree.leaf_for(labels, namespace_of(id)).ok()
+                });
+            }
+            (_, tree) => self.quota = tree.clone().map(fleet_quota::Planner::new),
+        }
+        let ids: Vec<JobId> = self.jobs.keys().cloned().collect();
+        for id in ids {
+            self.find_leaf(&id);
+            self.settle(&id, now_ms);
+        }
+        self.moved = true;
+    }
+
+    /// How the queue of the node at `path` treats a head that cannot start.
+    pub fn set_policy(&mut self, path: &str, policy: QueuePolicy) {
+        let Some(quota) = self.quota.as_mut() else { return };
+        let Some(node) = quota.tree().find(path) else { return };
+        quota.set_policy(node, policy);
+    }
+
+    /// A member's report, or other news of it.
+    pub fn set_cluster(&mut self, name: &str, member: Member) {
+        let fresh = self.rooms.get(name).is_none();
+        let news = self.rooms.set(name, member);
+        if fresh {
+            for (id, entry) in &self.jobs {
+                if let Stand::Holds(held) = &entry.job.stand
+                    && held.cluster == name
+                    && !self.cells.has(id, &entry.job)
+                {
+                    self.rooms.hold(id, &entry.job.shape, held);
+                }
+            }
+        }
+        if let Some(quota) = self.quota.as_mut() {
+            match news {
+                News::Report => quota.places_freed(&ClusterName::new(name)),
+                News::Facts => quota.places_changed(),
+            }
+        }
+        self.moved = true;
+    }
+
+    pub fn remove_cluster(&mut self, name: &str) {
+        if self.rooms.remove(name) {
+            self.moved = true;
+            if let Some(quota) = self.quota.as_mut() {
+                quota.places_changed();
+            }
+        }
+    }
+
+    /// A job's places in a cluster are free.
+    fn give_back(&mut self, cluster: &str, id: &JobId) {
+        self.release_cells(id);
+        let change = self.rooms.give_back(cluster, id);
+        self.note(cluster, change);
+    }
+
+    fn note(&mut self, cluster: &str, change: Change) {
+        if let (Change::Grown, Some(quota)) = (change, self.quota.as_mut()) {
+            quota.places_freed(&ClusterName::new(cluster));
+        }
+    }
+
+    /// Takes in a job as it stands now, new or changed.
+    pub fn set_job(&mut self, job: Job, now_ms: i64) {
+        let id = job.id.clone();
+        if let Some(entry) = self.jobs.get_mut(&id) {
+            if entry.job == job {
+                return;
+            }
+            let other_cells = entry.job.cells != job.cells;
+            let left = match (&entry.job.stand, &job.stand) {
+                (Stand::Holds(old), Stand::Holds(new)) if old.cluster == new.cluster => None,
+                (Stand::Holds(old), _) => Some(old.cluster.clone()),
+                _ => None,
+            };
+            // One that goes on waiting keeps what is under way for it: a taking, a claim.
+            let waits = |job: &Job| job.stand == Stand::Waits && job.queued && job.blocked.is_none();
+            let stays = waits(&entry.job) && waits(&job);
+            // What stopped it, or stopped jobs of the shape it had, is no reason any more.
+            let other =
+                entry.job.shape != job.shape || (entry.job.blocked.is_some() && job.blocked.is_none());
+            if let Some(cluster) = left {
+                self.give_back(&cluster, &id);
+            }
+            match stays && !other_cells {
+                true => self.leave_class(&id),
+                false => self.unqueue(&id),
+            }
+            if job.stand == Stand::Waits && (job.blocked.is_some() || other_cells) {
+                self.release_cells(&id);
+            }
+            if other {
+                self.verdicts.remove(&id);
+            }
+            if let Some(entry) = self.jobs.get_mut(&id) {
+                entry.job = job;
+            }
+        } else {
+            let entry = Entry { job, refusals: Refusals::default(), leaf: Ok(NodeId::ROOT), class: None };
+            self.jobs.insert(id.clone(), entry);
+        }
+        self.find_leaf(&id);
+        if self.jobs.get(&id).is_some_and(|entry| entry.leaf.is_err())
+            && let Some(quota) = self.quota.as_mut()
+        {
+            quota.remove(&id);
+        }
+        self.settle(&id, now_ms);
+        self.moved = true;
+    }
+
+    /// The job is over or gone: it waits for nothing and holds nothing.
+    pub fn remove_job(&mut self, id: &JobId, now_ms: i64) {
+        self.unqueue(id);
+        let Some(entry) = self.jobs.remove(id) else { return };
+        if matches!(entry.job.stand, Stand::Holds(_)) {
+            self.learnt.ended(&entry.job, now_ms);
+        }
+        self.release(id);
+        match &entry.job.stand {
+            Stand::Holds(held) => self.give_back(&held.cluster, id),
+            Stand::Waits => self.release_cells(id),
+        }
+        self.verdicts.remove(id);
+        self.moved = true;
+    }
+
+    /// A member's answer to [`Decision::Ask`].
+    pub fn answer(&mut self, id: &JobId, cluster: &str, answer: Answer, now_ms: i64) -> Option<Decision> {
+        match answer {
+            Answer::Reserved => {
+                self.jobs.get_mut(id)?.refusals = Refusals::default();
+                Some(Decision::Bind { job: id.clone(), cluster: cluster.to_string() })
+            }
+            Answer::Refused { message } => {
+                let entry = self.jobs.get_mut(id)?;
+                entry.refusals.tried.insert(cluster.to_string());
+                entry.refusals.message = format!("{cluster}: {message}");
+                if self.cells.takes(&entry.job) {
+                    // The same cells would be asked of the same member.
+                    entry.refusals.hold_back(id, &self.settings, now_ms);
+                }
+                self.wait_again(id, now_ms);
+                None
+            }
+        }
+    }
+
+    /// The question to a member, or a binding, could not be written: the job waits again, until then.
+    pub fn hold_back(&mut self, id: &JobId, until_ms: i64, now_ms: i64) {
+        let Some(entry) = self.jobs.get_mut(id) else { return };
+        // Its cells stand in its reservation, whatever became of a change to them.
+        if matches!(&entry.job.stand, Stand::Holds(held) if !held.cells.is_empty()) {
+            return;
+        }
+        entry.refusals.until_ms = Some(until_ms);
+        if entry.refusals.message.is_empty() {
+            entry.refusals.message = "the hub did not take the request; it is made again".to_string();
+        }
+        self.wait_again(id, now_ms);
+    }
+
+    /// A job that holds places only because they were asked for goes back to its place in line; one that
+    /// waits is put in line anew.
+    fn wait_again(&mut self, id: &JobId, now_ms: i64) {
+        let Some(entry) = self.jobs.get_mut(id) else { return };
+        if let Stand::Holds(held) = std::mem::replace(&mut entry.job.stand, Stand::Waits) {
+            self.give_back(&held.cluster, id);
+        }
+        self.unqueue(id);
+        self.settle(id, now_ms);
+        self.moved = true;
+    }
+
+    fn find_leaf(&mut self, id: &JobId) {
+        let Some(entry) = self.jobs.get_mut(id) else { return };
+        entry.leaf = match &self.quota {
+            None => {
+                let none = "there is no usable ElasticQuotaTree in kube-system".to_string();
+                let message = match &self.tree_trouble {
+                    Some(trouble) => format!("{none}; {trouble}"),
+                    None => none,
+                };
+                Err(Waiting::new(Reason::NotInQuotaTree, message))
+            }
+            // What is held stays where it was admitted: a label that is edited moves no use to a leaf that never let it in.
+            Some(quota) if let Some(leaf) = admitted_in(quota, &entry.job) => Ok(leaf),
+            Some(quota) => quota
+                .tree()
+                .leaf_for(&entry.job.quota_labels, namespace_of(id))
+                .map_err(|error| Waiting::new(reason_of(&error), error.to_string())),
+        };
+    }
+
+    /// Takes a waiting job out of line.
+    fn unqueue(&mut self, id: &JobId) {
+        if let Some(quota) = self.quota.as_mut() {
+            quota.remove(id);
+        }
+        if let Some(entry) = self.jobs.get(id) {
+            self.direct.remove(&direct_order(&entry.job));
+            self.cells.leave_queue(&entry.job);
+        }
+        self.leave_class(id);
+    }
+
+    fn leave_class(&mut self, id: &JobId) {
+        if let Some(class) = self.jobs.get_mut(id).and_then(|entry| entry.class.take()) {
+            self.verdicts.leave(id, class);
+        }
+    }
+
+    /// Brings queues, ledger and room in line with where the job stands.
+    fn settle(&mut self, id: &JobId, now_ms: i64) {
+        self.settle_cells(id);
+        let Some(entry) = self.jobs.get(id) else { return };
+        match &entry.job.stand {
+            Stand::Holds(held) => {
+                // Nodes of cells are no part of a member's room.
+                let change = match self.cells.has(id, &entry.job) {
+                    true => Change::None,
+                    false => self.rooms.hold(id, &entry.job.shape, held),
+                };
+                self.verdicts.remove(id);
+                if let Some(quota) = self.quota.as_mut()
+                    && let Some(leaf) = leaf_of_use(quota, entry)
+                    && !mutation::is_on(Mutation::QuotaNotCounted)
+                {
+                    admit(quota, &entry.job, leaf, now_ms);
+                    if held.ending {
+                        quota.ending(id);
+                    }
+                }
+                let cluster = held.cluster.clone();
+                self.note(&cluster, change);
+            }
+            Stand::Waits => {
+                self.release(id);
+                self.enqueue(id);
+            }
+        }
+    }
+
+    /// The job holds no quota any more.
+    fn release(&mut self, id: &JobId) {
+        let Some(quota) = self.quota.as_mut() else { return };
+        if let Some(held) = quota.release(id) {
+            self.drained |= quota.tree().node(held.leaf).draining && quota.ledger().job_count(held.leaf) == 0;
+        }
+    }
+
+    fn enqueue(&mut self, id: &JobId) {
+        let Some(entry) = self.jobs.get(id) else { return };
+        let job = &entry.job;
+        if let Some(waiting) = &job.blocked {
+            self.verdicts.tell(id, waiting.clone());
+        }
+        let leaf = match &entry.leaf {
+            // Whether it queues or not: it asks for what is another's.
+            Err(waiting) if job.queued || waiting.reason == Reason::NotAdmittedToQueue => {
+                self.direct.remove(&direct_order(job));
+                self.verdicts.tell(id, waiting.clone());
+                return;
+            }
+            _ if self.cells.takes(job) => {
+                self.direct.remove(&direct_order(job));
+                if job.blocked.is_none() {
+                    self.cells.join_queue(job);
+                }
+                return;
+            }
+            Ok(leaf) if job.queued => *leaf,
+            _ => {
+                self.direct.insert(direct_order(job));
+                return;
+            }
+        };
+        // Held back without end while it is blocked, so that it keeps its place and stops no equal job.
+        let until_ms = entry.refusals.until_ms.unwrap_or(0);
+        let not_before_ms = if job.blocked.is_some() { i64::MAX } else { until_ms };
+        let shape = self.class(id);
+        let Some(entry) = self.jobs.get_mut(id) else { return };
+        let job = &entry.job;
+        let class = ClassId { leaf, shape, preemptible: job.preemptible };
+        entry.class = Some(class);
+        let Some(quota) = self.quota.as_mut() else { return };
+        quota.enqueue(WaitingJob {
+            id: id.clone(),
+            name: Arc::from(name_of(id)),
+            leaf,
+            request: job.shape.total.clone(),
+            preemptible: job.preemptible,
+            priority: job.priority,
+            enqueued_at_ms: job.enqueued_at_ms,
+            not_before_ms,
+            run_time_ms: job.runtime_ms,
+            preemptions: job.preemptions,
+            shape,
+        });
+        self.verdicts.join(id, class);
+    }
+
+    /// Jobs of one class are placed alike: same components, same rules, refused by the same clusters.
+    fn class(&mut self, id: &JobId) -> u64 {
+        let Some(entry) = self.jobs.get(id) else { return 0 };
+        let job = &entry.job;
+        // Even numbers are shapes without a history, odd ones counted here.
+        if entry.refusals.tried.is_empty() && job.avoided.is_empty() && job.barred.is_empty() {
+            return job.shape.id << 1;
+        }
+        if self.classes.len() > CLASSES_KEPT {
+            self.classes.clear();
+        }
+        let tried = entry.refusals.tried.iter().cloned().collect();
+        let avoided = job.avoided.iter().cloned().collect();
+        let barred = job.barred.keys().cloned().collect();
+        *self.classes.entry((job.shape.id, [tried, avoided, barred])).or_insert_with(|| {
+            self.class_count += 1;
+            self.class_count << 1 | 1
+        })
+    }
+}
+
+fn reason_of(error: &LeafError) -> Reason {
+    match error {
+        LeafError::NotAdmitted { .. } => Reason::NotAdmittedToQueue,
+        LeafError::UnknownName { .. } | LeafError::NotALeaf { .. } | LeafError::UnknownNamespace { .. } => {
+            Reason::NotInQuotaTree
+        }
+    }
+}
+
+/// The leaf that a job which holds quota was admitted in, where the tree still has it.
+fn admitted_in(quota: &fleet_quota::Planner, job: &Job) -> Option<NodeId> {
+    if job.stand == Stand::Waits {
+        return None;
+    }
+    let tree = quota.tree();
+    tree.find(job.last_leaf.as_ref()?).filter(|leaf| tree.node(*leaf).is_leaf())
+}
+
+/// Where what the job holds is counted: in its leaf; where the tree has none for it any more, where it was
+/// admitted, so that a controller that starts anew counts the jobs of a deleted leaf as well. A job that names a
+/// leaf which does not take it never counts there: else in the leaf of its namespace.
+fn leaf_of_use(quota: &mut fleet_quota::Planner, entry: &Entry) -> Option<NodeId> {
+    let held = |quota: &fleet_quota::Planner| quota.ledger().job(&entry.job.id).map(|held| held.leaf);
+    match (&entry.leaf, &entry.job.last_leaf) {
+        (Ok(leaf), _) => Some(*leaf),
+        (Err(_), Some(path)) => Some(held(quota).unwrap_or_else(|| quota.drain(path))),
+        (Err(_), None) => held(quota).or_else(|| quota.tree().leaf_of_namespace(namespace_of(&entry.job.id))),
+    }
+}
+
+fn admit(quota: &mut fleet_quota::Planner, job: &Job, leaf: NodeId, now_ms: i64) {
+    let fresh = AdmittedJob {
+        id: job.id.clone(),
+        leaf,
+        request: job.shape.total.clone(),
+        preemptible: job.preemptible,
+        priority: job.priority,
+        enqueued_at_ms: job.enqueued_at_ms,
+        admitted_at_ms: job.started_at_ms.unwrap_or(now_ms),
+        preemptions: job.preemptions,
+    };
+    let admitted_at_ms = quota.ledger().job(&job.id).map(|known| known.admitted_at_ms);
+    quota.admit(AdmittedJob { admitted_at_ms: admitted_at_ms.unwrap_or(fresh.admitted_at_ms), ..fresh });
+}

@@ -1,0 +1,250 @@
+//! One plan over everything that waits: what the rules of quota decide is carried out, and told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_policies::reason::Reason;
+use fleet_quota::{Claim, JobId, Outcome, Take, WaitReason};
+use fleet_resources::quantity;
+
+use super::{Planner, admit};
+use crate::{
+    decision::{Decision, Plan, earliest},
+    job::{Stand, Waiting},
+    place::Oracle,
+    room::Change,
+};
+
+/// Victims named in the reason of a taker; the rest are only counted.
+const VICTIMS_NAMED: usize = 5;
+
+impl Planner {
+    /// Decides on everything that waits.
+    pub fn plan(&mut self, now_ms: i64) -> Plan {
+        if self.drained {
+            self.set_tree(self.tree.clone(), now_ms);
+        }
+        self.moved = false;
+        self.sequence += 1;
+        let (changed, due) = self.rooms.give_up_leaving(now_ms);
+        for cluster in changed {
+            self.note(&cluster, Change::Grown);
+        }
+        let mut plan = Plan { sequence: self.sequence, wake_ms: due, ..Plan::default() };
+        self.plan_cells(now_ms, &mut plan);
+        // Jobs without a queue come first, and count in the tree before its own are asked.
+        let direct: Vec<JobId> = self.direct.iter().map(|(_, _, id)| id.clone()).collect();
+        let mut oracle = self.oracle(now_ms);
+        let none = BTreeSet::new();
+        let placed: Vec<(JobId, String)> = direct
+            .into_iter()
+            .filter_map(|id| oracle.place(&id, &none).map(|cluster| (id, cluster)))
+            .collect();
+        let refused = oracle.no_place;
+        for (id, cluster) in placed {
+            self.start(&id, cluster, now_ms, &mut plan);
+        }
+        self.hold_back_refused(&refused, now_ms, &mut plan);
+        for (id, waiting) in refused {
+            self.verdicts.tell(&id, waiting);
+        }
+        if let Some(mut quota) = self.quota.take() {
+            let limits = self.settings.limits;
+            let mut oracle = self.oracle(now_ms);
+            let found = quota.plan(now_ms, limits, &mut oracle);
+            let no_place = oracle.no_place;
+            self.quota = Some(quota);
+            self.act(found, no_place, now_ms, &mut plan);
+        }
+        plan.told = self.verdicts.take_told(now_ms);
+        plan.wake_ms = earliest(plan.wake_ms, self.verdicts.next_sweep_ms());
+        plan
+    }
+
+    fn oracle(&mut self, now_ms: i64) -> Oracle<'_> {
+        Oracle {
+            rooms: &mut self.rooms,
+            open: &mut self.open,
+            jobs: &self.jobs,
+            learnt: &self.learnt,
+            now_ms,
+            no_place: BTreeMap::new(),
+        }
+    }
+
+    /// Carries out what the rules of quota decided.
+    fn act(
+        &mut self,
+        found: fleet_quota::Plan,
+        mut no_place: BTreeMap<JobId, Waiting>,
+        now_ms: i64,
+        plan: &mut Plan,
+    ) {
+        plan.more = found.more;
+        plan.wake_ms = earliest(plan.wake_ms, found.wake_at_ms.filter(|wake| *wake != i64::MAX));
+        self.hold_back_refused(&no_place, now_ms, plan);
+        let mut given_up = BTreeSet::new();
+        for fleet_quota::Decision { job, outcome, .. } in found.decisions {
+            match outcome {
+                Outcome::Admit { cluster } => self.start(&job, cluster.as_str().to_string(), now_ms, plan),
+                Outcome::Take(take) => evict(&job, take, plan),
+                Outcome::Claim(claim) => {
+                    let start = match claim.start_ms {
+                        Some(at) => format!("in about {} s", (at - now_ms).max(0) / 1000),
+                        None => format!(
+                            "when enough jobs there have ended, or gives the claim up in {} s",
+                            (claim.until_ms - now_ms).max(0) / 1000
+                        ),
+                    };
+                    let message = format!(
+                        "holds a claim on {}: others have passed it for {} s; room in {} is kept for it and it \
+                         starts {start}",
+                        claim.cluster,
+                        (now_ms - claim.passed_since_ms).max(0) / 1000,
+                        claim.path
+                    );
+                    self.verdicts.tell(&job, Waiting::new(Reason::Claimed, message));
+                }
+                Outcome::GiveUp(claim) => {
+                    self.verdicts
+                        .tell(&job, Waiting::new(Reason::ClaimGivenUp, given_up_text(&claim, now_ms)));
+                    given_up.insert(job);
+                }
+                // That it has lost its claim is said first.
+                Outcome::Wait(_) if given_up.contains(&job) => {}
+                Outcome::Wait(reason) => self.explain(&job, reason, now_ms, &mut no_place),
+            }
+        }
+        // Decisions tell a reason when its kind changes; what a cluster lacks changes within one kind.
+        for (id, waiting) in no_place {
+            let told = self.verdicts.get(&id).map(|told| told.reason);
+            let kept = matches!(
+                told,
+                Some(
+                    Reason::WaitingForVictims
+                        | Reason::Claimed
+                        | Reason::ClaimGivenUp
+                        | Reason::VictimProtected
+                )
+            );
+            let class = self.jobs.get(&id).filter(|entry| entry.job.stand == Stand::Waits).map(|e| e.class);
+            let Some(class) = class.filter(|_| !kept) else { continue };
+            if let Some(class) = class {
+                self.verdicts.tell_class(class, &waiting);
+            }
+            self.verdicts.tell(&id, waiting);
+        }
+    }
+
+    /// Room and quota are taken: the job leaves its line.
+    pub(super) fn start(&mut self, id: &JobId, cluster: String, now_ms: i64, plan: &mut Plan) {
+        self.unqueue(id);
+        self.verdicts.remove(id);
+        let Some(entry) = self.jobs.get_mut(id) else { return };
+        entry.job.stand = Stand::holds(&cluster);
+        if let (Some(quota), Ok(leaf)) = (self.quota.as_mut(), &entry.leaf) {
+            admit(quota, &entry.job, *leaf, now_ms);
+        }
+        let reserves = self.rooms.get(&cluster).is_none_or(|room| room.reserves);
+        plan.decisions.push(match reserves {
+            true => Decision::Ask { job: id.clone(), cluster },
+            false => Decision::Bind { job: id.clone(), cluster },
+        });
+    }
+
+    /// Jobs that every candidate with room has refused are not looked at for a while. One that takes, or that
+    /// room is kept for, goes on waiting for that: victims do not end in vain.
+    fn hold_back_refused(&mut self, no_place: &BTreeMap<JobId, Waiting>, now_ms: i64, plan: &mut Plan) {
+        for id in no_place.keys() {
+            let Some(entry) = self.jobs.get_mut(id) else { continue };
+            let holds_room = self.quota.as_ref().is_some_and(|quota| quota.holds_room(id));
+            if !entry.refusals.tried.is_empty() && !holds_room {
+                entry.refusals.hold_back(id, &self.settings, now_ms);
+            }
+            let Some(until) = entry.refusals.until_ms.filter(|until| *until > now_ms) else { continue };
+            plan.wake_ms = earliest(plan.wake_ms, Some(until));
+            let queued = self.quota.as_ref().and_then(|quota| quota.queues().get(id));
+            if queued.is_some_and(|job| job.not_before_ms < until) {
+                self.unqueue(id);
+                self.enqueue(id);
+            }
+        }
+    }
+
+    /// Turns a reason into sentences, for the job and for its equals.
+    fn explain(
+        &mut self,
+        id: &JobId,
+        reason: WaitReason,
+        now_ms: i64,
+        no_place: &mut BTreeMap<JobId, Waiting>,
+    ) {
+        let waiting = match reason {
+            WaitReason::Quota(verdict) => Waiting::new(
+                Reason::from_text(verdict.reason()).unwrap_or(Reason::InsufficientQuota),
+                verdict.sentence(),
+            ),
+            WaitReason::NoPlace => match no_place.remove(id) {
+                Some(waiting) => waiting,
+                None => return,
+            },
+            WaitReason::BehindHead(head) => Waiting::new(
+                Reason::BehindHead,
+                format!("{head} goes first in this queue and cannot start yet"),
+            ),
+            WaitReason::Claimed { holder } => Waiting::new(
+                Reason::Claimed,
+                format!("the room is kept for {holder}, which has waited longer"),
+            ),
+            WaitReason::Protected { victim, until_ms } => {
+                let message = format!(
+                    "{victim} could make room for it; it is protected until it has run for {} s more",
+                    ((until_ms - now_ms).max(0) + 999) / 1000
+                );
+                self.verdicts.tell(id, Waiting::new(Reason::VictimProtected, message));
+                return;
+            }
+            WaitReason::WaitingForVictims { cluster, victims } => {
+                let names: Vec<&str> = victims.iter().take(VICTIMS_NAMED).map(JobId::as_str).collect();
+                let message = format!(
+                    "waits in {cluster} for {} {} to end: {}",
+                    victims.len(),
+                    if victims.len() == 1 { "job" } else { "jobs" },
+                    names.join(", ")
+                );
+                self.verdicts.tell(id, Waiting::new(Reason::WaitingForVictims, message));
+                return;
+            }
+            WaitReason::Backoff { .. } => return,
+        };
+        if let Some(class) = self.jobs.get(id).and_then(|entry| entry.class) {
+            self.verdicts.tell_class(class, &waiting);
+        }
+        self.verdicts.tell(id, waiting);
+    }
+}
+
+fn given_up_text(claim: &Claim, now_ms: i64) -> String {
+    let kept_s = ((now_ms - claim.since_ms) / 1000).max(1);
+    let idle: Vec<String> = claim
+        .idled
+        .iter()
+        .map(|(name, amount)| (name.as_str(), amount / kept_s))
+        .filter(|(_, mean)| *mean > 0)
+        .map(|(name, mean)| format!("{} {name}", quantity::format(name, mean)))
+        .collect();
+    let idle = match idle.is_empty() {
+        true => "nothing was kept idle".to_string(),
+        false => format!("{} were kept idle on average", idle.join(", ")),
+    };
+    format!("gave up its claim on {} after {kept_s} s: no start is in sight; {idle}", claim.cluster)
+}
+
+fn evict(taker: &JobId, take: Take, plan: &mut Plan) {
+    plan.decisions.extend(take.victims.into_iter().map(|victim| Decision::Evict {
+        job: victim.job,
+        taker: taker.clone(),
+        cluster: take.cluster.as_str().to_string(),
+        rule: victim.rule,
+        lost_work_ms: victim.lost_work_ms,
+    }));
+}

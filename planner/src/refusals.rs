@@ -1,0 +1,44 @@
+//! What members refused, and the pause that follows when all of them did.
+
+use std::collections::BTreeSet;
+
+use fleet_quota::JobId;
+
+use crate::settings::Settings;
+
+/// What is known of the refusals of one job.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Refusals {
+    /// Clusters that refused it since it was last held back: not open to it until then.
+    pub tried: BTreeSet<String>,
+    pub rounds: u32,
+    pub until_ms: Option<i64>,
+    pub message: String,
+}
+
+impl Refusals {
+    pub fn is_held_back(&self, now_ms: i64) -> bool {
+        self.until_ms.is_some_and(|until| now_ms < until)
+    }
+
+    /// Every candidate that seemed to have room refused: a pause, then all of them again.
+    pub fn hold_back(&mut self, id: &JobId, settings: &Settings, now_ms: i64) {
+        let factor = 1_i64 << self.rounds.min(16);
+        let pause = settings.backoff_base_ms.saturating_mul(factor).min(settings.backoff_max_ms);
+        self.until_ms = Some(now_ms + jittered(pause, id, self.rounds));
+        self.rounds += 1;
+        self.tried.clear();
+    }
+}
+
+/// Between three and five quarters of the pause, by the job's name and the round: jobs that were refused
+/// together do not all come back together.
+fn jittered(pause_ms: i64, id: &JobId, round: u32) -> i64 {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    let bytes = id.as_str().bytes().chain(round.to_le_bytes());
+    let hash = bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
+    // The low half of FNV-1a is well mixed; 513 steps over half the pause.
+    let step = i64::try_from(hash % 513).unwrap_or(0);
+    (pause_ms.saturating_mul(768 + step) / 1024).max(1)
+}
