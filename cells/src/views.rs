@@ -112,6 +112,16 @@ impl Cells {
         self.topology.vcs.iter().map(|vc| vc.name.as_str())
     }
 
+    /// Leaves of all trees by type.
+    #[must_use]
+    pub fn leaves_by_type(&self) -> BTreeMap<&str, u64> {
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for chain in &self.topology.chains {
+            *counts.entry(chain.leaf_type()).or_default() += chain.level(1).cells.len() as u64;
+        }
+        counts
+    }
+
     /// All trees, in order of the configuration.
     #[must_use]
     pub fn physical_cells(&self) -> Vec<CellStatus> {

@@ -5,8 +5,9 @@ use fleet_api::cells::{
     read::{class_name, name_members},
 };
 use fleet_api::patch::merge_diff;
+pub use fleet_cells::PromiseChange;
 use fleet_cells::{
-    Cells, PromiseChange, Unreported,
+    Cells, Unreported,
     config::{ClusterConfig, ConfigErrors},
 };
 use jiff::Timestamp;

@@ -4,7 +4,9 @@
 //! messages have OpenPAI's shape.
 
 mod caller;
+mod cells;
 mod error;
+mod inspect;
 mod jobs;
 mod query;
 mod state;
@@ -32,10 +34,34 @@ pub fn router(portal: Portal) -> Router {
         .route("/jobs/{id}/events", get(jobs::events))
         .route("/jobs/{id}/executionType", put(jobs::execute))
         .route("/jobs/{id}/tag", put(jobs::add_tag).delete(jobs::remove_tag))
+        .route("/virtual-clusters", get(cells::virtual_clusters))
+        .route("/virtual-clusters/{vc}", get(cells::virtual_cluster))
+        .route("/cluster/sku-types", get(cells::sku_types))
         .route("/info", get(info))
         .fallback(error::no_route)
         .method_not_allowed_fallback(error::no_method);
-    Router::new().nest("/api/v2", jobs).fallback(error::no_route).with_state(Arc::new(portal))
+    Router::new()
+        .nest("/api/v2", jobs)
+        .nest("/v1/inspect", inspect())
+        .fallback(error::no_route)
+        .with_state(Arc::new(portal))
+}
+
+/// HiveD's inspect API, where HiveD has it: with and without a slash behind, as its clients write both.
+fn inspect() -> Router<Arc<Portal>> {
+    Router::new()
+        .route("/", get(inspect::paths))
+        .route("/affinitygroups", get(inspect::groups))
+        .route("/affinitygroups/", get(inspect::groups))
+        .route("/affinitygroups/{*name}", get(inspect::group))
+        .route("/clusterstatus", get(inspect::cluster))
+        .route("/clusterstatus/", get(inspect::cluster))
+        .route("/clusterstatus/physicalcluster", get(inspect::physical))
+        .route("/clusterstatus/virtualclusters", get(inspect::virtual_clusters))
+        .route("/clusterstatus/virtualclusters/", get(inspect::virtual_clusters))
+        .route("/clusterstatus/virtualclusters/{vc}", get(inspect::virtual_cluster))
+        .fallback(error::no_route)
+        .method_not_allowed_fallback(error::no_method)
 }
 
 async fn info() -> Json<serde_json::Value> {

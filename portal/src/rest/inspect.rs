@@ -1,0 +1,123 @@
+//! HiveD's inspect API: groups and cells as they stand on the hub, in HiveD's words.
+
+use std::collections::BTreeMap;
+
+use axum::{Json, extract::Path};
+use fleet_cells::{CellStatus, GroupStatus};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{caller::Caller, error::RestError};
+use crate::cells::{Picture, Standing};
+
+type Answer = Result<Json<Value>, RestError>;
+
+/// What there is to ask for.
+pub async fn paths() -> Json<Value> {
+    Json(json!({"paths": [
+        "/v1/inspect/affinitygroups/",
+        "/v1/inspect/clusterstatus",
+        "/v1/inspect/clusterstatus/physicalcluster",
+        "/v1/inspect/clusterstatus/virtualclusters/",
+    ]}))
+}
+
+async fn picture(caller: &Caller) -> Result<Picture, RestError> {
+    let standing = Standing::read(&caller.server).await?;
+    let picture = standing.picture(Timestamp::now())?;
+    let missing =
+        || RestError::new(404, "NoCellsError", "found no configuration of cells in force; allowed: one");
+    picture.ok_or_else(missing)
+}
+
+/// `GET affinitygroups/`.
+pub async fn groups(caller: Caller) -> Answer {
+    let picture = picture(&caller).await?;
+    let items: Vec<Value> = picture.cells.groups().iter().map(|group| shown(&picture, group)).collect();
+    Ok(Json(json!({"items": items})))
+}
+
+/// `GET affinitygroups/{name}`; names have slashes in them.
+pub async fn group(caller: Caller, Path(name): Path<String>) -> Answer {
+    let picture = picture(&caller).await?;
+    let missing = || {
+        let message = format!("group: found {name:?}; allowed: the name of a group that has cells");
+        RestError::new(404, "NoGroupError", message)
+    };
+    let group = picture.cells.group(&name).ok_or_else(missing)?;
+    Ok(Json(shown(&picture, &group)))
+}
+
+/// `GET clusterstatus`.
+pub async fn cluster(caller: Caller) -> Answer {
+    let picture = picture(&caller).await?;
+    Ok(Json(json!({
+        "physicalCluster": picture.cells.physical_cells(),
+        "virtualClusters": all_virtual(&picture),
+    })))
+}
+
+/// `GET clusterstatus/physicalcluster`.
+pub async fn physical(caller: Caller) -> Answer {
+    Ok(Json(json!(picture(&caller).await?.cells.physical_cells())))
+}
+
+/// `GET clusterstatus/virtualclusters/`.
+pub async fn virtual_clusters(caller: Caller) -> Answer {
+    Ok(Json(json!(all_virtual(&picture(&caller).await?))))
+}
+
+/// `GET clusterstatus/virtualclusters/{vc}`.
+pub async fn virtual_cluster(caller: Caller, Path(vc): Path<String>) -> Answer {
+    let picture = picture(&caller).await?;
+    let missing = || {
+        let known: Vec<&str> = picture.cells.virtual_clusters().collect();
+        let message = format!("virtual cluster: found {vc:?}; allowed: {}", known.join(", "));
+        RestError::new(404, "NoVirtualClusterError", message)
+    };
+    Ok(Json(json!(picture.cells.virtual_cells(&vc).ok_or_else(missing)?)))
+}
+
+fn all_virtual(picture: &Picture) -> BTreeMap<String, Vec<CellStatus>> {
+    let cells = &picture.cells;
+    cells.virtual_clusters().filter_map(|vc| Some((vc.to_string(), cells.virtual_cells(vc)?))).collect()
+}
+
+fn shown(picture: &Picture, group: &GroupStatus) -> Value {
+    let mut physical: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+    for pod in group.placement.pods.iter().filter(|pod| !pod.leaf_cells.is_empty()) {
+        physical.entry(&pod.node).or_default().extend(&pod.leaf_cells);
+    }
+    let mut promised: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for top in picture.cells.virtual_cells(&group.vc).unwrap_or_default() {
+        let mut leaves = Vec::new();
+        leaves_of(&top, &group.name, &mut leaves);
+        if !leaves.is_empty() && !top.cell_address.ends_with("-opp") {
+            promised.insert(top.cell_address.clone(), leaves);
+        }
+    }
+    let lazy = group.lazy_preemption_status.as_ref();
+    json!({
+        "metadata": {"name": group.name},
+        "status": {
+            "vc": group.vc,
+            "priority": group.priority,
+            "state": group.state,
+            "physicalPlacement": physical,
+            "virtualPlacement": promised,
+            "allocatedPods": group.pods,
+            "preemptingPods": [],
+            "lazyPreemptionStatus": lazy.map(|lazy| json!({
+                "preemptor": lazy.preemptor,
+                "preemptionTime": Timestamp::from_millisecond(lazy.at_ms).ok().map(|at| at.to_string()),
+            })),
+        },
+    })
+}
+
+fn leaves_of(cell: &CellStatus, group: &str, into: &mut Vec<String>) {
+    if cell.cell_children.is_empty() && cell.group == group {
+        into.push(cell.cell_address.clone());
+    }
+    cell.cell_children.iter().for_each(|child| leaves_of(child, group, into));
+}
