@@ -129,13 +129,20 @@ fn end(work: &Work, default: RunTime) -> (Duration, Due) {
         RunTime::For(time) => time,
         RunTime::Forever => Duration::MAX,
     };
-    let time = format!("{:.0}", Timestamp::now());
-    let ended = json!({"completionTime": time, "succeeded": 1, "conditions": [
-        {"type": "Complete", "status": "True", "reason": "CompletionsReached", "message": "", "lastTransitionTime": time}]});
+    let began = Timestamp::now();
+    let over = began.checked_add(after).unwrap_or(Timestamp::MAX);
+    let (began, over) = (format!("{began:.0}"), format!("{over:.0}"));
+    let condition = |of: &str| {
+        json!({"type": of, "status": "True", "reason": "CompletionsReached", "message": "",
+            "lastProbeTime": over, "lastTransitionTime": over})
+    };
+    // As a job controller says it: a server refuses an end without its criteria.
+    let ended = json!({"startTime": began, "completionTime": over, "succeeded": 1,
+        "conditions": [condition("SuccessCriteriaMet"), condition("Complete")]});
     let status = json!({
         "observedEpoch": work.spec.epoch,
         "conditions": [{"type": "Applied", "status": "True", "reason": "AppliedSuccessful", "message": "",
-            "lastTransitionTime": time, "observedGeneration": work.metadata.generation}],
+            "lastTransitionTime": over, "observedGeneration": work.metadata.generation}],
         "manifestStatuses": [{"identifier": {"ordinal": 0, "group": "batch", "version": "v1", "kind": manifest["kind"],
             "namespace": manifest["metadata"]["namespace"], "name": manifest["metadata"]["name"]},
             "status": ended, "health": "Healthy"}]});
