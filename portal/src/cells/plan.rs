@@ -40,7 +40,7 @@ pub struct Plan {
     pub config: ClusterConfig,
     /// The object as it was read: its generation and spec.
     #[serde(skip)]
-    before: Option<(i64, Value)>,
+    pub before: Option<(i64, Value)>,
 }
 
 /// What becomes of a job that runs.
