@@ -10,6 +10,11 @@ use crate::{names, yaml};
 /// `caBundle`. An administrator writes it; no member may read or write Secrets of the hub.
 pub const ACCESS_SECRET: &str = "member-access";
 
+/// Account of a member's agent on the hub, in the cluster's own namespace.
+pub const AGENT_ACCOUNT: &str = "member-agent";
+/// Account that gets an agent its first token, and the Secret to which its own token is bound.
+pub const BOOTSTRAP: &str = "member-bootstrap";
+
 /// Names no member may have, because the namespace `fleet-NAME` is another's: the agents' own (`fleet-system`), and
 /// the one in which the charts put the controller (`fleet-hub`).
 pub const RESERVED_CLUSTERS: [&str; 2] = ["hub", "system"];
@@ -29,6 +34,42 @@ const CONTROLLER: &str = include_str!("../../charts/fleet/files/controller-rules
 /// Never: a test reads the file.
 pub fn member_rights(cluster: &str) -> Result<Vec<Value>, yaml::YamlError> {
     yaml::read_all(&HUB_ACCESS.replace("CLUSTER", cluster))
+}
+
+/// What an agent may do in its member, shared with chart `member-agent`: everywhere, and in `fleet-system`.
+const AGENT_RULES: &str = include_str!("../../charts/member-agent/files/agent-rules.yaml");
+const JOB_CONTROLLER_RULES: &str = include_str!("../../charts/member-agent/files/job-controller-rules.yaml");
+const STATE_RULES: &str = include_str!("../../charts/member-agent/files/state-rules.yaml");
+
+/// Rules of the agent's ClusterRole in its member, and of its Role in `fleet-system`. `makes_pods`: it brings job
+/// controllers.
+///
+/// # Errors
+/// Never: a test reads the files.
+pub fn agent_rules(makes_pods: bool) -> Result<(Vec<Value>, Vec<Value>), yaml::YamlError> {
+    let mut rules: Vec<Value> = yaml::read(AGENT_RULES)?;
+    if makes_pods {
+        rules.extend(yaml::read::<Vec<Value>>(JOB_CONTROLLER_RULES)?);
+    }
+    Ok((rules, yaml::read(STATE_RULES)?))
+}
+
+/// The account whose token of an hour gets a member's agent its first credential: it may make tokens of that account and end
+/// itself.
+pub fn bootstrap_rights(cluster: &str) -> Vec<Value> {
+    let namespace = names::cluster_namespace(cluster);
+    let metadata = json!({"name": BOOTSTRAP, "namespace": namespace});
+    vec![
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
+        json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": [
+            {"apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": [AGENT_ACCOUNT],
+                "verbs": ["create"]},
+            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [BOOTSTRAP], "verbs": ["delete"]}]}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": BOOTSTRAP},
+            "subjects": [{"kind": "ServiceAccount", "name": BOOTSTRAP, "namespace": namespace}]}),
+    ]
 }
 
 /// The ValidatingAdmissionPolicies of a hub with their bindings.
@@ -75,6 +116,8 @@ mod tests {
         assert!(kinds(rights).contains(&"Cluster".to_owned()));
         assert!(kinds(admission().unwrap()).iter().all(|kind| kind.starts_with("ValidatingAdmissionPolicy")));
         assert!(kinds(tenant_roles().unwrap()).iter().all(|kind| kind == "ClusterRole"));
+        let (rules, state) = agent_rules(true).unwrap();
+        assert!(rules.iter().chain(&state).all(|rule| rule["verbs"].is_array()));
         assert!(controller_rules().unwrap().iter().all(|rule| rule["verbs"].is_array()));
     }
 }

@@ -115,6 +115,27 @@ pub struct ClusterStatus {
     /// `fleet join --confirm` copies it into the spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposed: Option<Proposed>,
+    /// The agent and what it does in the member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentStatus>,
+}
+
+/// What is installed in a member.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentStatus {
+    /// Version of the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Schedulers' names whose pods it binds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scheduler_names: Vec<String>,
+    /// Kinds whose pods it makes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub controllers: Vec<String>,
+    /// Rights in the member that it needs and does not have, as `verb resource.group`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_rights: Vec<String>,
 }
 
 /// Fields of the spec, and labels, as a member's agent proposes them.

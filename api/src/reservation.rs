@@ -85,7 +85,7 @@ pub struct ReservationStatus {
     /// that the hub knows when to stop counting it itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_sequence: Option<i64>,
-    /// RFC 3339; absent once the job's Work holds the places.
+    /// RFC 3339; the places are given back then, unless the job's Work has arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
 }

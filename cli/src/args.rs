@@ -82,6 +82,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Check the live objects of hub and members, or a recorded run log, against the invariants
     Audit(AuditArgs),
+    /// What is installed in each cluster, how its agent fares, and what to do
+    Status(StatusArgs),
     /// Add a cluster to the fleet
     Join(JoinArgs),
     /// Take a cluster out of the fleet
@@ -261,13 +263,27 @@ pub enum AuditFormat {
 pub struct JoinArgs {
     /// Name of the cluster in the fleet
     pub name: String,
-    /// Kubeconfig of the member cluster
-    #[arg(long, value_name = "FILE", required_unless_present = "confirm", conflicts_with = "confirm")]
+    /// Kubeconfig of the member cluster [default: the context with the cluster's name in your own]
+    #[arg(long, value_name = "FILE", conflicts_with = "confirm")]
     pub member_kubeconfig: Option<PathBuf>,
     /// Context of the member's kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME", requires = "member_kubeconfig")]
     pub member_context: Option<String>,
-    /// Write the kubeconfig with which the member's agent reaches the hub to this file
+    /// Print the manifests for the member instead of applying them, for a repository or for a member that cannot be
+    /// reached from here. The token in them lives an hour
+    #[arg(long, conflicts_with_all = ["confirm", "member_kubeconfig", "agent_kubeconfig"])]
+    pub print: bool,
+    /// Address at which the member reaches the hub [default: that of your own kubeconfig]
+    #[arg(long, value_name = "URL")]
+    pub hub_url: Option<String>,
+    /// Image of the agent
+    #[arg(long, value_name = "IMAGE", default_value = concat!("registry.example.com/fleet/member-agent:", env!("CARGO_PKG_VERSION")))]
+    pub image: String,
+    /// Job controllers the agent brings, for a member without operators: pytorchjob, tfjob, mpijob, volcanojob, job,
+    /// deployment; `all` or `none`
+    #[arg(long, value_name = "KIND,..", default_value = "none")]
+    pub controllers: String,
+    /// Install no agent: write the kubeconfig with which one that you run yourself reaches the hub to this file
     #[arg(long, value_name = "FILE", requires = "member_kubeconfig")]
     pub agent_kubeconfig: Option<PathBuf>,
     /// Take over what the agent of a cluster that has joined proposes: address, provider, region, zones and labels
@@ -285,6 +301,22 @@ pub struct UnjoinArgs {
     /// failover.cluster, else fail them
     #[arg(long)]
     pub force: bool,
+    /// Kubeconfig of the member cluster, to take Fleet off it [default: the context with the cluster's name in your own]
+    #[arg(long, value_name = "FILE")]
+    pub member_kubeconfig: Option<PathBuf>,
+    /// Leave the member as it is
+    #[arg(long, conflicts_with = "member_kubeconfig")]
+    pub keep_member: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct StatusArgs {
+    /// Names of the clusters [default: all]
+    #[arg(value_name = "CLUSTER")]
+    pub clusters: Vec<String>,
+    /// Print data instead of text
+    #[arg(short, long, value_name = FORMATS)]
+    pub output: Option<Format>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -492,6 +524,9 @@ pub struct BenchArgs {
     /// Shape of the queue measure
     #[arg(long, value_enum, default_value_t = Shape::Baseline)]
     pub shape: Shape,
+    /// Queue measure without members: a stand-in ends each admitted job when its run time is over
+    #[arg(long)]
+    pub admission_only: bool,
     /// Nodes of the scheduler measure
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub nodes: u32,

@@ -23,7 +23,7 @@ use crate::{
     apply,
     args::{Connect, JoinArgs, UnjoinArgs},
     connect::{self, Hub},
-    cordon, drain, leaving,
+    cordon, drain, install, leaving,
     members::{self, cluster_path},
     output,
     progress::Progress,
@@ -36,7 +36,7 @@ const WRITE_OFF: Duration = Duration::from_secs(120);
 /// ServiceAccount in the member as which users of the hub read it.
 const READER: &str = "fleet-reader";
 /// Account and roles of the agent on the hub.
-const AGENT: &str = "member-agent";
+const AGENT: &str = access::AGENT_ACCOUNT;
 /// Its token, in the namespace of the cluster on the hub.
 const AGENT_TOKEN: &str = "member-agent-token";
 
@@ -55,15 +55,19 @@ const LONGEST_NAME: usize = 57;
 pub async fn join(connect: &Connect, args: &JoinArgs) -> anyhow::Result<Answer> {
     check_name(&args.name)?;
     let hub = &connect.hub().await?;
-    let Some(file) = &args.member_kubeconfig else { return confirm(hub, &args.name).await };
+    if args.confirm {
+        return confirm(hub, &args.name).await;
+    }
     let _progress = Progress::start(format!("joining {}", args.name));
-    let origin = file.display().to_string();
-    let kubeconfig = connect::read(file)?;
-    let context = args.member_context.as_deref();
+    let known = members::clusters(hub).await?;
+    if args.print {
+        return print(connect, hub, args).await;
+    }
+    let (origin, kubeconfig, context) = member_kubeconfig(connect, &args.name, args)?;
+    let context = context.as_deref();
     let (mut member, _) = connect::server(&args.name, &origin, kubeconfig.clone(), context).await?;
     member.name = args.name.clone();
     members::endpoint(&member.url).map_err(|found| anyhow::anyhow!("{origin}, server: {found}"))?;
-    let known = members::clusters(hub).await?;
     // One that has no address yet, or was cut short with this one, is joined to the end.
     let stands = known.iter().find(|cluster| cluster.metadata.name.as_deref() == Some(&args.name));
     if stands.is_some_and(|cluster| cluster.spec.api_endpoint.as_ref().is_some_and(|url| *url != member.url))
@@ -78,8 +82,11 @@ pub async fn join(connect: &Connect, args: &JoinArgs) -> anyhow::Result<Answer> 
     let readers = apply::apply_all(&member, MEMBER_NAMESPACE, &reader_objects()).await?;
     let token = token(&member, MEMBER_NAMESPACE, READER, READER).await?;
     let ca = ca_bundle(&kubeconfig, context)?;
-    let on_hub =
-        apply::apply_all(&hub.server, "default", &hub_objects(&args.name, &member.url, &token, &ca)?).await?;
+    let mut objects = hub_objects(&args.name, Some((&member.url, &token, &ca)))?;
+    if args.agent_kubeconfig.is_none() {
+        without_lasting_token(&mut objects);
+    }
+    let on_hub = apply::apply_all(&hub.server, "default", &objects).await?;
     let mut text = String::new();
     for line in on_member.iter().chain(&readers) {
         text.push_str(&format!("cluster({}): {line}\n", args.name));
@@ -87,36 +94,93 @@ pub async fn join(connect: &Connect, args: &JoinArgs) -> anyhow::Result<Answer> 
     for line in on_hub {
         text.push_str(&format!("hub: {line}\n"));
     }
-    // What keeps a member that turns hostile to the fields that are its own.
-    if let Err(error) = hub.server.object(AGENT_POLICY).await
-        && error.is_not_found()
-    {
-        text.push_str(
-            "hub: warning: ValidatingAdmissionPolicy fleet-agent-works is missing: agents may change what they only have to \
-             end; chart fleet brings it, or apply its files/admission.yaml\n",
+    text.push_str(&missing_policy(hub).await);
+    match &args.agent_kubeconfig {
+        Some(file) => {
+            let config = agent_kubeconfig(connect, hub, &args.name).await?;
+            private::write(file, &config).with_context(|| format!("agent kubeconfig {}", file.display()))?;
+            let file = file.display();
+            text.push_str(&format!(
+                "\nThe agent's kubeconfig of the hub is {file}. Now run the agent:\n\n  member-agent --cluster {} --hub-kubeconfig \
+                 {file} --member-kubeconfig {origin}\n",
+                args.name
+            ));
+        }
+        None => {
+            let agent = install(connect, hub, args).await?;
+            for line in apply::apply_all(&member, MEMBER_NAMESPACE, &agent).await? {
+                text.push_str(&format!("cluster({}): {line}\n", args.name));
+            }
+            text.push_str(&format!(
+                "\nThe agent starts with a token of an hour and gets a credential of its own. `fleet status {}` says when it has.\n",
+                args.name
+            ));
+        }
+    }
+    Ok(Answer::text(text))
+}
+
+/// The hub's part of a join, and the member's as a stream of manifests.
+async fn print(connect: &Connect, hub: &Hub, args: &JoinArgs) -> anyhow::Result<Answer> {
+    let mut objects = hub_objects(&args.name, None)?;
+    without_lasting_token(&mut objects);
+    apply::apply_all(&hub.server, "default", &objects).await?;
+    let mut manifests = member_objects();
+    manifests.extend(install(connect, hub, args).await?);
+    let mut text = format!(
+        "# Apply this to cluster {}. The token in Secret fleet-hub-bootstrap lives an hour and dies with its first use.\n",
+        args.name
+    );
+    for manifest in &manifests {
+        text.push_str(&format!("---\n{}", output::yaml(manifest)?));
+    }
+    Ok(Answer::text(text))
+}
+
+/// The agent's objects, with a bootstrap token made now.
+async fn install(connect: &Connect, hub: &Hub, args: &JoinArgs) -> anyhow::Result<Vec<Value>> {
+    let (_, administrator) = connect.kubeconfig()?;
+    let ca = ca_bundle(&administrator, connect.context.as_deref())?;
+    let url = args.hub_url.as_deref().unwrap_or(&hub.server.url);
+    let bootstrap = install::bootstrap(&hub.server, &args.name, url, &ca).await?;
+    let wishes = install::Wishes { cluster: &args.name, image: &args.image, controllers: &args.controllers };
+    install::objects(&wishes, &bootstrap)
+}
+
+/// Where the member is: the file that is named, else the context of the cluster's name in the user's own kubeconfig.
+fn member_kubeconfig(
+    connect: &Connect,
+    name: &str,
+    args: &JoinArgs,
+) -> anyhow::Result<(String, Kubeconfig, Option<String>)> {
+    if let Some(file) = &args.member_kubeconfig {
+        return Ok((file.display().to_string(), connect::read(file)?, args.member_context.clone()));
+    }
+    let (origin, kubeconfig) = connect.kubeconfig()?;
+    if !kubeconfig.contexts.iter().any(|context| context.name == name) {
+        bail!(
+            "kubeconfig {origin} has no context {name:?}: name the member's kubeconfig with --member-kubeconfig, or, for a member \
+             that cannot be reached from here, apply there what `fleet join {name} --print` prints"
         );
     }
-    let written = match &args.agent_kubeconfig {
-        Some(file) => {
-            let text = agent_kubeconfig(connect, hub, &args.name).await?;
-            private::write(file, &text).with_context(|| format!("agent kubeconfig {}", file.display()))?;
-            format!("\nThe agent's kubeconfig of the hub is {}. Now run the agent:", file.display())
+    Ok((origin, kubeconfig, Some(name.to_string())))
+}
+
+/// An agent with a credential that it renews needs none that never ends.
+fn without_lasting_token(objects: &mut Vec<Value>) {
+    objects.retain(|object| !(object["kind"] == "Secret" && object["metadata"]["name"] == AGENT_TOKEN));
+}
+
+/// What keeps a member that turns hostile to the fields that are its own is a policy of the hub.
+async fn missing_policy(hub: &Hub) -> String {
+    match hub.server.object(AGENT_POLICY).await {
+        Err(error) if error.is_not_found() => {
+            "hub: warning: ValidatingAdmissionPolicy fleet-agent-works is missing: agents may change what they only have to \
+             end; chart fleet brings it, or apply its files/admission.yaml\n"
+                .to_string()
         }
-        None => format!(
-            "\nNow run its agent, with a kubeconfig of the hub for service account {AGENT:?} of namespace {:?} \
-             (--agent-kubeconfig FILE writes one):",
-            cluster_namespace(&args.name)
-        ),
-    };
-    let credential = args
-        .agent_kubeconfig
-        .as_ref()
-        .map_or("HUB_KUBECONFIG".to_string(), |file| file.display().to_string());
-    text.push_str(&format!(
-        "{written}\n\n  member-agent --cluster {} --hub-kubeconfig {credential} --member-kubeconfig {origin}\n",
-        args.name
-    ));
-    Ok(Answer::text(text))
+        _ => String::new(),
+    }
 }
 
 /// A kubeconfig of the hub with the token of the agent's account, and nothing of the administrator who asks.
@@ -152,7 +216,7 @@ fn check_twin(known: &[Cluster], name: &str, url: &str) -> anyhow::Result<()> {
 async fn confirm(hub: &Hub, name: &str) -> anyhow::Result<Answer> {
     let known = members::clusters(hub).await?;
     let Some(cluster) = known.iter().find(|cluster| cluster.metadata.name.as_deref() == Some(name)) else {
-        bail!("cluster {name:?} is not in this fleet; `fleet join {name} --member-kubeconfig FILE` adds it");
+        bail!("cluster {name:?} is not in this fleet; `fleet join {name}` adds it");
     };
     let proposed = cluster.status.as_ref().and_then(|status| status.proposed.clone()).unwrap_or_default();
     if let Some(url) = &proposed.api_endpoint {
@@ -203,11 +267,18 @@ fn confirmation(cluster: &Cluster, proposed: &Proposed, name: &str) -> (Value, V
     (patch, lines)
 }
 
-pub async fn unjoin(hub: &Hub, args: &UnjoinArgs) -> anyhow::Result<Answer> {
+pub async fn unjoin(connect: &Connect, args: &UnjoinArgs) -> anyhow::Result<Answer> {
+    let hub = &connect.hub().await?;
     let mut answer = Answer::default();
     for name in &args.names {
         match unjoin_one(hub, name, args.force).await {
-            Ok(text) => answer.text.push_str(&text),
+            Ok(text) => {
+                answer.text.push_str(&text);
+                match clean_member(connect, name, args).await {
+                    Ok(text) => answer.text.push_str(&text),
+                    Err(error) => answer.fail(format!("error: cluster({name}): {error:#}")),
+                }
+            }
             Err(error) => answer.fail(format!("error: {error:#}")),
         }
     }
@@ -216,7 +287,13 @@ pub async fn unjoin(hub: &Hub, args: &UnjoinArgs) -> anyhow::Result<Answer> {
 
 async fn unjoin_one(hub: &Hub, name: &str, force: bool) -> anyhow::Result<String> {
     let namespace = cluster_namespace(name);
-    let cluster = hub.server.object(&cluster_path(name)).await?;
+    let cluster = match hub.server.object(&cluster_path(name)).await {
+        // An unjoin that was cut short, or did not reach the member, is simply run again.
+        Err(error) if error.is_not_found() && !force => {
+            return remove_from_hub(hub, name, &namespace, false).await;
+        }
+        found => found?,
+    };
     if force {
         write_off(hub, name, &cluster).await?;
     }
@@ -234,12 +311,18 @@ async fn unjoin_one(hub: &Hub, name: &str, force: bool) -> anyhow::Result<String
              all of it when the cluster is dead"
         );
     }
-    hub.server.delete(&cluster_path(name)).await?;
-    let mut text = format!("cluster.fleet.dev/{name} deleted\n");
+    remove_from_hub(hub, name, &namespace, true).await
+}
+
+/// Deletes what a join made on the hub.
+async fn remove_from_hub(hub: &Hub, name: &str, namespace: &str, stands: bool) -> anyhow::Result<String> {
     let role = agent_role(name);
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let mut text = String::new();
     for (kind, path) in [
-        ("clusterrolebinding", format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{role}")),
-        ("clusterrole", format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}")),
+        ("cluster.fleet.dev", cluster_path(name)),
+        ("clusterrolebinding", format!("{rbac}/clusterrolebindings/{role}")),
+        ("clusterrole", format!("{rbac}/clusterroles/{role}")),
         ("namespace", format!("/api/v1/namespaces/{namespace}")),
     ] {
         match hub.server.delete(&path).await {
@@ -251,7 +334,33 @@ async fn unjoin_one(hub: &Hub, name: &str, force: bool) -> anyhow::Result<String
             Err(error) => return Err(error.into()),
         }
     }
+    if text.is_empty() && !stands {
+        text = format!("cluster {name:?} is not in this fleet\n");
+    }
     Ok(text)
+}
+
+/// Takes Fleet off the member, where it can be reached.
+async fn clean_member(connect: &Connect, name: &str, args: &UnjoinArgs) -> anyhow::Result<String> {
+    if args.keep_member {
+        return Ok(String::new());
+    }
+    let (origin, kubeconfig, context) = match &args.member_kubeconfig {
+        Some(file) => (file.display().to_string(), connect::read(file)?, None),
+        None => {
+            let (origin, kubeconfig) = connect.kubeconfig()?;
+            if !kubeconfig.contexts.iter().any(|context| context.name == name) {
+                return Ok(format!(
+                    "cluster({name}): not reached from here; `kubectl delete namespace {MEMBER_NAMESPACE}` there ends its agent, and \
+                     `fleet unjoin {name} --member-kubeconfig FILE` takes off the rest\n"
+                ));
+            }
+            (origin, kubeconfig, Some(name))
+        }
+    };
+    let (member, _) = connect::server(name, &origin, kubeconfig, context).await?;
+    let lines = install::remove(&member, READER).await?;
+    Ok(lines.iter().map(|line| format!("cluster({name}): {line}\n")).collect())
 }
 
 /// Finishes every job of a dead cluster, and says of each what became of it.
@@ -332,9 +441,11 @@ fn agent_role(cluster: &str) -> String {
     format!("fleet-agent-{cluster}")
 }
 
-fn hub_objects(cluster: &str, url: &str, token: &str, ca: &str) -> anyhow::Result<Vec<Value>> {
+/// `access`: address, token and roots by which users of the hub reach the member.
+fn hub_objects(cluster: &str, access: Option<(&str, &str, &str)>) -> anyhow::Result<Vec<Value>> {
     let namespace = cluster_namespace(cluster);
     let mut objects = access::member_rights(cluster).context("the manifest of an agent's rights")?;
+    let Some((url, token, ca)) = access else { return Ok(objects) };
     for object in objects.iter_mut().filter(|object| object["kind"] == "Cluster") {
         object["spec"]["apiEndpoint"] = json!(url);
         object["spec"]["secretRef"] = access::secret_reference(cluster);

@@ -22,6 +22,7 @@ mod doctor;
 mod drain;
 mod explain;
 mod get;
+mod install;
 mod join;
 mod jsonpath;
 mod leaving;
@@ -36,6 +37,7 @@ mod queue;
 mod reference;
 mod server;
 mod simulate;
+mod status;
 mod table;
 mod terminal;
 mod up;
@@ -168,7 +170,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => doctor::run(connect, &args).await?,
         Command::Clusters(args) => clusters::run(&connect.hub().await?, &args).await?,
         Command::Join(args) => join::join(connect, &args).await?,
-        Command::Unjoin(args) => join::unjoin(&connect.hub().await?, &args).await?,
+        Command::Unjoin(args) => join::unjoin(connect, &args).await?,
+        Command::Status(args) => status::run(&connect.hub().await?, &args).await?,
         Command::Cordon(args) => cordon::cordon(&connect.hub().await?, &args).await?,
         Command::Uncordon(args) => cordon::uncordon(&connect.hub().await?, &args).await?,
         Command::Drain(args) => drain::run(&connect.hub().await?, &args).await?,

@@ -41,7 +41,7 @@ pub async fn run(connect: &Connect, args: &PortalArgs) -> anyhow::Result<ExitCod
         .with_context(|| format!("--listen {}: the address cannot be used", args.listen))?;
     let address = listener.local_addr().context("the address of the socket")?;
     let namespace = args.scope.namespace.clone().unwrap_or(hub.namespace);
-    println!("http://{address} (OpenPAI's REST API: http://{address}/api/v2)\nready");
+    println!("http://{address}\nready");
     let serving = serve(listener, own.server.client, hub.server.client, hub.server.url, namespace);
     tokio::select! {
         biased;

@@ -46,6 +46,7 @@ pub async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
         default_run_time: args.runtime,
         scheduler_conf: args.scheduler_conf.as_ref().map(absolute).transpose()?,
         shared: None,
+        ends_only: false,
     };
     if let Some(file) = &spec.scheduler_conf {
         member_agent::check_scheduler_conf(file)?;

@@ -218,6 +218,7 @@ fn up_becomes_ready_and_ends_cleanly_and_goes_on() {
         assert_eq!(listed.lines().count(), 3, "{listed}");
         assert!(listed.contains("GPU USED/TOTAL") && listed.contains("0/32"), "{listed}");
         assert!(said.iter().any(|line| line.contains("Kubeconfigs of the members")), "{said:?}");
+        assert!(said.iter().any(|line| line.starts_with("Portal: http://127.0.0.1:")), "{said:?}");
         assert!(said.iter().any(|line| line.contains("plugins ~/.local/bin")), "{said:?}");
         // Without a variable, and before a kubeconfig of the reader's own, which is named.
         let home = directory.path().join("home");
@@ -452,11 +453,11 @@ fn the_portal_serves_callers_with_their_own_rights_only() {
     let mut said = BufReader::new(portal.stdout.take().expect("piped")).lines().map_while(Result::ok);
     let url = said.next().expect("an address");
     assert_eq!(said.next().as_deref(), Some("ready"));
-    let address = url.trim_start_matches("http://").trim_end_matches("/api/v2").to_string();
+    let address = url.trim_start_matches("http://").to_string();
     let ask = |path: &str, token: &str| {
         let mut socket = std::net::TcpStream::connect(&address).expect("connects");
         let request = format!(
-            "GET /api/v2{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{}\r\n",
+            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{}\r\n",
             if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") }
         );
         std::io::Write::write_all(&mut socket, request.as_bytes()).expect("sent");
@@ -464,10 +465,19 @@ fn the_portal_serves_callers_with_their_own_rights_only() {
         std::io::Read::read_to_string(&mut socket, &mut answer).expect("answered");
         answer
     };
-    assert!(ask("/info", "").starts_with("HTTP/1.1 200"), "{}", ask("/info", ""));
+    let info = ask("/api/v2/info", "");
+    assert!(info.starts_with("HTTP/1.1 200"), "{info}");
+    // Pages ask to sign in, with what the command prints.
+    let page = ask("/jobs", "");
+    assert!(page.starts_with("HTTP/1.1 303") && page.contains("location: /sign-in?back="), "{page}");
+    let token =
+        fleet().env("KUBECONFIG", data.join("kubeconfig")).args(["portal", "token"]).output().expect("runs");
+    let token = String::from_utf8_lossy(&token.stdout).trim().to_string();
+    let known = ask("/api/v2/jobs", &token);
+    assert!(!known.starts_with("HTTP/1.1 401") && !token.is_empty(), "{known}");
     // The kubeconfig's own user is an administrator; nobody gets in on its ticket.
     for token in ["", "nonsense"] {
-        let answer = ask("/jobs", token);
+        let answer = ask("/api/v2/jobs", token);
         assert!(answer.starts_with("HTTP/1.1 401") && answer.contains("UnauthorizedUserError"), "{answer}");
     }
     for child in [&mut portal, &mut server] {
@@ -475,4 +485,32 @@ fn the_portal_serves_callers_with_their_own_rights_only() {
         assert_eq!(child.wait().expect("ends").code(), Some(0));
     }
     one_error(&run(&["portal", "--listen", "0.0.0.0:0"]), &["--listen", "0.0.0.0:0", "--allow-plain-http"]);
+}
+
+#[test]
+fn a_simulated_run_is_written_as_one_page() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let page = directory.path().join("run.html");
+    let page = page.to_str().expect("text");
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/scenarios/reclaim.yaml");
+    let plain = run(&["simulate", scenario]);
+    let drawn = run(&["simulate", scenario, "--html", page]);
+    assert!(drawn.status.success(), "{}", stderr(&drawn));
+    // The log stays what it was.
+    assert_eq!(drawn.stdout, plain.stdout);
+    let text = std::fs::read_to_string(page).expect("a page");
+    assert!(
+        text.starts_with("<!DOCTYPE html>") && !text.contains("src=") && !text.contains("href="),
+        "{text}"
+    );
+    for part in ["GPUs in use, by queue", "Runs in ", "What happened", "class=\"moved\"", "Preempted"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let refused = run(&["simulate", scenario, scenario, "--html", page]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        stderr(&refused).contains("--html: found 2; allowed: one scenario of jobs"),
+        "{}",
+        stderr(&refused)
+    );
 }

@@ -22,7 +22,7 @@ use tokio::{sync::watch, time::Instant};
 use crate::{
     clock::Backoff,
     context::{CallError, Context, call},
-    join,
+    join, rights,
     state::MemberState,
 };
 
@@ -114,6 +114,7 @@ pub(crate) async fn run(
         discovered: ClusterStatus {
             reservation: Some(context.options.reservation),
             proposed: join::proposed(&context.options),
+            agent: Some(rights::agent(&context.options)),
             ..ClusterStatus::default()
         },
         known: own_part(known),
@@ -170,6 +171,7 @@ impl Writer {
             api_enablements: self.discovered.api_enablements.clone(),
             reservation: self.discovered.reservation,
             proposed: self.discovered.proposed.clone(),
+            agent: self.discovered.agent.clone(),
             report_sequence: self.known.report_sequence,
             ..report.status
         };
@@ -199,6 +201,12 @@ impl Writer {
 
     /// Reads version and kinds; what cannot be read stays as it was.
     async fn discover(&mut self) {
+        if self.context.options.check_rights
+            && let Some(agent) = &mut self.discovered.agent
+            && let Ok(missing) = rights::missing(&self.context).await
+        {
+            agent.missing_rights = missing;
+        }
         let client = &self.context.member;
         match call(client.apiserver_version()).await {
             Ok(version) => self.discovered.kubernetes_version = Some(version.git_version),

@@ -34,9 +34,16 @@ pub(crate) struct Shared {
     told: BTreeMap<String, String>,
 }
 
+/// How long the cluster's scheduler may take to bind a gang that was let go: so short that what it has bound of one that
+/// does not fit is gone within the grace.
+fn bound_within(grace: Duration) -> Duration {
+    grace / 2
+}
+
 impl Shared {
     /// When something is to be looked at without news.
     pub fn next_look(&self, grace: Duration) -> Option<Instant> {
+        let grace = bound_within(grace);
         let first = self.let_go.values().min().map(|at| *at + grace);
         [first, self.replan_at].into_iter().flatten().min()
     }
@@ -126,7 +133,7 @@ impl Core {
                 }
             }
         }
-        let grace = self.context.options.gang_grace;
+        let grace = bound_within(self.context.options.gang_grace);
         let due: Vec<String> = self
             .shared
             .let_go

@@ -15,6 +15,7 @@ mod core_hyper_nodes;
 mod core_numa;
 mod core_resource_quotas;
 mod core_shared;
+pub mod credential;
 mod cycle;
 mod feed;
 #[cfg(test)]
@@ -36,6 +37,7 @@ mod pod_group;
 mod reconcile;
 mod record;
 mod reservations;
+mod rights;
 mod scheduler;
 mod standing;
 mod state;

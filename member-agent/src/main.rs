@@ -11,7 +11,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use member_agent::{
-    DEFAULT_WATCHDOG_IMAGE, JobController, Options, Reach, Webhook,
+    DEFAULT_WATCHDOG_IMAGE, JobController, Options, Reach, Webhook, credential,
     permits::{DEFAULT_KINDS, Permits},
 };
 use tokio_util::sync::CancellationToken;
@@ -25,8 +25,15 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[command(name = "member-agent", version)]
 struct Flags {
     /// Kubeconfig of the hub
-    #[arg(long, value_name = "FILE", env = "HUB_KUBECONFIG")]
-    hub_kubeconfig: PathBuf,
+    #[arg(long, value_name = "FILE", env = "HUB_KUBECONFIG", required_unless_present = "hub_bootstrap")]
+    hub_kubeconfig: Option<PathBuf>,
+    /// Kubeconfig of the hub with a bootstrap token (`fleet join`), for which the agent gets a credential of its own. That is
+    /// kept in the member and renewed; a restart needs no token any more
+    #[arg(long, value_name = "FILE", env = "HUB_BOOTSTRAP", conflicts_with = "hub_kubeconfig")]
+    hub_bootstrap: Option<PathBuf>,
+    /// Where the file with that credential's token is written
+    #[arg(long, value_name = "DIRECTORY", default_value = "/tmp/fleet")]
+    credential_folder: PathBuf,
     /// Kubeconfig of the member; without it the pod's service account is used
     #[arg(long, value_name = "FILE", env = "MEMBER_KUBECONFIG")]
     member_kubeconfig: Option<PathBuf>,
@@ -119,9 +126,12 @@ fn main() -> ExitCode {
 
 async fn run(flags: Flags) -> anyhow::Result<()> {
     let options = flags.options()?;
-    let hub = client("--hub-kubeconfig", Some(&flags.hub_kubeconfig)).await?;
     let member = client("--member-kubeconfig", flags.member_kubeconfig.as_ref()).await?;
     let shutdown = CancellationToken::new();
+    let hub = match &flags.hub_kubeconfig {
+        Some(file) => client("--hub-kubeconfig", Some(file)).await?,
+        None => own_credential(&flags, &member, &shutdown).await?,
+    };
     let stop = shutdown.clone();
     tokio::spawn(async move {
         stop_signal().await;
@@ -165,6 +175,7 @@ impl Flags {
             lease_duration: Duration::from_secs(self.lease_duration.into()),
             lease_renew: Duration::from_secs(self.lease_renew.into()),
             fence_grace: Duration::from_secs(self.fence_grace.into()),
+            check_rights: true,
             permits: Permits {
                 kinds: self.kinds.iter().cloned().collect(),
                 namespaces: self.namespaces.iter().cloned().collect(),
@@ -230,15 +241,37 @@ fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// A client of the hub with the agent's own credential, which is renewed until `shutdown`.
+async fn own_credential(
+    flags: &Flags,
+    member: &Client,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<Client> {
+    let settings = credential::Settings {
+        cluster: flags.cluster.clone(),
+        // Gone from the member once it was used.
+        bootstrap: flags.hub_bootstrap.clone().filter(|file| file.exists()),
+        folder: flags.credential_folder.clone(),
+    };
+    let (config, own) = credential::open(member, &settings).await?;
+    let hub = client_of("--hub-bootstrap", config)?;
+    tokio::spawn(credential::renew(hub.clone(), member.clone(), settings, own, shutdown.clone()));
+    Ok(hub)
+}
+
 /// A client from a kubeconfig, or of the pod it runs in. It does not retry by itself: that is the
 /// agent's to decide.
 async fn client(flag: &str, file: Option<&PathBuf>) -> anyhow::Result<Client> {
-    let mut config = match file {
+    let config = match file {
         Some(file) => from_file(flag, file).await?,
         None => Config::incluster().with_context(|| {
             format!("{flag}: not given, and this is not a pod; allowed is a kubeconfig file")
         })?,
     };
+    client_of(flag, config)
+}
+
+fn client_of(flag: &str, mut config: Config) -> anyhow::Result<Client> {
     config.default_retry = false;
     // Watches close after 290 s at the latest; what is silent for longer is dead.
     config.read_timeout = Some(Duration::from_secs(305));

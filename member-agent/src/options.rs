@@ -67,6 +67,8 @@ pub struct Options {
     /// How long a half-bound gang without a hold may stay so before its places are given back, and an
     /// incomplete one before its pods are told.
     pub gang_grace: Duration,
+    /// Whether to ask the member which rights are missing, and to report them.
+    pub check_rights: bool,
     /// What the hub may do in this member.
     pub permits: Permits,
     /// Wall-clock time.
@@ -121,6 +123,7 @@ impl Options {
             watchdog_stops_within: fleet_watchdog::ANSWER_TIMEOUT + fleet_watchdog::KILL_GRACE,
             report_interval: Duration::from_millis(100),
             gang_grace: Duration::from_secs(5),
+            check_rights: false,
             permits: Permits::default(),
             clock: Clock::start(),
             installation: None,

@@ -29,14 +29,16 @@ pub fn verdicts(entry: &BindingEntry, clusters: &[impl Borrow<Cluster>]) -> Vec<
     if entry.is_finished() {
         return Vec::new();
     }
-    let mut verdicts: Vec<ClusterVerdict> = clusters.iter().map(|cluster| judge(entry, cluster.borrow())).collect();
+    let mut verdicts: Vec<ClusterVerdict> =
+        clusters.iter().map(|cluster| judge(entry, cluster.borrow())).collect();
     let placement = &entry.placement;
     let single = placement.cluster_affinity.iter();
     let named = single.chain(placement.cluster_affinities.iter().map(|term| &term.affinity));
     let mut named: Vec<&String> = named.flat_map(|affinity| &affinity.cluster_names).collect();
     named.sort();
     named.dedup();
-    for name in named.into_iter().filter(|name| !clusters.iter().any(|cluster| cluster.borrow().name_any() == **name))
+    for name in
+        named.into_iter().filter(|name| !clusters.iter().any(|cluster| cluster.borrow().name_any() == **name))
     {
         let sentence = "has not joined the fleet; the policy names it".to_string();
         verdicts.push(ClusterVerdict { cluster: name.clone(), fits: false, here: false, sentence });

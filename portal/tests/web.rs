@@ -190,7 +190,7 @@ fn location(answer: &Answer) -> &str {
     answer.headers.get(header::LOCATION).map_or("", |value| value.to_str().unwrap_or_default())
 }
 
-const PAGES: [&str; 5] = ["/", "/queues", "/jobs", "/clusters", "/submit"];
+const PAGES: [&str; 6] = ["/", "/queues", "/jobs", "/clusters", "/virtual-clusters", "/submit"];
 
 #[tokio::test]
 async fn nobody_sees_anything_before_signing_in() {
@@ -538,4 +538,24 @@ async fn a_line_of_50000_jobs_is_read_page_by_page() {
         }
     }
     assert_eq!(positions, 1000);
+}
+
+#[tokio::test]
+async fn virtual_clusters_are_shown_to_who_may_list_them() {
+    let hub = Hub::start().await;
+    let path = "/apis/fleet.dev/v1alpha1/virtualclusters";
+    let object = json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": "vc1"},
+        "spec": {"name": "VC1", "configuration": "cells"}});
+    hub.create(path, object).await;
+    let status = json!({"status": {"guaranteed": 8, "used": 6, "borrowedOut": 1, "borrowedIn": 0, "gpu": "6/8", "waiting": 3}});
+    let request = Request::patch(format!("{path}/vc1/status"))
+        .header(header::CONTENT_TYPE, "application/merge-patch+json")
+        .body(status.to_string().into_bytes())
+        .expect("a request");
+    let _: Value = hub.admin.request(request).await.expect("a status");
+    let (mut root, mut alice) = (hub.sign_in("token-r").await, hub.sign_in("token-a").await);
+    let seen = hub.get(&mut root, "/virtual-clusters").await.body;
+    assert!(seen.contains("VC1") && seen.contains("6 of 8 cells used, 8 guaranteed, 1 lent"), "{seen}");
+    let seen = hub.get(&mut alice, "/virtual-clusters").await.body;
+    assert!(!seen.contains("VC1") && seen.contains("Virtual clusters are not shown"), "{seen}");
 }

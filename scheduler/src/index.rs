@@ -24,6 +24,8 @@ const OUT: i64 = i64::MIN;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Misfit {
     NotReady,
+    /// For pods that are placed by name.
+    Kept,
     Unschedulable,
     NodeAffinity,
     Taint,
@@ -54,6 +56,7 @@ impl Misfit {
         !matches!(
             self,
             Self::NotReady
+                | Self::Kept
                 | Self::Unschedulable
                 | Self::NodeAffinity
                 | Self::Taint
@@ -66,6 +69,7 @@ impl Misfit {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::NotReady => "were not ready",
+            Self::Kept => "were cells of virtual clusters",
             Self::Unschedulable => "were unschedulable",
             Self::NodeAffinity => "didn't match the pod's node affinity/selector",
             Self::Taint => "had untolerated taints",
@@ -123,6 +127,9 @@ impl Cluster {
     pub(crate) fn admits(&self, class: &Class, node: &NodeState) -> Result<(), Misfit> {
         if !node.known || !node.ready {
             return Err(Misfit::NotReady);
+        }
+        if node.kept {
+            return Err(Misfit::Kept);
         }
         if let Some(busy) = self.overloaded(node) {
             return Err(busy);

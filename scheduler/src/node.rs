@@ -53,6 +53,8 @@ pub struct NodeState {
     pub taints: Vec<Taint>,
     pub unschedulable: bool,
     pub ready: bool,
+    /// Kept for pods that are placed by name: nothing else goes here, whatever it tolerates.
+    pub kept: bool,
     /// False: pods are here, and the node itself was not seen yet or is gone.
     pub known: bool,
     /// Counts changes of everything but use.
@@ -152,6 +154,7 @@ impl Nodes {
             taints: Vec::new(),
             unschedulable: false,
             ready: false,
+            kept: false,
             known: false,
             version: 0,
             pods: Vec::new(),
@@ -199,6 +202,17 @@ impl Nodes {
         self.count_total(id, 1);
         self.note(id);
         Some(id)
+    }
+
+    /// Keeps a node for pods that are placed by name, or no longer.
+    pub fn keep(&mut self, name: &str, kept: bool) {
+        let id = self.intern(name);
+        let state = &mut self.list[id as usize];
+        if state.kept != kept {
+            state.kept = kept;
+            state.version += 1;
+            self.note(id);
+        }
     }
 
     /// The node is gone; its pods count until they are gone, too.

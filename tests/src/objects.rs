@@ -80,7 +80,11 @@ pub const CLUSTER_ROLE: Kind = cluster_wide("rbac.authorization.k8s.io/v1", "Clu
 pub const CLUSTER_ROLE_BINDING: Kind =
     cluster_wide("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings");
 
-const KNOWN: [Kind; 37] = [
+pub const CELL_CONFIGURATION: Kind =
+    cluster_wide("fleet.dev/v1alpha1", "CellConfiguration", "cellconfigurations");
+pub const VIRTUAL_CLUSTER: Kind = cluster_wide("fleet.dev/v1alpha1", "VirtualCluster", "virtualclusters");
+
+const KNOWN: [Kind; 39] = [
     NAMESPACE,
     NODE,
     POD,
@@ -118,6 +122,8 @@ const KNOWN: [Kind; 37] = [
     ROLE_BINDING,
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
+    CELL_CONFIGURATION,
+    VIRTUAL_CLUSTER,
 ];
 
 impl Kind {

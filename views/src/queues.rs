@@ -239,7 +239,9 @@ fn bars(node: &QuotaFacts, is_root: bool, lent: &BTreeMap<String, i64>) -> Vec<B
         .filter_map(|name| {
             let (used, min) = (at(&node.used, name).unwrap_or(0), at(&node.min, name));
             let max = at(&node.max, name).filter(|max| !amounts::is_unlimited(name, *max));
-            if used == 0 && min.unwrap_or(0) == 0 && max.is_none() {
+            // The number of jobs stands beside the bars anyway.
+            let is_unbounded = min.unwrap_or(0) == 0 && max.is_none();
+            if is_unbounded && (used == 0 || name == amounts::JOBS) {
                 return None;
             }
             let min = if name == amounts::JOBS || is_root { None } else { Some(min.unwrap_or(0)) };
@@ -268,7 +270,15 @@ fn loans(node: &QuotaFacts) -> BTreeMap<String, Vec<i64>> {
             let share = |child: &QuotaFacts| {
                 (i128::from(lent) * i128::from(idle(child)) / i128::from(all_idle.max(1))) as i64
             };
-            loans.insert(name.clone(), node.children.iter().map(share).collect());
+            let mut shares: Vec<i64> = node.children.iter().map(share).collect();
+            // What rounding left over goes to the first that have more.
+            let mut left = lent - shares.iter().sum::<i64>();
+            for (share, child) in shares.iter_mut().zip(&node.children) {
+                let more = left.min(idle(child) - *share);
+                *share += more;
+                left -= more;
+            }
+            loans.insert(name.clone(), shares);
         }
     }
     loans

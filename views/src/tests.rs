@@ -94,6 +94,19 @@ fn who_borrows_from_whom_is_said() {
 }
 
 #[test]
+fn what_is_lent_adds_up_to_what_is_borrowed() {
+    let mut known = Known::default();
+    let children = vec![
+        quota("a", 96, 256, 192, vec![]),
+        quota("b", 128, 160, 12, vec![]),
+        quota("c", 64, 64, 12, vec![]),
+    ];
+    known.set_tree(TreeFacts { root: Some(quota("root", 288, 288, 216, children)), problems: Vec::new() });
+    let rows = queues(&known, &Sight::all()).rows;
+    assert_eq!(rows[0].lending, "gpu: a (96) borrows from b (67), c (29)");
+}
+
+#[test]
 fn what_the_parent_did_not_promise_is_lent_first() {
     let mut known = Known::default();
     let children = vec![quota("a", 4, 16, 10, vec![]), quota("b", 4, 16, 0, vec![])];
@@ -311,8 +324,8 @@ proptest! {
             add(&mut known, &namespace, &format!("job-{index}"), leaf, *priority, *created);
         }
         // Changed and gone jobs leave nothing behind.
-        for index in 0..made.len() / 3 {
-            let gone = id(&format!("n{}", made[index].2), &format!("job-{index}"));
+        for (index, gone) in made.iter().enumerate().take(made.len() / 3) {
+            let gone = id(&format!("n{}", gone.2), &format!("job-{index}"));
             known.set_binding(gone.clone(), None);
             known.set_unit(gone, None);
         }

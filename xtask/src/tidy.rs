@@ -22,7 +22,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fleet-api", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-cells"]),
     ("fleet-apiserver", &["fleet-resources", "fleet-api"]),
     ("fleet-check", &["fleet-resources", "fleet-api"]),
-    ("fleet-planner", &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-api"]),
+    (
+        "fleet-planner",
+        &["fleet-resources", "fleet-policies", "fleet-quota", "fleet-placement", "fleet-cells", "fleet-api"],
+    ),
     (
         "fleet-hub-core",
         &[
@@ -66,6 +69,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-scheduler",
             "fleet-mirror",
             "fleet-informer",
+            "fleet-cells",
             "fleet-pai",
             "fleet-api",
             "fleet-watchdog",

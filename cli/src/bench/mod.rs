@@ -44,7 +44,7 @@ impl Finding {
 pub async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     let wants = |measure| args.what == measure || args.what == Measure::All;
     if args.what == Measure::Queue {
-        return queue::run(args.shape, args.output.is_some()).await;
+        return queue::run(queue::Wanted::of(&args)).await;
     }
     if args.what == Measure::Scheduler {
         let size =

@@ -5,6 +5,7 @@
 //! works because the parts share a process.
 
 mod admit;
+mod ends;
 mod home;
 mod ready;
 mod requests;
@@ -193,6 +194,12 @@ impl LocalFleet {
                 continue;
             };
             let (hub, client) = (self.hub.client.clone(), part.client.clone());
+            if spec.ends_only {
+                let (member, default, stop) = (member.clone(), spec.default_run_time, self.shutdown.clone());
+                let name = format!("stand-in for {}", member.name);
+                self.spawn(name, report.clone(), ends::run(hub, member, default, stop));
+                continue;
+            }
             let mut options = agent_options(member, part);
             options.scheduler_conf.clone_from(&spec.scheduler_conf);
             let nodes = hollow::NodeSpec {

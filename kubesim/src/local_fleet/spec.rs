@@ -21,6 +21,9 @@ pub struct FleetSpec {
     /// Members as clusters are that others own: with a training operator, a scheduler and tenants of their own
     /// ([`crate::standins`]), and agents that bring none but `fleet`.
     pub shared: Option<Tenants>,
+    /// For measuring admission alone: nothing runs in the members, and a stand-in on the hub says that each job has ended
+    /// when its run time is over.
+    pub ends_only: bool,
 }
 
 /// One member: its name and its nodes, all alike.
@@ -91,6 +94,7 @@ impl Default for FleetSpec {
             default_run_time: RunTime::For(std::time::Duration::from_secs(3)),
             scheduler_conf: None,
             shared: None,
+            ends_only: false,
         }
     }
 }

@@ -145,6 +145,21 @@ impl Object {
 }
 
 impl Pod {
+    /// Whose it is and how far, without what only the job's own controller asks for.
+    pub(crate) fn outline(self) -> Self {
+        let Self { metadata: meta, status } = self;
+        let metadata = ObjectMeta {
+            name: meta.name,
+            namespace: meta.namespace,
+            uid: meta.uid,
+            resource_version: meta.resource_version,
+            deletion_timestamp: meta.deletion_timestamp,
+            owner_references: meta.owner_references,
+            ..ObjectMeta::default()
+        };
+        Self { metadata, status: PodStatus { phase: status.phase, ..PodStatus::default() } }
+    }
+
     pub(crate) fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }

@@ -268,7 +268,7 @@ impl Book {
                     entry.deadline = lapses_at(&entry.spec, now);
                     Verdict::Held(status)
                 }
-                Err(status) => Verdict::Closed(status),
+                Err(status) => Verdict::Closed(*status),
             };
             self.note_deadline(&name);
             self.due.insert(name);
@@ -472,11 +472,12 @@ fn plan(
     state: &mut MemberState,
     now: Timestamp,
     next_report: i64,
-) -> Result<ReservationStatus, ReservationStatus> {
-    let gang =
-        fleet_api::convert::gang(&spec.components).map_err(|error| refused(error.to_string(), Vec::new()))?;
+) -> Result<ReservationStatus, Box<ReservationStatus>> {
+    let gang = fleet_api::convert::gang(&spec.components)
+        .map_err(|error| Box::new(refused(error.to_string(), Vec::new())))?;
     if !spec.cells.is_empty() {
-        let places = crate::state::cells::places(spec, &gang, name, state).map_err(cells::refusal)?;
+        let places = crate::state::cells::places(spec, &gang, name, state)
+            .map_err(|why| Box::new(cells::refusal(why)))?;
         return Ok(held(&gang, spec, places, now, next_report));
     }
     let components: Vec<(String, Arc<PodSpec>, i64)> = gang
@@ -491,7 +492,7 @@ fn plan(
     let places = state
         .cluster
         .find_places(&components, topology)
-        .map_err(|none| refused(none.sentence(), components_of(&none.refusal)))?;
+        .map_err(|none| Box::new(refused(none.sentence(), components_of(&none.refusal))))?;
     Ok(held(&gang, spec, places, now, next_report))
 }
 

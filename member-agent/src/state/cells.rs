@@ -16,7 +16,7 @@ use fleet_api::{
 use fleet_cells::{GroupRequest, Placement, PodBindInfo, PodPlacement};
 use fleet_placement::Gang;
 
-use super::{Hold, MemberState};
+use super::{Hold, MemberState, PodEntry};
 
 /// HiveD's annotation on a pod: the numbers of its devices, with commas.
 pub(crate) const ISOLATION_ANNOTATION: &str = "hivedscheduler.microsoft.com/pod-leaf-cell-isolation";
@@ -240,5 +240,56 @@ impl MemberState {
         };
         let others = self.holds().filter(|hold| own.is_none_or(|own| own.name != hold.name));
         others.into_iter().find(has).map(|hold| hold.name.as_str())
+    }
+
+    pub fn holds(&self) -> impl Iterator<Item = &Hold> {
+        self.holds.values()
+    }
+
+    pub fn hold_named(&self, name: &str) -> Option<&Hold> {
+        self.holds.get(name)
+    }
+
+    /// Whether the pod's reservation gives its pods cells, and they go nowhere else.
+    pub fn is_bound_to_cells(&self, entry: &PodEntry) -> bool {
+        entry.reservation.as_ref().and_then(|name| self.holds.get(name)).is_some_and(|hold| hold.of_cells)
+    }
+
+    pub(super) fn pods_of_reservation(&self, name: &str) -> impl Iterator<Item = &PodEntry> {
+        self.reserved_pods.get(name).into_iter().flatten().filter_map(|key| self.pods.get(key))
+    }
+
+    pub(super) fn note_cells(&mut self, entry: &PodEntry) {
+        if let Some(name) =
+            entry.reservation.as_ref().filter(|name| self.holds.get(*name).is_some_and(|h| h.of_cells))
+        {
+            self.cells_changed.insert(name.clone());
+        }
+    }
+
+    pub fn take_cells_changed(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.cells_changed)
+    }
+
+    /// A node of cells takes nothing that the scheduler places by itself.
+    pub(super) fn tell_scheduler(&mut self, node: &fleet_placement::Node) {
+        self.cluster.put_node(node);
+        let kept = self.is_of_cells.contains(&node.name);
+        if self.cluster.nodes.find(&node.name).is_some_and(|id| self.cluster.nodes.get(id).kept != kept) {
+            self.cluster.keep_node(&node.name, kept);
+        }
+    }
+
+    pub(super) fn note_cell_node(&mut self, name: &str) {
+        if self.is_of_cells.contains(name) {
+            let keeping = self.cell_nodes.iter().filter(|(_, nodes)| nodes.contains(name));
+            self.cells_changed.extend(keeping.map(|(reservation, _)| reservation.clone()));
+        }
+    }
+
+    /// The capacity report is out of date.
+    pub(super) fn note_capacity(&mut self) {
+        self.effects.capacity = true;
+        self.effects.freed = true;
     }
 }

@@ -209,28 +209,6 @@ impl MemberState {
         self.effects.freed = true;
     }
 
-    /// A node of cells takes nothing that the scheduler places by itself.
-    fn tell_scheduler(&mut self, node: &fleet_placement::Node) {
-        if self.is_of_cells.contains(&node.name) {
-            self.cluster.put_node(&fleet_placement::Node { unschedulable: true, ..node.clone() });
-        } else {
-            self.cluster.put_node(node);
-        }
-    }
-
-    fn note_cell_node(&mut self, name: &str) {
-        if self.is_of_cells.contains(name) {
-            let keeping = self.cell_nodes.iter().filter(|(_, nodes)| nodes.contains(name));
-            self.cells_changed.extend(keeping.map(|(reservation, _)| reservation.clone()));
-        }
-    }
-
-    /// The capacity report is out of date.
-    fn note_capacity(&mut self) {
-        self.effects.capacity = true;
-        self.effects.freed = true;
-    }
-
     pub fn remove_node(&mut self, name: &str) {
         if self.nodes.remove(name).is_some() {
             self.note_cell_node(name);
@@ -461,35 +439,6 @@ impl MemberState {
     }
 
     // ---- holds
-
-    pub fn holds(&self) -> impl Iterator<Item = &Hold> {
-        self.holds.values()
-    }
-
-    pub fn hold_named(&self, name: &str) -> Option<&Hold> {
-        self.holds.get(name)
-    }
-
-    /// Whether the pod's reservation gives its pods cells, and they go nowhere else.
-    pub fn is_bound_to_cells(&self, entry: &PodEntry) -> bool {
-        entry.reservation.as_ref().and_then(|name| self.holds.get(name)).is_some_and(|hold| hold.of_cells)
-    }
-
-    fn pods_of_reservation(&self, name: &str) -> impl Iterator<Item = &PodEntry> {
-        self.reserved_pods.get(name).into_iter().flatten().filter_map(|key| self.pods.get(key))
-    }
-
-    fn note_cells(&mut self, entry: &PodEntry) {
-        if let Some(name) =
-            entry.reservation.as_ref().filter(|name| self.holds.get(*name).is_some_and(|h| h.of_cells))
-        {
-            self.cells_changed.insert(name.clone());
-        }
-    }
-
-    pub fn take_cells_changed(&mut self) -> BTreeSet<String> {
-        std::mem::take(&mut self.cells_changed)
-    }
 
     /// Counts the hold's places; one of the same name is replaced.
     pub fn add_hold(&mut self, hold: Hold) {

@@ -387,7 +387,7 @@ impl State {
     /// Takes in what is told of pods. Returns who has to look, and the owners of those that are new.
     pub fn take_pods(&mut self, change: Change<Pod>) -> (Vec<Key>, Vec<ObjectId>) {
         let (mut keys, mut owners) = (Vec::new(), Vec::new());
-        for turn in take(&mut self.pods, change) {
+        for turn in take(&mut self.pods, change.map(Pod::outline)) {
             match turn {
                 Turn::Deleted(pod) => keys.extend(self.end_pod(&pod)),
                 Turn::Applied { now, .. } => {

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_quota::JobId;
 
 use super::Place;
-use crate::earliest;
 
 /// How long others may pass a job.
 const PASSED_FOR_MS: i64 = 5 * 60_000;
@@ -76,6 +75,6 @@ impl Claims {
     pub fn wake_ms(&self, now_ms: i64) -> Option<i64> {
         let ends = self.held.values().map(|(_, until)| *until).min();
         let begins = self.passed.values().map(|since| since + PASSED_FOR_MS).filter(|at| *at > now_ms).min();
-        earliest(ends, begins)
+        [ends, begins].into_iter().flatten().min()
     }
 }

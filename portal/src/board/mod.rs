@@ -127,7 +127,7 @@ impl Board {
             feed("bindings", all()),
             Api::<ResourceBinding>::all(hub.clone()),
             shutdown.clone(),
-            |object| facts::binding(object),
+            facts::binding,
             |known, key, facts| known.set_binding(key.clone(), facts),
         ));
         feeds.spawn(self.clone().run(

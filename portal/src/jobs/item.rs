@@ -118,7 +118,8 @@ impl Run {
             // Nothing of it runs, and if a policy comes to select it, it ends.
             _ if stopped && self.unclaimed().is_some() => SubState::Completed,
             _ if stopped => SubState::AttemptDeletionPending,
-            "Running" => SubState::AttemptRunning,
+            // One that was taken back still says what its last run came to.
+            "Running" if self.binding.is_none() || self.cluster().is_some() => SubState::AttemptRunning,
             _ if self.cluster().is_none() => SubState::AttemptCreationPending,
             _ => {
                 // A gang of which some pods run is not Running to Volcano, and is to OpenPAI.

@@ -14,14 +14,12 @@ use maud::html;
 use serde_json::{Value, json};
 
 use super::{
-    Shared, Web,
+    answer::{own_path, page_response, see},
     html::{Frame, frame, sign_in as sign_in_html},
-    own_path,
     page::JobName,
-    page_response,
     pairs::Pairs,
-    see,
     session::{self, Session, form_cookie, is_same, new_form_cookie, secret},
+    state::{Shared, Web},
 };
 use crate::{kinds, server::AskError};
 

@@ -18,7 +18,14 @@ use http::{HeaderMap, StatusCode, Uri};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Shared, Web, fragment, made, page::Page, pairs::Pairs, session::Session, view::View};
+use super::{
+    answer::{fragment, made},
+    page::Page,
+    pairs::Pairs,
+    session::Session,
+    shown::View,
+    state::{Shared, Web},
+};
 use crate::server::AskError;
 
 /// Between two changes of a page.
@@ -103,7 +110,7 @@ impl Viewer {
                 }
                 Err(error) => View::Missing(error.to_string()),
             };
-            let text = fragment(&self.web, &self.session, &self.page, &view).into_string();
+            let text = fragment(&self.web, &self.session, &view).into_string();
             if text != self.shown {
                 self.shown.clone_from(&text);
                 return Some(Told::Page(text));

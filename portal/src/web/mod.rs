@@ -6,6 +6,7 @@
 //! absent: users and rights of the portal's own.
 
 mod act;
+mod answer;
 mod assets;
 mod form;
 mod guard;
@@ -14,8 +15,10 @@ mod live;
 mod page;
 mod pairs;
 mod pods;
+mod promises;
 mod rights;
 mod session;
+mod shown;
 mod state;
 mod submit;
 mod view;
@@ -29,25 +32,18 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{any_service, get, post},
 };
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
-use jiff::Timestamp;
-use maud::{Markup, html};
+use http::{HeaderMap, StatusCode, Uri, header};
 
+use state::Shared;
 pub use state::Web;
 
-use crate::{
-    rest::{self, Portal},
-    server::AskError,
-};
-use html::{Frame, frame};
+use crate::rest::{self, Portal};
+use answer::{made, to_sign_in, trouble_page, whole};
 use page::Page;
-use session::Session;
-use view::View;
+use shown::View;
 
 /// Largest form: a job file with its configuration.
 const FORM_MAX: usize = 1024 * 1024;
-
-type Shared = State<Arc<Web>>;
 
 /// Pages, and OpenPAI's REST API under `/api/v2`.
 pub fn router(web: Arc<Web>) -> Router {
@@ -105,81 +101,5 @@ async fn show(State(web): Shared, headers: HeaderMap, uri: Uri) -> Response {
             }
         }
         Err(trouble) => trouble_page(&web, &session, &uri, &trouble),
-    }
-}
-
-/// What a page shows to the user of a session.
-async fn made(web: &Web, session: &Session, page: &Page) -> Result<View, AskError> {
-    let sight = rights::sight(web, session).await?;
-    view::view(web, session, &sight, page, Timestamp::now()).await
-}
-
-/// The hub no longer knows the token, or does not answer and has never said what this user may see.
-fn trouble_page(web: &Web, session: &Session, uri: &Uri, trouble: &AskError) -> Response {
-    if matches!(trouble, AskError::Refused { code: 401, .. }) {
-        web.sessions.end(session);
-        return to_sign_in(uri);
-    }
-    let main = html! {
-        h1 { "The hub does not answer" }
-        p.banner role="alert" { (trouble) }
-        p { "Nothing can be shown until it does. " a href=(uri) { "Try again" } }
-    };
-    let frame_of =
-        Frame { title: "The hub does not answer", path: uri.path(), session: Some(session), is_live: false };
-    let mut response = page_response(frame(&frame_of, main), StatusCode::SERVICE_UNAVAILABLE);
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
-    response
-}
-
-fn whole(web: &Web, session: &Session, page: &Page, path: &str, view: &View, status: StatusCode) -> Response {
-    let main = fragment(web, session, page, view);
-    let title = page.title();
-    let is_live = page.is_live() && status == StatusCode::OK;
-    page_response(frame(&Frame { title: &title, path, session: Some(session), is_live }, main), status)
-}
-
-fn fragment(web: &Web, session: &Session, page: &Page, view: &View) -> Markup {
-    let (hub, is_listed) = (web.board.hub(), web.board.is_listed());
-    html::fragment(view, page, session, &hub, is_listed, Timestamp::now())
-}
-
-fn page_response(markup: Markup, status: StatusCode) -> Response {
-    let content_type = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
-    (status, content_type, markup.into_string()).into_response()
-}
-
-/// After signing in the browser goes on to where it was.
-fn to_sign_in(uri: &Uri) -> Response {
-    let back = uri.path_and_query().map_or("/", |path| path.as_str());
-    see(&pairs::link("/sign-in", &[("back", if back == "/" { "" } else { back })]))
-}
-
-/// Sends the browser to another page with GET.
-fn see(path: &str) -> Response {
-    (StatusCode::SEE_OTHER, [(header::LOCATION, path.to_owned())]).into_response()
-}
-
-/// A page of this portal, and no other site's.
-fn own_path(text: &str) -> &str {
-    let is_own = text.starts_with('/')
-        && !text.starts_with("//")
-        && !text.contains('\\')
-        && !text.chars().any(char::is_control);
-    if is_own { text } else { "/" }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::own_path;
-
-    #[test]
-    fn nobody_is_sent_to_another_site() {
-        for other in
-            ["//evil.example.com", "https://evil.example.com", "/\\evil.example.com", "", "jobs", "/a\nb"]
-        {
-            assert_eq!(own_path(other), "/", "{other:?}");
-        }
-        assert_eq!(own_path("/jobs?a=b"), "/jobs?a=b");
     }
 }

@@ -15,6 +15,7 @@ pub enum Page {
     Jobs(JobQuery),
     Job(JobName),
     Clusters,
+    VirtualClusters,
     Submit(Pairs),
 }
 
@@ -74,6 +75,7 @@ impl Page {
             ("jobs", "") => Some(Self::Jobs(query_of(&pairs))),
             ("jobs", name) => JobName::read(name).map(Self::Job),
             ("clusters", "") => Some(Self::Clusters),
+            ("virtual-clusters", "") => Some(Self::VirtualClusters),
             ("submit", "") => Some(Self::Submit(pairs)),
             _ => None,
         }
@@ -87,13 +89,15 @@ impl Page {
             Self::Jobs(_) => "Jobs".to_owned(),
             Self::Job(job) => format!("Job {}", job.name),
             Self::Clusters => "Clusters".to_owned(),
+            Self::VirtualClusters => "Virtual clusters".to_owned(),
             Self::Submit(_) => "Submit a job".to_owned(),
         }
     }
 
-    /// Whether the page changes by itself; one in which somebody writes does not.
+    /// Whether the page changes by itself. One in which somebody writes does not, nor one that asks the hub for
+    /// everything.
     pub fn is_live(&self) -> bool {
-        !matches!(self, Self::Submit(_))
+        !matches!(self, Self::Submit(_) | Self::VirtualClusters)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::view::{JobView, PodRow};
+use super::shown::{JobView, PodRow};
 use crate::server::{Selectors, Server};
 
 /// Pods shown of one job.

@@ -26,14 +26,14 @@ pub struct Session {
     pub user: String,
     /// Stands in every form of this session.
     pub form_key: String,
-    pub(super) credential: HeaderValue,
+    pub credential: HeaderValue,
     ends: Instant,
-    pub(super) sight: Mutex<Option<Seen>>,
+    pub sight: Mutex<Option<Seen>>,
 }
 
 /// What the hub said of this user's rights, and when.
 #[derive(Clone)]
-pub(super) struct Seen {
+pub struct Seen {
     pub at: Instant,
     pub sight: Arc<Sight>,
     /// Namespaces it was asked about.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::extract::State;
 use http::{HeaderValue, header};
 use kube::{Client, client::Body};
 
@@ -10,6 +11,9 @@ use crate::{
     board::Board,
     server::{HUB_PATIENCE, Server},
 };
+
+/// How handlers get at it.
+pub type Shared = State<Arc<Web>>;
 
 /// Shared by all requests.
 pub struct Web {

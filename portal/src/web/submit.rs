@@ -9,16 +9,16 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Shared, Web,
     act::{checked, forget_sight},
+    answer::{see, to_sign_in, trouble_page, whole},
     form::{Form, Trouble, clone_of, read_yaml},
     page::{JobName, Page},
     pairs::Pairs,
-    rights, see,
+    rights,
     session::Session,
-    to_sign_in, trouble_page,
-    view::{Check, SubmitView, View, choices, would_go},
-    whole,
+    shown::{Check, SubmitView, View},
+    state::{Shared, Web},
+    view::{choices, would_go},
 };
 use crate::{
     jobs::{self, Who},

@@ -3,17 +3,14 @@
 use fleet_api::{ResourceBinding, names::binding_name, yaml};
 use fleet_hub_core::binding::BindingEntry;
 use fleet_policies::reason::Reason;
-use fleet_views::{
-    ClusterRow, Home, JobPage, JobQuery, JobRow, QueuePage, QueueRow, Queues, Sight, Timeline,
-};
+use fleet_views::{QueueRow, Sight};
 use jiff::Timestamp;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
-    form::{Form, Trouble},
     page::{JobName, Page},
     session::Session,
+    shown::{EventRow, JobView, PriorityClass, View},
     state::Web,
 };
 use crate::{
@@ -28,107 +25,6 @@ const LINE: usize = 200;
 const EVENTS: usize = 50;
 /// A larger object is not drawn.
 const YAML_MAX: usize = 100 * 1024;
-
-pub enum View {
-    Home(Home),
-    Queues(Queues),
-    Queue(Box<QueuePage>),
-    Jobs(JobQuery, JobPage),
-    Job(Box<JobView>),
-    Clusters(Vec<ClusterRow>),
-    Submit(Box<SubmitView>),
-    Missing(String),
-}
-
-impl View {
-    /// The same for programs.
-    pub fn json(&self) -> Value {
-        match self {
-            Self::Home(view) => json!(view),
-            Self::Queues(view) => json!(view),
-            Self::Queue(view) => json!(view),
-            Self::Jobs(_, view) => json!(view),
-            Self::Job(view) => json!(view),
-            Self::Clusters(view) => json!({"rows": view}),
-            Self::Submit(_) => json!({}),
-            Self::Missing(why) => json!({"message": why}),
-        }
-    }
-}
-
-#[derive(Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct JobView {
-    #[serde(skip)]
-    pub name: JobName,
-    /// `None` of a job that the fleet has no binding of.
-    pub row: Option<JobRow>,
-    /// Reason and sentence of one without a binding.
-    pub said: (String, String),
-    /// Place in its queue, and how many wait there.
-    pub position: Option<(usize, usize)>,
-    pub preemptible: Option<bool>,
-    pub timeline: Option<Timeline>,
-    pub verdicts: Vec<ClusterVerdict>,
-    pub quota: Vec<QueueRow>,
-    pub pods: Vec<PodRow>,
-    /// Why pods are not shown; empty where they are, or where there can be none.
-    pub pods_absent: String,
-    pub events: Vec<EventRow>,
-    pub yaml: String,
-    pub can_stop: bool,
-    pub notices: Vec<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PodRow {
-    pub name: String,
-    pub node: String,
-    pub state: String,
-    pub exit: String,
-    pub restarts: i64,
-    pub created_s: Option<i64>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct EventRow {
-    pub last_s: Option<i64>,
-    pub kind: String,
-    pub reason: String,
-    pub message: String,
-    pub count: i64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PriorityClass {
-    pub name: String,
-    pub consequence: String,
-}
-
-/// What the hub said to a dry run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Check {
-    pub notices: Vec<String>,
-    pub verdicts: Vec<ClusterVerdict>,
-}
-
-pub struct SubmitView {
-    pub form: Form,
-    /// The editor instead of the form.
-    pub yaml: Option<String>,
-    pub troubles: Vec<Trouble>,
-    pub check: Option<Check>,
-    pub queues: Vec<String>,
-    pub classes: Vec<PriorityClass>,
-}
-
-impl SubmitView {
-    pub fn has(&self, field: &str) -> bool {
-        self.troubles.iter().any(|trouble| trouble.field == field)
-    }
-}
 
 /// What this page shows to this user now.
 ///
@@ -154,6 +50,9 @@ pub async fn view(
         }
         Page::Jobs(query) => View::Jobs(query.clone(), fleet_views::jobs(&web.board.known(), sight, query)),
         Page::Clusters => View::Clusters(fleet_views::clusters(&web.board.known(), sight)),
+        Page::VirtualClusters => {
+            View::VirtualClusters(super::promises::view(&web.server_of(&session.credential), now).await?)
+        }
         Page::Job(name) => job(web, session, sight, name, now_s).await?,
         Page::Submit(_) => View::Missing("The form is not a view.".to_owned()),
     })

@@ -12,7 +12,7 @@ use crate::tree::NodeId;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     /// By limit of the ledger and the capacity needed under it.
-    bounds: BTreeMap<(usize, i64), Vec<ClassId>>,
+    bounds: BTreeMap<(usize, i64), BTreeSet<ClassId>>,
     /// By shape that no cluster can hold now.
     shapes: BTreeMap<u64, Vec<ClassId>>,
     /// Shapes that no cluster could hold until places were freed in these.
@@ -34,15 +34,22 @@ impl Index {
     /// Records what stopped a class.
     pub fn stop(&mut self, queues: &mut Queues, id: ClassId, stop: Stop) {
         let Some(class) = queues.class_mut(id) else { return };
-        match &stop {
-            Stop::None => {}
-            Stop::Quota { bound, need } => {
-                let key = (*bound, *need);
-                if class.listed != Some(key) {
-                    class.listed = Some(key);
-                    self.bounds.entry(key).or_default().push(id);
-                }
+        // A class that quota does not stop is not listed: whoever frees quota walks what is.
+        let listed = match &stop {
+            Stop::Quota { bound, need } => Some((*bound, *need)),
+            _ => None,
+        };
+        let before = std::mem::replace(&mut class.listed, listed);
+        if before != listed {
+            if let Some(classes) = before.and_then(|key| self.bounds.get_mut(&key)) {
+                classes.remove(&id);
             }
+            if let Some(key) = listed {
+                self.bounds.entry(key).or_default().insert(id);
+            }
+        }
+        match &stop {
+            Stop::None | Stop::Quota { .. } => {}
             Stop::Place => {
                 self.opened.remove(&class.key.shape);
                 self.shapes.entry(class.key.shape).or_default().push(id);
@@ -54,12 +61,14 @@ impl Index {
 
     /// Leaves of classes that a limit no longer stops.
     fn under(&mut self, queues: &Queues, bound: usize, room: i64) -> Vec<NodeId> {
-        let mut leaves = Vec::new();
+        let mut leaves: Vec<NodeId> = Vec::new();
         let mut empty = Vec::new();
         for (key, classes) in self.bounds.range_mut((bound, i64::MIN)..=(bound, room)) {
             classes.retain(|id| {
                 let class = queues.class(*id).filter(|class| class.listed == Some(*key));
-                if let Some(class) = class.filter(|class| matches!(class.stop, Stop::Quota { .. })) {
+                if let Some(class) = class.filter(|class| matches!(class.stop, Stop::Quota { .. }))
+                    && leaves.last() != Some(&class.key.leaf)
+                {
                     leaves.push(class.key.leaf);
                 }
                 class.is_some()

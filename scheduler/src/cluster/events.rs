@@ -13,6 +13,11 @@ use crate::queue::QueueId;
 use crate::terms::TermId;
 
 impl Cluster {
+    /// Keeps a node for pods that are placed by name, as cells of virtual clusters are; their capacity counts on.
+    pub fn keep_node(&mut self, name: &str, kept: bool) {
+        self.nodes.keep(name, kept);
+    }
+
     pub fn put_node(&mut self, node: &Node) {
         let moved = self
             .nodes

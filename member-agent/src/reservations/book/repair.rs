@@ -42,7 +42,7 @@ impl Book {
                     *status = anew;
                     held = true;
                 }
-                Err(refused) if status.expires_at.is_some() => {
+                Err(refused) if !entry.arrived => {
                     let message = format!("{why}; {}", refused.message.unwrap_or_default());
                     entry.verdict = Verdict::Closed(expired(&message));
                 }

@@ -3,7 +3,7 @@
 use fleet_views::{ClusterRow, Heat};
 use maud::{Markup, html};
 
-use super::{ago, bars, duration, job_link};
+use super::parts::{ago, bars, duration, job_link};
 
 /// Nodes drawn with a number and a title each; more are drawn as plain squares.
 const MOST_NAMED: usize = 128;

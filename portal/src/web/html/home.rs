@@ -3,7 +3,7 @@
 use fleet_views::{ClusterRow, Home, JobRow, QueueRow};
 use maud::{Markup, html};
 
-use super::{ago, bars, job_link, queue_name, reason, state_badge};
+use super::parts::{ago, bars, job_link, queue_name, reason, state_badge};
 use crate::web::{page::queue_link, pairs::link};
 
 pub fn home(view: &Home, now_s: i64) -> Markup {
@@ -81,12 +81,12 @@ pub fn histogram(counts: &[(i64, i64)]) -> Markup {
             thead { tr { th scope="col" { "Free" } th scope="col" { "Nodes" } } }
             tbody { @for (free, nodes) in counts { tr {
                 th scope="row" { (free) }
-                td {
+                td { div {
                     svg viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
                         rect.own width=(nodes * 1000 / most) height="10" {}
                     }
                     span { (nodes) }
-                }
+                } }
             } } }
         }
     }

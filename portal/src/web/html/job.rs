@@ -3,11 +3,11 @@
 use fleet_views::{Span, SpanKind, Timeline};
 use maud::{Markup, html};
 
-use super::{ago, bars, duration, form_key, queue_name, reason, state_badge};
+use super::parts::{ago, bars, duration, form_key, queue_name, reason, state_badge};
 use crate::web::{
     page::queue_link,
     session::Session,
-    view::{EventRow, JobView, PodRow},
+    shown::{EventRow, JobView, PodRow},
 };
 
 pub fn job(view: &JobView, session: &Session, now_s: i64) -> Markup {
@@ -55,7 +55,7 @@ pub fn job(view: &JobView, session: &Session, now_s: i64) -> Markup {
         @if !view.yaml.is_empty() {
             details #yaml { summary { "YAML" } pre tabindex="0" { code { (view.yaml) } } }
         }
-        p.actions {
+        div.actions {
             @if view.can_stop {
                 form.inline method="post" action="/jobs/stop" {
                     (form_key(session))

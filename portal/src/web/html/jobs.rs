@@ -3,7 +3,7 @@
 use fleet_views::{JobPage, JobQuery, JobRow, Sort, State};
 use maud::{Markup, html};
 
-use super::{ago, duration, form_key, job_link, queue_name, reason, state_badge};
+use super::parts::{ago, duration, form_key, job_link, queue_name, reason, state_badge};
 use crate::web::{
     page::{JobName, jobs_link},
     session::Session,
@@ -22,7 +22,7 @@ pub fn jobs(query: &JobQuery, view: &JobPage, session: &Session, now_s: i64) -> 
                 (form_key(session))
                 input type="hidden" name="back" value=(here);
                 (table(query, &view.rows, now_s))
-                p.actions { button.danger { "Stop the chosen jobs" } }
+                div.actions { button.danger { "Stop the chosen jobs" } }
             }
         }
         @if let Some(next) = &view.next {

@@ -3,7 +3,7 @@
 use fleet_views::{QueuePage, QueueRow, Queues};
 use maud::{Markup, html};
 
-use super::{ago, bars, reason};
+use super::parts::{ago, bars, reason};
 use crate::web::{
     page::{JobName, queue_link},
     pairs::link,
@@ -44,7 +44,7 @@ fn table(rows: &[QueueRow]) -> Markup {
                 tr {
                     th scope="row" class={ "depth-" (row.depth.min(MOST_DEPTH)) } {
                         a href=(queue_link(&row.path)) { (row.name) }
-                        @if !row.namespaces.is_empty() { div.quiet { (row.namespaces.join(", ")) } }
+                        @if !row.namespaces.is_empty() { div.quiet { "of " (row.namespaces.join(", ")) } }
                     }
                     td { (bars(&row.bars)) @if !row.unqueued.is_empty() { div.quiet { "beside the queue: " (row.unqueued) } } }
                     td { (borrowing(row)) }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Frame, frame};
+use super::frame::{Frame, frame};
 
 /// `back`: where to go then.
 pub fn sign_in(form_key: &str, back: &str, trouble: Option<&str>) -> Markup {
@@ -13,6 +13,8 @@ pub fn sign_in(form_key: &str, back: &str, trouble: Option<&str>) -> Markup {
             form method="post" action="/sign-in" {
                 input type="hidden" name="form_key" value=(form_key);
                 input type="hidden" name="back" value=(back);
+                // Keepers of passwords ask for a name beside it.
+                input.hidden type="text" name="username" value="token" autocomplete="username" tabindex="-1" aria-hidden="true";
                 label for="token" { "A token of the hub" }
                 input #token type="password" name="token" required autofocus autocomplete="current-password"
                     aria-describedby="token-help" aria-invalid=[trouble.map(|_| "true")];

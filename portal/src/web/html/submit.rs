@@ -2,11 +2,11 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::form_key;
+use super::parts::form_key;
 use crate::web::{
     form::{Form, KINDS, ROLES, Trouble},
     session::Session,
-    view::{Check, SubmitView},
+    shown::{Check, SubmitView},
 };
 
 pub fn submit(view: &SubmitView, session: &Session) -> Markup {
@@ -54,7 +54,7 @@ fn editor(text: &str, view: &SubmitView, session: &Session) -> Markup {
             (trouble(&view.troubles, "yaml"))
             label for="namespace" { "Namespace, where the file names none" }
             input #namespace name="namespace" value=(view.form.namespace);
-            p.actions {
+            div.actions {
                 button.primary name="do" value="create" { "Submit" }
                 button name="do" value="check" { "Check only" }
                 a.button href="/submit" { "Back to the form" }
@@ -76,7 +76,7 @@ fn form(form: &Form, view: &SubmitView, session: &Session) -> Markup {
                 (field("namespace", "Namespace", &form.namespace, ""))
                 div.field { label for="kind" { "Kind" }
                     select #kind name="kind" { @for (kind, means) in KINDS {
-                        option value=(kind) selected[form.kind == kind] { (kind) ": " (means) }
+                        option value=(kind) title=(means) selected[form.kind == kind] { (kind) }
                     } } }
                 div.field { label for="queue" { "Queue" }
                     input #queue name="queue" value=(form.queue) list="queues" aria-describedby="queue-help";
@@ -100,8 +100,9 @@ fn form(form: &Form, view: &SubmitView, session: &Session) -> Markup {
                     }
                 }
             }
-            p.help { "Roles: " @for (kind, roles) in ROLES { b { (kind) } " " (roles) "; " } "amounts are of each replica." }
-            p.actions {
+            ul.help { @for ((kind, means), (_, roles)) in KINDS.iter().zip(ROLES) { li { b { (kind) } ": " (means) ". Roles: " (roles) "." } }
+                li { "Amounts are of each replica." } }
+            div.actions {
                 button.primary name="do" value="create" { "Submit" }
                 button name="do" value="check" { "Check only" }
                 button name="do" value="yaml" { "Go on as YAML" }

@@ -1,0 +1,253 @@
+//! `fleet status`: of each cluster what is installed, how its agent fares, and what to do.
+//!
+//! Inputs: Clusters and the leases of their agents. The judgement ([`judge`]) is pure. Deliberately absent: use of nodes
+//! (`fleet clusters`), jobs (`fleet get`), and repair.
+
+use fleet_api::{
+    Cluster,
+    cluster::CORDON_TAINT,
+    names::{LEASE_NAME, cluster_namespace},
+};
+use fleet_views::age::human;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::{answer::Answer, args::StatusArgs, connect::Hub, members, output, progress::Progress};
+
+/// Clocks that differ by more are told: fencing allows for ten seconds between two machines.
+const CLOCK_DIFFERENCE_S: i64 = 5;
+
+/// What is known of one cluster.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    name: String,
+    /// True, False or Unknown.
+    ready: String,
+    kubernetes: Option<String>,
+    agent: Option<String>,
+    /// What binds and makes pods there.
+    does: Vec<String>,
+    missing_rights: Vec<String>,
+    /// Seconds since the agent's lease was renewed, and for how long a renewal holds.
+    lease_age_seconds: Option<i64>,
+    lease_holder: Option<String>,
+    /// Seconds by which the agent's clock is ahead of the hub's.
+    clock_difference_seconds: Option<i64>,
+    /// Seconds since the agent's last report of capacity.
+    report_age_seconds: Option<i64>,
+    /// What to do, the most urgent first; empty where all is well.
+    todo: Vec<String>,
+}
+
+pub async fn run(hub: &Hub, args: &StatusArgs) -> anyhow::Result<Answer> {
+    let _progress = Progress::start("asking the hub");
+    let mut clusters = members::clusters(hub).await?;
+    for name in &args.clusters {
+        if !clusters.iter().any(|cluster| cluster.metadata.name.as_deref() == Some(name)) {
+            anyhow::bail!("cluster {name:?} is not in this fleet; `fleet join {name}` adds it");
+        }
+    }
+    if !args.clusters.is_empty() {
+        clusters.retain(|cluster| {
+            cluster.metadata.name.as_ref().is_some_and(|name| args.clusters.contains(name))
+        });
+    }
+    let mut all = Vec::new();
+    for cluster in &clusters {
+        let name = cluster.metadata.name.clone().unwrap_or_default();
+        let namespace = cluster_namespace(&name);
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE_NAME}");
+        let lease = match hub.server.object(&path).await {
+            Ok(lease) => Some(lease),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => return Err(error.into()),
+        };
+        all.push(judge(cluster, lease.as_ref(), Timestamp::now()));
+    }
+    let value = json!({"clusters": all});
+    if let Some(text) = output::data(args.output.as_ref(), &value, ("cluster.fleet.dev/", ".name"))? {
+        return Ok(Answer::text(text));
+    }
+    if all.is_empty() {
+        let mut answer = Answer::default();
+        answer.note("No clusters have joined; `fleet join NAME` adds one.");
+        return Ok(answer);
+    }
+    Ok(Answer::people(all.iter().map(print).collect::<Vec<_>>().join("\n")))
+}
+
+fn judge(cluster: &Cluster, lease: Option<&Value>, now: Timestamp) -> Status {
+    let name = cluster.metadata.name.clone().unwrap_or_default();
+    let status = cluster.status.clone().unwrap_or_default();
+    let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
+    let ready = ready.map_or("Unknown", |condition| condition.status.as_str()).to_string();
+    let agent = status.agent.clone().unwrap_or_default();
+    let renewed = lease.and_then(|lease| time(&lease["spec"]["renewTime"]));
+    let written = lease.and_then(written_at);
+    let lease_age = renewed.map(|at| now.as_second() - written.unwrap_or(at).as_second());
+    // Both are of the same write: the agent's clock, and the hub's in whole seconds.
+    let difference = renewed.zip(written).map(|(theirs, ours)| theirs.as_second() - ours.as_second());
+    let report_age = status.report_sequence.map(|millis| (now.as_millisecond() - millis) / 1000);
+    let mut does: Vec<String> =
+        agent.scheduler_names.iter().map(|name| format!("binds pods of {name}")).collect();
+    does.extend(agent.controllers.iter().map(|kind| format!("makes pods of {kind}")));
+    let mut found = Status {
+        ready,
+        kubernetes: status.kubernetes_version,
+        agent: agent.version,
+        does,
+        missing_rights: agent.missing_rights,
+        lease_age_seconds: lease_age,
+        lease_holder: lease.and_then(|lease| lease["spec"]["holderIdentity"].as_str().map(str::to_string)),
+        clock_difference_seconds: difference,
+        report_age_seconds: report_age,
+        todo: Vec::new(),
+        name,
+    };
+    found.todo = todo(&found, cluster, lease);
+    found
+}
+
+fn todo(found: &Status, cluster: &Cluster, lease: Option<&Value>) -> Vec<String> {
+    let name = &found.name;
+    let mut todo = Vec::new();
+    let holds = lease.and_then(|lease| lease["spec"]["leaseDurationSeconds"].as_i64()).unwrap_or(40);
+    match found.lease_age_seconds {
+        None => todo.push(format!(
+            "its agent has never answered: `kubectl -n fleet-system logs deployment/fleet-member-agent` there says why; \
+             `fleet join {name}` gives it another token when its hour is over"
+        )),
+        Some(age) if age > holds => todo.push(format!(
+            "its agent has not answered for {}: is it running, and does it reach the hub? `kubectl -n fleet-system get pods` \
+             there; `fleet unjoin --force {name}` if the cluster is dead",
+            human(age)
+        )),
+        Some(_) if found.ready != "True" => {
+            todo.push(format!("it is not ready: `kubectl describe cluster {name}` on the hub says why"));
+        }
+        Some(_) => {}
+    }
+    if !found.missing_rights.is_empty() {
+        todo.push(format!(
+            "its agent lacks rights there: {}; `fleet join {name}`, or an upgrade of its chart, gives them",
+            found.missing_rights.join(", ")
+        ));
+    }
+    if let Some(seconds) = found.clock_difference_seconds.filter(|s| s.abs() > CLOCK_DIFFERENCE_S) {
+        let side = if seconds > 0 { "ahead of" } else { "behind" };
+        todo.push(format!("its clock is {} s {side} the hub's: set both by a time service", seconds.abs()));
+    }
+    let own = env!("CARGO_PKG_VERSION");
+    if found.agent.as_deref().is_some_and(|version| version != own) {
+        todo.push(format!("its agent is not of this program's version, {own}: upgrade the older one"));
+    }
+    if cluster.spec.taints.iter().any(|taint| taint.key == CORDON_TAINT) {
+        todo.push(format!("it gets no new jobs: `fleet uncordon {name}` sends it some again"));
+    }
+    let proposed = cluster.status.as_ref().and_then(|status| status.proposed.as_ref());
+    if proposed.is_some_and(|proposed| {
+        proposed.api_endpoint.is_some() && proposed.api_endpoint != cluster.spec.api_endpoint
+    }) {
+        todo.push(format!("its agent proposes another address: `fleet join {name} --confirm` takes it over"));
+    }
+    todo
+}
+
+fn time(value: &Value) -> Option<Timestamp> {
+    value.as_str()?.parse().ok()
+}
+
+/// When the hub took the agent's last write of the lease, by the hub's own clock.
+fn written_at(lease: &Value) -> Option<Timestamp> {
+    let managers = lease["metadata"]["managedFields"].as_array()?;
+    managers
+        .iter()
+        .filter(|manager| manager["manager"] == "member-agent")
+        .filter_map(|m| time(&m["time"]))
+        .max()
+}
+
+fn print(status: &Status) -> String {
+    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_string());
+    let ago = |seconds: Option<i64>| seconds.map_or("never".to_string(), |s| format!("{} ago", human(s)));
+    let mut text = format!("{}\n", status.name);
+    let mut line = |what: &str, said: String| text.push_str(&format!("  {what:<12}{said}\n"));
+    line("ready", status.ready.clone());
+    line("kubernetes", or_dash(&status.kubernetes));
+    let does = if status.does.is_empty() { String::new() } else { format!(", {}", status.does.join(", ")) };
+    line("agent", format!("{}{does}", or_dash(&status.agent)));
+    let holder = status.lease_holder.as_ref().map_or(String::new(), |holder| format!(", held by {holder}"));
+    line("lease", format!("renewed {}{holder}", ago(status.lease_age_seconds)));
+    line("report", ago(status.report_age_seconds));
+    line(
+        "clock",
+        match status.clock_difference_seconds {
+            Some(seconds) => format!("{seconds:+} s against the hub's"),
+            None => "-".to_string(),
+        },
+    );
+    let rights =
+        if status.missing_rights.is_empty() { "-".to_string() } else { status.missing_rights.join(", ") };
+    line("lacks", rights);
+    for one in &status.todo {
+        line("->", one.clone());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().expect("a time")
+    }
+
+    fn lease(renewed: &str, written: &str) -> Value {
+        json!({"metadata": {"managedFields": [{"manager": "member-agent", "time": written}]},
+            "spec": {"renewTime": renewed, "leaseDurationSeconds": 40, "holderIdentity": "east-1"}})
+    }
+
+    fn cluster(status: Value) -> Cluster {
+        serde_json::from_value(json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "Cluster",
+            "metadata": {"name": "east"}, "spec": {}, "status": status}))
+        .expect("a cluster")
+    }
+
+    #[test]
+    fn what_is_installed_and_what_is_wrong_stand_below_each_other() {
+        let now = at("2026-01-01T00:01:00Z");
+        let status = json!({"kubernetesVersion": "v1.36.0", "reportSequence": now.as_millisecond() - 3000,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            "agent": {"version": env!("CARGO_PKG_VERSION"), "schedulerNames": ["fleet"]}});
+        let found = judge(
+            &cluster(status.clone()),
+            Some(&lease("2026-01-01T00:00:55Z", "2026-01-01T00:00:55Z")),
+            now,
+        );
+        assert!(found.todo.is_empty(), "{found:?}");
+        assert_eq!((found.lease_age_seconds, found.report_age_seconds), (Some(5), Some(3)));
+        let mut worse = status;
+        worse["agent"]["missingRights"] = json!(["create pods/binding"]);
+        // The member's clock is half a minute ahead; the age is by the hub's.
+        let found = judge(&cluster(worse), Some(&lease("2026-01-01T00:01:25Z", "2026-01-01T00:00:55Z")), now);
+        assert_eq!(found.lease_age_seconds, Some(5));
+        let text = print(&found);
+        assert!(text.contains("lacks       create pods/binding\n"), "{text}");
+        assert!(text.contains("its clock is 30 s ahead of the hub's"), "{text}");
+        assert!(text.contains("clock       +30 s against the hub's\n"), "{text}");
+    }
+
+    #[test]
+    fn an_agent_that_does_not_answer_is_the_first_thing_to_look_at() {
+        let now = at("2026-01-01T01:00:00Z");
+        let never = judge(&cluster(json!({})), None, now);
+        assert!(never.todo[0].contains("has never answered") && never.todo[0].contains("fleet join east"));
+        let silent =
+            judge(&cluster(json!({})), Some(&lease("2026-01-01T00:50:00Z", "2026-01-01T00:50:00Z")), now);
+        assert!(silent.todo[0].contains("has not answered for 10m"), "{:?}", silent.todo);
+    }
+}

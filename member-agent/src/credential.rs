@@ -1,0 +1,280 @@
+//! The agent's own credential on the hub: got once with a bootstrap token, kept in the member, renewed long before it ends.
+//!
+//! A bootstrap token lives an hour and dies with its first use: it is bound to a Secret of the hub that its user deletes
+//! when it has its own token. Whoever deletes it has used it; anybody else is refused. A restart loses nothing: the
+//! credential stands in Secret `fleet-agent-hub` of the member's `fleet-system`.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use fleet_api::{
+    access::{AGENT_ACCOUNT, BOOTSTRAP},
+    names,
+};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    authentication::v1::TokenRequest,
+    core::v1::{Secret, ServiceAccount},
+};
+use kube::{
+    Api, Client, Config,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock::Backoff,
+    context::{CallError, call},
+};
+
+/// Secret of the member that keeps the credential.
+pub const CREDENTIAL_SECRET: &str = "fleet-agent-hub";
+/// How long a token of the agent lives. It is renewed after two thirds.
+const LIFE_S: i64 = 24 * 3600;
+/// A kept token with less left is not used at the start.
+const LEAST_LEFT_S: i64 = 60;
+
+/// Why a bootstrap token gives no credential.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    #[error(
+        "cluster {cluster:?}: the hub refuses the bootstrap token ({why}): its hour is over, or it was used already. `fleet join \
+         {cluster}` gives a new one; if no agent of this cluster has used it, somebody else has: `fleet status {cluster}` says who \
+         speaks for it, `fleet unjoin {cluster}` ends what they got"
+    )]
+    Bootstrap { cluster: String, why: String },
+    #[error(
+        "cluster {cluster:?}: another agent has used this bootstrap token at the same moment; allowed is one agent for each \
+         token. `fleet join {cluster}` gives a new one"
+    )]
+    UsedMeanwhile { cluster: String },
+    #[error(
+        "cluster {cluster:?}: this member keeps no credential of the hub and no bootstrap token was given; `fleet join {cluster}` \
+         gives one"
+    )]
+    Nothing { cluster: String },
+}
+
+/// Where the agent's credential comes from and goes to.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub cluster: String,
+    /// Kubeconfig of the hub with a bootstrap token.
+    pub bootstrap: Option<PathBuf>,
+    /// Where the token's file is written; clients read it anew from there.
+    pub folder: PathBuf,
+}
+
+/// A token with what is needed to use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    pub server: String,
+    /// PEM, in base64; empty: the system's roots.
+    pub ca: String,
+    pub token: String,
+    pub expires: Timestamp,
+}
+
+/// The agent's configuration of the hub: by the credential that the member keeps, else by a new one.
+///
+/// # Errors
+/// [`Refused`], a file that cannot be read or written, or the member does not answer.
+pub async fn open(member: &Client, settings: &Settings) -> anyhow::Result<(Config, Credential)> {
+    let bootstrap = settings.bootstrap.as_deref().map(read).transpose()?;
+    if let Some(kept) = kept(member).await? {
+        let left = kept.expires.as_second() - Timestamp::now().as_second();
+        // A cluster that was joined anew has a hub, and an account, of another identity.
+        if left > LEAST_LEFT_S && is_accepted(&kept, settings).await? {
+            let config = config(&kept, settings).await?;
+            return Ok((config, kept));
+        }
+    }
+    let Some(bootstrap) = bootstrap else {
+        return Err(Refused::Nothing { cluster: settings.cluster.clone() }.into());
+    };
+    let credential = exchange(bootstrap, &settings.cluster).await?;
+    keep(member, &credential).await.context("the credential cannot be kept in the member")?;
+    let config = config(&credential, settings).await?;
+    tracing::info!(cluster = %settings.cluster, expires = %credential.expires, "has a credential of the hub");
+    Ok((config, credential))
+}
+
+/// Renews the credential after two thirds of its life, until `shutdown`.
+pub async fn renew(
+    hub: Client,
+    member: Client,
+    settings: Settings,
+    mut credential: Credential,
+    shutdown: CancellationToken,
+) {
+    let mut backoff = Backoff::new(&format!("{}/credential", settings.cluster));
+    loop {
+        let left = (credential.expires.as_second() - Timestamp::now().as_second()).max(0) as u64;
+        let wait = Duration::from_secs(left.saturating_sub(LIFE_S as u64 / 3));
+        if shutdown.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
+            return;
+        }
+        let renewed = async {
+            let (token, expires) = request(&hub, &settings.cluster).await?;
+            let renewed = Credential { token, expires, ..credential.clone() };
+            keep(&member, &renewed).await?;
+            write(&renewed, &settings)?;
+            anyhow::Ok(renewed)
+        };
+        match renewed.await {
+            Ok(renewed) => {
+                backoff.reset();
+                credential = renewed;
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::warn!(cluster = %settings.cluster, expires = %credential.expires, %error, "cannot renew the credential of the hub; trying again");
+                if shutdown.run_until_cancelled(backoff.wait()).await.is_none() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// A token of the agent's account for a bootstrap token, which is dead after it.
+///
+/// # Errors
+/// [`Refused`], or what the hub says.
+pub async fn exchange(bootstrap: Kubeconfig, cluster: &str) -> anyhow::Result<Credential> {
+    let of_cluster = bootstrap.clusters.first().and_then(|named| named.cluster.clone()).unwrap_or_default();
+    let config = Config::from_custom_kubeconfig(bootstrap, &KubeConfigOptions::default())
+        .await
+        .context("the bootstrap kubeconfig names no usable cluster")?;
+    let hub = Client::try_from(config)?;
+    let (token, expires) = match request(&hub, cluster).await {
+        Ok(found) => found,
+        Err(error) => return Err(refused(error, cluster)),
+    };
+    let secrets: Api<Secret> = Api::namespaced(hub, &names::cluster_namespace(cluster));
+    match call(secrets.delete(BOOTSTRAP, &DeleteParams::default())).await {
+        Ok(_) => {}
+        Err(error) if matches!(error.code(), Some(401 | 404)) => {
+            return Err(Refused::UsedMeanwhile { cluster: cluster.to_owned() }.into());
+        }
+        Err(error) => return Err(error).context("the bootstrap token cannot be ended"),
+    }
+    Ok(Credential {
+        server: of_cluster.server.unwrap_or_default(),
+        ca: of_cluster.certificate_authority_data.unwrap_or_default(),
+        token,
+        expires,
+    })
+}
+
+fn refused(error: CallError, cluster: &str) -> anyhow::Error {
+    match error.code() {
+        Some(401 | 403 | 404) => {
+            Refused::Bootstrap { cluster: cluster.to_owned(), why: error.to_string() }.into()
+        }
+        _ => anyhow::Error::new(error).context("the hub gives no token for the bootstrap token"),
+    }
+}
+
+async fn request(hub: &Client, cluster: &str) -> Result<(String, Timestamp), CallError> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(hub.clone(), &names::cluster_namespace(cluster));
+    let asked = json!({"spec": {"audiences": [], "expirationSeconds": LIFE_S}});
+    let asked: TokenRequest = serde_json::from_value(asked).map_err(kube::Error::SerdeError)?;
+    let granted = call(accounts.create_token_request(AGENT_ACCOUNT, &PostParams::default(), &asked)).await?;
+    // A hub may give less time than was asked for.
+    let found = granted.status.and_then(|status| Some((status.token?, status.expiration_timestamp?.0)));
+    found.ok_or_else(|| CallError::Local("the hub's answer has no token".to_owned()))
+}
+
+async fn kept(member: &Client) -> Result<Option<Credential>, CallError> {
+    let secrets: Api<Secret> = Api::namespaced(member.clone(), names::MEMBER_NAMESPACE);
+    let Some(data) = call(secrets.get_opt(CREDENTIAL_SECRET)).await?.and_then(|secret| secret.data) else {
+        return Ok(None);
+    };
+    let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
+    let read = || {
+        Some(Credential {
+            server: text("server")?,
+            ca: text("ca")?,
+            token: text("token")?,
+            expires: text("expires")?.parse().ok()?,
+        })
+    };
+    Ok(read())
+}
+
+async fn keep(member: &Client, credential: &Credential) -> Result<(), CallError> {
+    let secrets: Api<Secret> = Api::namespaced(member.clone(), names::MEMBER_NAMESPACE);
+    let body = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": {"name": CREDENTIAL_SECRET, "namespace": names::MEMBER_NAMESPACE},
+        "stringData": {"server": credential.server, "ca": credential.ca, "token": credential.token,
+            "expires": credential.expires.to_string()},
+    });
+    let patch = Patch::Merge(&body);
+    match call(secrets.patch(CREDENTIAL_SECRET, &PatchParams::default(), &patch)).await {
+        Err(error) if error.is_not_found() => {
+            let secret = serde_json::from_value(body).map_err(kube::Error::SerdeError)?;
+            call(secrets.create(&PostParams::default(), &secret)).await.map(drop)
+        }
+        done => done.map(drop),
+    }
+}
+
+/// Whether the hub still knows the token; one that does not answer is no refusal.
+async fn is_accepted(credential: &Credential, settings: &Settings) -> anyhow::Result<bool> {
+    let hub = Client::try_from(config(credential, settings).await?)?;
+    let path = format!("/api/v1/namespaces/{}", names::cluster_namespace(&settings.cluster));
+    let asked = http::Request::get(path).body(Vec::new())?;
+    let answer = call(hub.request::<Value>(asked)).await;
+    Ok(!answer.is_err_and(|error| error.code() == Some(401)))
+}
+
+fn token_file(settings: &Settings) -> PathBuf {
+    settings.folder.join("token")
+}
+
+/// Writes the token where the hub's client reads it; readers never see half of it.
+fn write(credential: &Credential, settings: &Settings) -> anyhow::Result<()> {
+    use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
+    let (file, next) = (token_file(settings), settings.folder.join("token.next"));
+    let shown = || format!("credential of the hub: {} cannot be written", file.display());
+    std::fs::create_dir_all(&settings.folder).with_context(shown)?;
+    let options = std::fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&next);
+    options.with_context(shown)?.write_all(credential.token.as_bytes()).with_context(shown)?;
+    std::fs::rename(&next, &file).with_context(shown)
+}
+
+async fn config(credential: &Credential, settings: &Settings) -> anyhow::Result<Config> {
+    write(credential, settings)?;
+    let mut cluster = json!({"server": credential.server});
+    if !credential.ca.is_empty() {
+        cluster["certificate-authority-data"] = credential.ca.as_str().into();
+    }
+    let kubeconfig: Kubeconfig = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "hub",
+        "clusters": [{"name": "hub", "cluster": cluster}],
+        "users": [{"name": AGENT_ACCOUNT, "user": {"tokenFile": token_file(settings)}}],
+        "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": AGENT_ACCOUNT}}],
+    }))?;
+    Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
+}
+
+fn read(file: &Path) -> anyhow::Result<Kubeconfig> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| {
+        format!("--hub-bootstrap: cannot read {shown}; allowed is a readable kubeconfig file")
+    })?;
+    Kubeconfig::from_yaml(&text).map_err(|error| {
+        let cause = error.to_string();
+        let cause = cause.lines().next().unwrap_or_default();
+        anyhow::anyhow!(
+            "--hub-bootstrap: {shown} is not a kubeconfig; allowed is YAML of kind Config: {cause}"
+        )
+    })
+}

@@ -1,0 +1,333 @@
+//! Virtual clusters from end to end: the lab's two configurations and eight job files as they are, over hub and member.
+
+use std::path::PathBuf;
+
+use fleet_api::yaml;
+use fleet_kubesim::RunTime;
+use fleet_pai::{hived::Offer, state::State};
+use fleet_portal::{
+    jobs::{self, Who},
+    server::{HUB_PATIENCE, Server},
+};
+use fleet_tests::{
+    FleetSpec, Look, TestFleet,
+    fleet::Part,
+    objects::{self, CELL_CONFIGURATION as CONFIGURATION, RESERVATION, VIRTUAL_CLUSTER},
+};
+use serde_json::{Value, json};
+
+const ISOLATION: &str = "hivedscheduler.microsoft.com/pod-leaf-cell-isolation";
+const BIND_INFO: &str = "hivedscheduler.microsoft.com/pod-bind-info";
+const TWO: &str = "two-virtual-clusters.yaml";
+const ONE: &str = "one-virtual-cluster.yaml";
+
+fn example(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/hived").join(name)
+}
+
+fn read(name: &str) -> String {
+    std::fs::read_to_string(example(name)).expect("a file of the lab")
+}
+
+/// The lab's file as the object's spec.
+fn configuration(file: &str) -> Value {
+    let wrapped: Value = yaml::read(&read(file)).expect("YAML");
+    let text = wrapped["hivedscheduler"]["config"].as_str().expect("its text");
+    let spec: Value = yaml::read(text).expect("YAML");
+    json!({"apiVersion": CONFIGURATION.api_version, "kind": CONFIGURATION.kind, "metadata": {"name": "cells"},
+        "spec": spec})
+}
+
+/// The lab: two workers with one GPU each.
+async fn lab(file: &str, run_time: RunTime) -> anyhow::Result<TestFleet> {
+    let spec = FleetSpec::of("lab 2x1").nodes(&["hostname-carol", "hostname-dan"]).run_time(run_time);
+    let fleet = spec.start().await?;
+    fleet.apply_file(&example("policy.yaml")).await?;
+    configure(&fleet, file).await?;
+    Ok(fleet)
+}
+
+async fn configure(fleet: &TestFleet, file: &str) -> anyhow::Result<()> {
+    fleet.apply(&configuration(file)).await?;
+    fleet
+        .wait_for("the nodes to be good cells", async || {
+            let found = fleet.get(CONFIGURATION, "", "cells").await?.unwrap_or_default();
+            let status = &found["status"];
+            let good = status["nodes"] == 2
+                && status["badNodes"].as_array().is_none_or(Vec::is_empty)
+                && objects::condition(&found, "Valid").is_some_and(|valid| valid["status"] == "True");
+            let kept = objects::list(&fleet.hub(), RESERVATION).await?;
+            let kept =
+                kept.iter().any(|r| r["spec"]["cellNodes"].is_array() && r["status"]["phase"] == "Reserved");
+            Ok(Look::at(good && kept, || status.to_string()))
+        })
+        .await
+}
+
+fn server(fleet: &TestFleet) -> Server {
+    Server { client: fleet.hub(), name: "hub".into(), url: "the hub".into(), patience: HUB_PATIENCE }
+}
+
+/// Submits one of the lab's files; returns the job's id.
+async fn submit(fleet: &TestFleet, user: &str, number: usize) -> anyhow::Result<String> {
+    submit_text(fleet, user, &read(&format!("jobs/job-config-{number}.yaml"))).await
+}
+
+async fn submit_text(fleet: &TestFleet, user: &str, text: &str) -> anyhow::Result<String> {
+    let who = Who { user, namespace: "default" };
+    Ok(jobs::submit(&server(fleet), text, who, &Offer::default(), 1_700_000_000_000).await?.id)
+}
+
+async fn job(fleet: &TestFleet, id: &str) -> anyhow::Result<jobs::Run> {
+    Ok(jobs::newest(&server(fleet), Some("default"), id).await?)
+}
+
+/// Waits until the pods of a job that run are exactly on these nodes.
+async fn runs_on(fleet: &TestFleet, id: &str, nodes: &[&str]) -> anyhow::Result<Vec<Value>> {
+    fleet
+        .wait_for(&format!("{id} to run on {nodes:?}"), async || {
+            let run = job(fleet, id).await?;
+            let pods = fleet.pods_of(run.name()).await?;
+            let mut running: Vec<Value> = pods.into_iter().map(|(_, pod)| pod).collect();
+            running.retain(|pod| {
+                pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null()
+            });
+            let mut found: Vec<&str> =
+                running.iter().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
+            found.sort_unstable();
+            let is = found == nodes;
+            let seen = format!("{found:?} {:?}", run.waiting());
+            Ok(if is { Look::Yes(running) } else { Look::NotYet(seen) })
+        })
+        .await
+}
+
+/// Waits until the job waits, for a reason that contains this.
+async fn waits(fleet: &TestFleet, id: &str, why: &str) -> anyhow::Result<()> {
+    fleet
+        .wait_for(&format!("{id} to wait: {why}"), async || {
+            let run = job(fleet, id).await?;
+            let told =
+                run.waiting().map(|(reason, message)| format!("{reason}: {message}")).unwrap_or_default();
+            let is = run.state() == State::Waiting && told.contains(why);
+            Ok(Look::at(is, || format!("{:?} {told}", run.state())))
+        })
+        .await
+}
+
+async fn stop(fleet: &TestFleet, id: &str) -> anyhow::Result<()> {
+    let run = job(fleet, id).await?;
+    jobs::stop(&server(fleet), &run).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn guaranteed_jobs_never_borrow_and_run_one_after_another() -> anyhow::Result<()> {
+    let fleet = lab(TWO, RunTime::Forever).await?;
+    let mut ids = Vec::new();
+    for user in ["alice", "bob", "carol", "dan"] {
+        ids.push(submit(&fleet, user, 0).await?);
+    }
+    for (at, id) in ids.iter().enumerate() {
+        let pods = runs_on(&fleet, id, &["hostname-dan"]).await?;
+        assert_eq!(pods[0]["metadata"]["annotations"][ISOLATION], "0");
+        let info = pods[0]["metadata"]["annotations"][BIND_INFO].as_str().unwrap_or_default();
+        let info: Value = serde_json::from_str(info)?;
+        assert_eq!((&info["node"], &info["cellChain"]), (&json!("hostname-dan"), &json!("GPU-D-NODE-POOL")));
+        for later in &ids[at + 1..] {
+            let why = "insufficient capacity in VC vc1: 1 cells of type GPU-D asked for, 0 free";
+            waits(&fleet, later, why).await?;
+        }
+        stop(&fleet, id).await?;
+    }
+    fleet.finish().await
+}
+
+#[tokio::test]
+async fn a_higher_class_preempts_at_once_and_the_victim_runs_again() -> anyhow::Result<()> {
+    let fleet = lab(TWO, RunTime::Forever).await?;
+    let low = submit(&fleet, "alice", 1).await?;
+    runs_on(&fleet, &low, &["hostname-dan"]).await?;
+    let high = submit(&fleet, "alice", 2).await?;
+    runs_on(&fleet, &high, &["hostname-dan"]).await?;
+    waits(&fleet, &low, "insufficient capacity in VC vc1").await?;
+    let victim = job(&fleet, &low).await?;
+    let attempt = &victim.binding.as_ref().expect("a binding")["status"]["attempts"][0];
+    assert_eq!(attempt["reason"], "Preempted");
+    let message = attempt["message"].as_str().unwrap_or_default();
+    assert!(
+        message.contains("(VirtualCluster)") && message.contains("since its last checkpoint are lost"),
+        "{message}"
+    );
+    stop(&fleet, &high).await?;
+    runs_on(&fleet, &low, &["hostname-dan"]).await?;
+    assert_eq!(jobs::item(&job(&fleet, &low).await?).retries, 1);
+    stop(&fleet, &low).await?;
+    fleet.finish().await
+}
+
+#[tokio::test]
+async fn opportunistic_jobs_use_what_is_idle_and_leave_it_to_its_owner() -> anyhow::Result<()> {
+    let fleet = lab(TWO, RunTime::Forever).await?;
+    let prod = submit(&fleet, "alice", 3).await?;
+    runs_on(&fleet, &prod, &["hostname-dan"]).await?;
+    let oppo = submit(&fleet, "alice", 4).await?;
+    runs_on(&fleet, &oppo, &["hostname-carol"]).await?;
+    fleet
+        .wait_for("the VirtualClusters to say who is where", async || {
+            let of = async |name: &str| -> anyhow::Result<Value> {
+                Ok(fleet.get(VIRTUAL_CLUSTER, "", name).await?.unwrap_or_default()["status"].clone())
+            };
+            let (own, lender) = (of("vc1").await?, of("default").await?);
+            let is = own["used"] == 1
+                && own["borrowedIn"] == 1
+                && own["running"] == 2
+                && lender["borrowedOut"] == 1;
+            Ok(Look::at(is, || format!("{own} {lender}")))
+        })
+        .await?;
+    let own = read("jobs/job-config-5.yaml").replace("prod", "test");
+    let own = submit_text(&fleet, "bob", &own).await?;
+    runs_on(&fleet, &own, &["hostname-carol"]).await?;
+    waits(&fleet, &oppo, "insufficient capacity in the physical cluster").await?;
+    stop(&fleet, &prod).await?;
+    runs_on(&fleet, &oppo, &["hostname-dan"]).await?;
+    stop(&fleet, &own).await?;
+    stop(&fleet, &oppo).await?;
+    fleet.finish().await
+}
+
+#[tokio::test]
+async fn a_gang_takes_nothing_until_it_has_all() -> anyhow::Result<()> {
+    let fleet = lab(ONE, RunTime::Forever).await?;
+    let first = submit(&fleet, "alice", 5).await?;
+    runs_on(&fleet, &first, &["hostname-carol"]).await?;
+    let gang = submit(&fleet, "alice", 6).await?;
+    waits(&fleet, &gang, "2 cells of type GPU asked for, 1 free").await?;
+    assert!(fleet.pods_of(job(&fleet, &gang).await?.name()).await?.is_empty(), "no partial hold");
+    stop(&fleet, &first).await?;
+    let pods = runs_on(&fleet, &gang, &["hostname-carol", "hostname-dan"]).await?;
+    for pod in &pods {
+        let info = pod["metadata"]["annotations"][BIND_INFO].as_str().unwrap_or_default();
+        let info: Value = serde_json::from_str(info)?;
+        let group = &info["affinityGroupBindInfo"][0]["podPlacements"];
+        assert_eq!(
+            group.as_array().map(Vec::len),
+            Some(2),
+            "each pod carries the placement of its group: {info}"
+        );
+    }
+    stop(&fleet, &gang).await?;
+    fleet.finish().await
+}
+
+#[tokio::test]
+async fn pods_of_an_incremental_job_start_as_cells_come_free() -> anyhow::Result<()> {
+    let fleet = lab(ONE, RunTime::Forever).await?;
+    let first = submit(&fleet, "alice", 5).await?;
+    runs_on(&fleet, &first, &["hostname-carol"]).await?;
+    let pair = submit(&fleet, "alice", 7).await?;
+    runs_on(&fleet, &pair, &["hostname-dan"]).await?;
+    stop(&fleet, &first).await?;
+    runs_on(&fleet, &pair, &["hostname-carol", "hostname-dan"]).await?;
+    stop(&fleet, &pair).await?;
+    fleet.finish().await
+}
+
+#[tokio::test]
+async fn as_shipped_job_7_ends_with_its_first_task_and_with_two_it_runs_both() -> anyhow::Result<()> {
+    let fleet = lab(ONE, RunTime::Forever).await?;
+    let first = submit(&fleet, "alice", 5).await?;
+    runs_on(&fleet, &first, &["hostname-carol"]).await?;
+    let shipped = read("jobs/job-config-7.yaml");
+    let quick = |text: &str, name: &str, least: usize| {
+        text.replace("name: job-config-7", &format!("name: {name}"))
+            .replace("minSucceededInstances: 1", &format!("minSucceededInstances: {least}"))
+    };
+    for (name, least, tasks) in [("shipped", 1, 1), ("both", 2, 2)] {
+        let who = Who { user: "alice", namespace: "default" };
+        let text = quick(&shipped, name, least);
+        let (id, mut native) = jobs::native_objects(&text, who, &Offer::default(), 1_700_000_000_000)?;
+        let run_time = json!({fleet_api::names::SIM_RUNTIME_ANNOTATION: "500ms"});
+        let annotations = &mut native.job["spec"]["tasks"][0]["template"]["metadata"]["annotations"];
+        for (field, value) in run_time.as_object().into_iter().flatten() {
+            annotations[field.as_str()] = value.clone();
+        }
+        fleet.apply(&native.job).await?;
+        fleet
+            .wait_for(&format!("{id} to succeed"), async || {
+                let run = job(&fleet, &id).await?;
+                let seen = format!("{:?} {}", run.state(), run.object["status"]);
+                Ok(Look::at(run.state() == State::Succeeded, || seen))
+            })
+            .await?;
+        let status = job(&fleet, &id).await?.object["status"].clone();
+        assert_eq!(status["succeeded"].as_i64(), Some(tasks), "{status}");
+    }
+    stop(&fleet, &first).await?;
+    fleet.finish().await
+}
+
+#[tokio::test]
+async fn over_quota_single_tasks_run_two_at_a_time_and_a_gang_says_never() -> anyhow::Result<()> {
+    let fleet = lab(ONE, RunTime::Forever).await?;
+    let four = read("jobs/job-config-7.yaml").replace("instances: 2", "instances: 4");
+    let singles = submit_text(&fleet, "alice", &four).await?;
+    runs_on(&fleet, &singles, &["hostname-carol", "hostname-dan"]).await?;
+    let gang = read("jobs/job-config-6.yaml").replace("instances: 2", "instances: 4");
+    let gang = submit_text(&fleet, "alice", &gang).await?;
+    waits(&fleet, &gang, "can never run: it asks for 4 cells of type GPU, VC default has at most 2").await?;
+    stop(&fleet, &singles).await?;
+    stop(&fleet, &gang).await?;
+    fleet.finish().await
+}
+
+#[tokio::test]
+async fn placements_outlive_the_controller_and_another_configuration() -> anyhow::Result<()> {
+    let mut fleet = lab(ONE, RunTime::Forever).await?;
+    let gang = submit(&fleet, "alice", 6).await?;
+    runs_on(&fleet, &gang, &["hostname-carol", "hostname-dan"]).await?;
+    fleet.kill(&Part::Controller).await;
+    fleet.begin(Part::Controller)?;
+    let later = submit(&fleet, "alice", 5).await?;
+    waits(&fleet, &later, "1 cells of type GPU asked for, 0 free").await?;
+    // Another configuration kills nobody: the gang goes on, as an opportunistic one.
+    fleet.apply(&configuration(TWO)).await?;
+    fleet
+        .wait_for("the gang to be opportunistic", async || {
+            let binding = job(&fleet, &gang).await?.binding.unwrap_or_default();
+            let lazy = &binding["spec"]["cells"]["groups"][0]["lazilyPreempted"];
+            Ok(Look::at(lazy.is_object(), || binding["spec"]["cells"].to_string()))
+        })
+        .await?;
+    // The job that waited has cells of its own now, and takes them.
+    runs_on(&fleet, &later, &["hostname-carol"]).await?;
+    stop(&fleet, &later).await?;
+    stop(&fleet, &gang).await?;
+    fleet.finish().await
+}
+
+#[tokio::test]
+async fn other_jobs_and_the_members_own_pods_stay_off_cells() -> anyhow::Result<()> {
+    let fleet = lab(TWO, RunTime::Forever).await?;
+    let own = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "own", "namespace": "default"},
+        "spec": {"schedulerName": "volcano", "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}});
+    let member = fleet.member("lab")?;
+    objects::apply(&member, &own).await?;
+    let prod = submit(&fleet, "alice", 3).await?;
+    runs_on(&fleet, &prod, &["hostname-dan"]).await?;
+    let plain = read("jobs/job-config-5.yaml");
+    let who = Who { user: "alice", namespace: "default" };
+    let (id, mut native) = jobs::native_objects(&plain, who, &Offer::default(), 1_700_000_000_000)?;
+    native.job["metadata"]["labels"].as_object_mut().map(|labels| labels.remove("fleet.dev/virtual-cluster"));
+    let template = &mut native.job["spec"]["tasks"][0]["template"];
+    template["metadata"]["annotations"] = json!({});
+    fleet.apply(&native.job).await?;
+    waits(&fleet, &id, "ExceedsEveryCluster").await?;
+    let pod = objects::get(&member, objects::POD, "default", "own").await?.unwrap_or_default();
+    assert!(pod["spec"]["nodeName"].is_null(), "{}", pod["spec"]);
+    stop(&fleet, &prod).await?;
+    stop(&fleet, &id).await?;
+    fleet.finish().await
+}
