@@ -386,10 +386,10 @@ fn applying_to_untracked(k: &Kubectl) {
     assert!(!ok && text.contains("conflict with \"before-first-apply\""), "{text}");
     let forced = "apply --server-side --field-manager=me --force-conflicts -f -";
     k.with(forced, &map(json!({"b": "2"})), "serverside-applied");
-    // kubectl makes what was there before its own.
+    // kubectl takes over what was applied client-side before, and applies once more: of that only `b` is left.
     managers("me");
     k.ok("patch cm lean --type=merge -p {\"data\":{\"b\":\"3\"}}", "patched");
-    managers("me kubectl-patch");
+    managers("kubectl-patch");
     let (ok, text) = k.run("apply --server-side --field-manager=me -f -", &map(json!({"b": "2"})));
     assert!(!ok && text.contains("conflict with \"kubectl-patch\""), "{text}");
 }

@@ -13,8 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{
-    answer::Answer, args::StatusArgs, connect::Hub, members, output, progress::Progress};
+use crate::{answer::Answer, args::StatusArgs, connect::Hub, members, output, progress::Progress};
 
 /// Clocks that differ by more are told: fencing allows for ten seconds between two machines.
 const CLOCK_DIFFERENCE_S: i64 = 5;
@@ -172,8 +171,7 @@ fn written_at(lease: &Value) -> Option<Timestamp> {
 
 fn print(status: &Status) -> String {
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_string());
-    let ago =
-        |seconds: Option<i64>| seconds.map_or("never".to_string(), |s| format!("{} ago", human(s)));
+    let ago = |seconds: Option<i64>| seconds.map_or("never".to_string(), |s| format!("{} ago", human(s)));
     let mut text = format!("{}\n", status.name);
     let mut line = |what: &str, said: String| text.push_str(&format!("  {what:<12}{said}\n"));
     line("ready", status.ready.clone());

@@ -242,7 +242,9 @@ fn policy(story: &Story) -> Value {
         "metadata": {"name": "gangs", "namespace": "default"},
         "spec": {
             "podScheduling": story.pod_scheduling,
+            "propagateDeps": true,
             // A run whose pods a kubelet refused, because another scheduler was faster, is tried again.
+            "propagateDeps": true,
             "failover": {"application": {"decisionConditions": {"tolerationSeconds": 0}, "purgeMode": "Directly"}},
             "placement": {"replicaScheduling": {
                 "replicaSchedulingType": "Divided", "customSchedulingType": "Gang"}},

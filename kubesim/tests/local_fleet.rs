@@ -4,8 +4,8 @@ use std::{future::Future, path::Path, time::Duration};
 
 use fleet_kubesim::{FleetSpec, Listen, LocalFleet, MemberSpec, RunTime};
 use kube::{
-    Api, Client,
-    api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
+    Api, Client, ResourceExt,
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams},
 };
 
 const WITHIN: Duration = Duration::from_secs(30);
@@ -81,6 +81,78 @@ async fn a_restart_goes_on_with_the_job() {
     let fleet = start(Some(directory.path()), Duration::from_secs(3)).await;
     let hub = fleet.hub();
     wait("the job to succeed", || async { state(&hub, "pytorch-test").await == "Succeeded" }).await;
+    fleet.shutdown().await;
+}
+
+fn batch_job(name: &str, run_time: &str) -> String {
+    serde_json::json!({"apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "namespace": "default", "annotations": {"sim.fleet.dev/runtime": run_time}},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main",
+            "image": "registry.example.com/train:v1", "resources": {"requests": {"cpu": "4"}}}]}}}})
+    .to_string()
+}
+
+/// Objects of a kind, by name.
+async fn names_of(client: &Client, (group, version, kind): (&str, &str, &str)) -> Vec<String> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let listed = api.list(&ListParams::default()).await.expect("a list");
+    listed.items.into_iter().map(|object| object.name_any()).collect()
+}
+
+async fn batch_state(hub: &Client, name: &str) -> Option<serde_json::Value> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("batch", "v1", "Job"));
+    let api: Api<DynamicObject> = Api::namespaced_with(hub.clone(), "default", &resource);
+    let job = api.get(name).await.expect("there");
+    let conditions = job.data["status"]["conditions"].as_array()?.clone();
+    conditions.into_iter().find(|is| is["type"] == "Complete" && is["status"] == "True")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_ends_only_jobs_queue_and_end_and_nothing_runs() {
+    let spec = FleetSpec {
+        members: MemberSpec::many(1, 20, 0, "120", "512Gi"),
+        default_run_time: RunTime::Forever,
+        ends_only: true,
+        ..FleetSpec::default()
+    };
+    let fleet = LocalFleet::start(spec).await.expect("starts");
+    fleet.ready(WITHIN).await.expect("ready");
+    let hub = fleet.hub();
+    // Room for one of them at a time.
+    let tree = r#"{"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree",
+        "metadata": {"name": "tree", "namespace": "kube-system"},
+        "spec": {"root": {"name": "root", "min": {"cpu": 4}, "max": {"cpu": 4}, "children": [
+            {"name": "team", "namespaces": ["default"], "min": {"cpu": 4}, "max": {"cpu": 4}}]}}}"#;
+    create(&hub, tree).await;
+    create(&hub, &POLICY.replace("kubeflow.org/v1", "batch/v1").replace("PyTorchJob", "Job")).await;
+    let began = std::time::Instant::now();
+    let jobs = ["one", "two", "three"];
+    for name in jobs {
+        create(&hub, &batch_job(name, "400ms")).await;
+    }
+    for name in jobs {
+        wait(name, || async { batch_state(&hub, name).await.is_some() }).await;
+    }
+    assert!(
+        began.elapsed() >= Duration::from_millis(1200),
+        "the quota holds one at a time: {:?}",
+        began.elapsed()
+    );
+    create(&hub, &batch_job("endless", "forever")).await;
+    let works = || names_of(&hub, ("fleet.dev", "v1alpha1", "Work"));
+    let sent = |works: &[String]| works.iter().any(|name| name.starts_with("endless-"));
+    wait("a Work", || async { sent(&works().await) }).await;
+    let member = fleet.member("east").expect("a member");
+    assert_eq!(names_of(&member, ("batch", "v1", "Job")).await, [""; 0]);
+    assert_eq!(names_of(&member, ("", "v1", "Pod")).await, [""; 0]);
+    // A run that is taken back is let go of, and its quota is free for the next.
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("batch", "v1", "Job"));
+    let api: Api<DynamicObject> = Api::namespaced_with(hub.clone(), "default", &resource);
+    api.delete("endless", &DeleteParams::background()).await.expect("deleted");
+    wait("no Work", || async { !sent(&works().await) }).await;
+    create(&hub, &batch_job("last", "1ms")).await;
+    wait("the last", || async { batch_state(&hub, "last").await.is_some() }).await;
     fleet.shutdown().await;
 }
 

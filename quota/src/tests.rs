@@ -5,6 +5,7 @@ mod clusters;
 mod edit;
 mod fuzz;
 mod histories;
+mod index;
 mod laws;
 mod ledger;
 mod order;

@@ -68,9 +68,12 @@ fn verb(method: &Method, uri: &Uri, asked: &Asked<'_>) -> &'static str {
     }
 }
 
-/// Answers since the start: by verb and code, then by the labels that name the resource.
+/// By the labels that name the resource.
+type Counts = BTreeMap<String, u64>;
+
+/// Answers since the start: by verb and code, then by resource.
 #[derive(Default)]
-pub struct Answers(Mutex<BTreeMap<(&'static str, u16), BTreeMap<String, u64>>>);
+pub struct Answers(Mutex<BTreeMap<(&'static str, u16), Counts>>);
 
 impl Answers {
     /// Counts an answer.

@@ -1,1 +1,109 @@
+use fleet_api::{CellConfiguration, VirtualCluster};
+use fleet_portal::cells::{
+    plan::{JobChange, Plan},
+    tree::{Occupant, Row},
+};
+use serde_json::json;
 
+use super::{explain, show};
+
+#[test]
+fn a_difference_names_cells_and_jobs() {
+    let job = JobChange {
+        job: "default/job-3".into(),
+        virtual_cluster: "vc1".into(),
+        class: "prod".into(),
+        becomes: "opportunistic".into(),
+        why: "virtual cluster vc1 is gone".into(),
+    };
+    let change = fleet_portal::cells::plan::PromiseChange {
+        vc: "vc1".into(),
+        chain: "POOL".into(),
+        cell_type: "NODE".into(),
+        before: 1,
+        after: 0,
+    };
+    let mut plan = Plan::default();
+    plan.virtual_clusters_removed = vec!["vc1".into()];
+    plan.promises = vec![change];
+    plan.jobs = vec![job];
+    plan.is_change = true;
+    let text = show::difference(&plan);
+    for wanted in [
+        "virtual clusters removed: vc1\n",
+        "POOL.NODE",
+        "-1",
+        "default/job-3",
+        "vc1 is gone",
+        "go on running",
+    ] {
+        assert!(text.contains(wanted), "{wanted} in\n{text}");
+    }
+    assert_eq!(show::difference(&Plan::default()), "no change\n");
+    let mut quiet = Plan::default();
+    quiet.is_change = true;
+    assert!(show::difference(&quiet).starts_with("no virtual cluster gains or loses cells"));
+}
+
+#[test]
+fn virtual_clusters_and_their_trees_are_tables() {
+    let vc: VirtualCluster = serde_json::from_value(json!({
+        "apiVersion": "fleet.dev/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": "vc1"},
+        "spec": {"name": "VC1", "configuration": "cells"},
+        "status": {"allocation": "50%", "gpu": "1/2", "cpu": "2/4", "memory": "4Gi/8Gi", "bad": 1, "running": 1,
+            "cells": [{"chain": "POOL", "cellType": "NODE", "guaranteed": 2, "used": 1, "bad": 1}],
+            "jobs": [{"class": "prod", "waiting": 0, "running": 1}]}}))
+    .expect("a virtual cluster");
+    let text = show::virtual_clusters(std::slice::from_ref(&vc), true);
+    for wanted in ["VC1", "50%", "4Gi/8Gi", "1/2", "NODE 1/2 (1 bad)", "prod 0 waiting, 1 running"] {
+        assert!(text.contains(wanted), "{wanted} in\n{text}");
+    }
+    let occupant = Occupant {
+        job: "default/job-3".into(),
+        virtual_cluster: "vc1".into(),
+        class: "prod".into(),
+        ..Occupant::default()
+    };
+    let row = Row {
+        depth: 1,
+        cell_type: "NODE".into(),
+        name: "a-0".into(),
+        leaves: 2,
+        used: 2,
+        healthiness: "Bad".into(),
+        virtual_clusters: vec!["vc1".into()],
+        jobs: vec![occupant],
+        ..Row::default()
+    };
+    let text = show::tree(&[row], false);
+    assert!(text.contains("  NODE a-0") && text.contains("2/2 Bad"), "{text}");
+    assert!(text.contains("default/job-3 (vc1, prod)"), "{text}");
+}
+
+#[test]
+fn a_configuration_that_is_not_in_force_is_told() {
+    let object: CellConfiguration = serde_json::from_value(json!({
+        "apiVersion": "fleet.dev/v1alpha1", "kind": "CellConfiguration", "metadata": {"name": "cells"}, "spec": {},
+        "status": {"conditions": [{"type": "Valid", "status": "False", "reason": "CellConfigurationInvalid",
+            "message": "spec.virtualClusters: found 3", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}))
+    .expect("a configuration");
+    let text = show::invalid(&[object]);
+    assert!(text.starts_with("INVALID: CellConfiguration cells: spec.virtualClusters: found 3\n"), "{text}");
+    assert!(text.contains("In force: no configuration"), "{text}");
+}
+
+#[test]
+fn a_waiting_job_says_why_and_of_which_virtual_cluster() {
+    let told = explain::Told {
+        job: "default/job-2".into(),
+        kind: "Job".into(),
+        virtual_cluster: "vc1".into(),
+        class: "prod".into(),
+        state: "waits".into(),
+        reason: Some("InsufficientCells".into()),
+        message: Some("insufficient capacity in VC vc1".into()),
+        ..explain::Told::default()
+    };
+    let text = explain::print(&told);
+    assert!(text.contains("insufficient capacity in VC vc1") && text.contains("vc1, class prod"), "{text}");
+}

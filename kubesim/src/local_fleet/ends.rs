@@ -7,13 +7,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use fleet_api::{Cluster, Work, names};
+use fleet_resources::Resources;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, Client, ResourceExt,
     api::{Patch, PatchParams},
-    runtime::watcher,
+    runtime::{WatchStreamExt, watcher},
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -56,7 +57,7 @@ pub async fn run(
     report(&hub, &member).await?;
     let leases: Api<Lease> = Api::namespaced(hub.clone(), &namespace);
     let works: Api<Work> = Api::namespaced(hub, &namespace);
-    let mut events = Box::pin(watcher(works.clone(), watcher::Config::default()));
+    let mut events = Box::pin(watcher(works.clone(), watcher::Config::default()).default_backoff());
     let mut timers: Timers<Due> = Timers::default();
     let mut known: BTreeMap<String, bool> = BTreeMap::new();
     let mut writes: FuturesUnordered<BoxFuture<'static, Option<Due>>> = FuturesUnordered::new();
@@ -95,12 +96,15 @@ pub async fn run(
 
 /// What the cluster has, all of it free.
 async fn report(hub: &Client, member: &MemberSpec) -> anyhow::Result<()> {
-    let node = json!({"cpu": member.cpu, "memory": member.memory, "pods": "110"});
+    let node = Resources::parse([("cpu", member.cpu.as_str()), ("memory", &member.memory), ("pods", "110")])?;
+    let nodes = i64::try_from(member.nodes)?;
+    let all = node.scaled(nodes).to_quantities();
+    let node = node.to_quantities();
     let status = json!({"status": {
         "reportSequence": 1, "reservation": false,
-        "nodeSummary": {"totalNum": member.nodes, "readyNum": member.nodes},
-        "resourceSummary": {"allocatable": node},
-        "nodeShapes": [{"count": member.nodes, "allocatable": node, "free": node}]}});
+        "nodeSummary": {"totalNum": nodes, "readyNum": nodes},
+        "resourceSummary": {"allocatable": all},
+        "nodeShapes": [{"count": nodes, "allocatable": node, "free": node}]}});
     let clusters: Api<Cluster> = Api::all(hub.clone());
     clusters.patch_status(&member.name, &params(), &Patch::Merge(status)).await?;
     Ok(())
@@ -125,13 +129,20 @@ fn end(work: &Work, default: RunTime) -> (Duration, Due) {
         RunTime::For(time) => time,
         RunTime::Forever => Duration::MAX,
     };
-    let time = format!("{:.0}", Timestamp::now());
-    let ended = json!({"completionTime": time, "succeeded": 1, "conditions": [
-        {"type": "Complete", "status": "True", "reason": "CompletionsReached", "message": "", "lastTransitionTime": time}]});
+    let began = Timestamp::now();
+    let over = began.checked_add(after).unwrap_or(Timestamp::MAX);
+    let (began, over) = (format!("{began:.0}"), format!("{over:.0}"));
+    let condition = |of: &str| {
+        json!({"type": of, "status": "True", "reason": "CompletionsReached", "message": "",
+            "lastProbeTime": over, "lastTransitionTime": over})
+    };
+    // As a job controller says it: a server refuses an end without its criteria.
+    let ended = json!({"startTime": began, "completionTime": over, "succeeded": 1,
+        "conditions": [condition("SuccessCriteriaMet"), condition("Complete")]});
     let status = json!({
         "observedEpoch": work.spec.epoch,
         "conditions": [{"type": "Applied", "status": "True", "reason": "AppliedSuccessful", "message": "",
-            "lastTransitionTime": time, "observedGeneration": work.metadata.generation}],
+            "lastTransitionTime": over, "observedGeneration": work.metadata.generation}],
         "manifestStatuses": [{"identifier": {"ordinal": 0, "group": "batch", "version": "v1", "kind": manifest["kind"],
             "namespace": manifest["metadata"]["namespace"], "name": manifest["metadata"]["name"]},
             "status": ended, "health": "Healthy"}]});

@@ -62,11 +62,12 @@ pub(super) fn made(spec: &WorkSpec, mut wanted: Value, served: Served<'_>) -> Va
         match scheduling {
             PodScheduling::Gates if !is_served => gate(template),
             _ if is_served => {}
-            _ => match substitute(served.scheduler_names) {
-                Some(scheduler) => template["spec"]["schedulerName"] = scheduler.into(),
-                // The agent binds nothing here.
-                None => {}
-            },
+            // Without a name the agent binds nothing here.
+            _ => {
+                if let Some(scheduler) = substitute(served.scheduler_names) {
+                    template["spec"]["schedulerName"] = scheduler.into();
+                }
+            }
         }
         // The agent's own controllers mark the pods they make.
         if makes_pods && is_served {

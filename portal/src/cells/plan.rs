@@ -5,8 +5,9 @@ use fleet_api::cells::{
     read::{class_name, name_members},
 };
 use fleet_api::patch::merge_diff;
+pub use fleet_cells::PromiseChange;
 use fleet_cells::{
-    Cells, PromiseChange, Unreported,
+    Cells, Unreported,
     config::{ClusterConfig, ConfigErrors},
 };
 use jiff::Timestamp;
@@ -39,7 +40,7 @@ pub struct Plan {
     pub config: ClusterConfig,
     /// The object as it was read: its generation and spec.
     #[serde(skip)]
-    before: Option<(i64, Value)>,
+    pub before: Option<(i64, Value)>,
 }
 
 /// What becomes of a job that runs.

@@ -93,7 +93,7 @@ fn is_uniform(cell: &CellStatus, row: &Row) -> bool {
     same_use
         && row.virtual_clusters.len() <= 1
         && same_promise(cell, &cell.vc)
-        && same_health(cell, &cell.cell_healthiness)
+        && same_health(cell, cell.cell_healthiness)
 }
 
 fn same_promise(cell: &CellStatus, vc: &str) -> bool {

@@ -25,7 +25,8 @@ pub async fn paths() -> Json<Value> {
 async fn picture(caller: &Caller) -> Result<Picture, RestError> {
     let standing = Standing::read(&caller.server).await?;
     let picture = standing.picture(Timestamp::now())?;
-    let missing = || RestError::new(404, "NoCellsError", "found no configuration of cells in force; allowed: one");
+    let missing =
+        || RestError::new(404, "NoCellsError", "found no configuration of cells in force; allowed: one");
     picture.ok_or_else(missing)
 }
 

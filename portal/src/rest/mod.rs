@@ -40,7 +40,11 @@ pub fn router(portal: Portal) -> Router {
         .route("/info", get(info))
         .fallback(error::no_route)
         .method_not_allowed_fallback(error::no_method);
-    Router::new().nest("/api/v2", jobs).nest("/v1/inspect", inspect()).fallback(error::no_route).with_state(Arc::new(portal))
+    Router::new()
+        .nest("/api/v2", jobs)
+        .nest("/v1/inspect", inspect())
+        .fallback(error::no_route)
+        .with_state(Arc::new(portal))
 }
 
 /// HiveD's inspect API, where HiveD has it: with and without a slash behind, as its clients write both.
