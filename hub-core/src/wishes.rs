@@ -4,41 +4,26 @@
 //! Pure. [`read`] looks at the job alone and refuses nonsense; [`Wish::groups`] needs the configuration, for how many
 //! cells a pod takes. Deliberately absent: whether there is room.
 
+mod fields;
 mod hived;
 mod plain;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 use fleet_api::names;
-use fleet_cells::{AffinityGroup, GroupRequest, MAX_PRIORITY, OPPORTUNISTIC, config::ClusterConfig};
-use fleet_policies::workload::{self, Component, WorkloadKind};
+use fleet_cells::{AffinityGroup, MAX_PRIORITY, OPPORTUNISTIC, config::ClusterConfig};
+use fleet_policies::workload::{self, WorkloadKind};
 use serde_json::Value;
 
 use crate::planner::CellGroupAsk;
+pub use fields::WishError;
+use fields::{Role, path_of, quote, text, wrong};
 
 /// Classes by name, as OpenPAI has them.
 const CLASSES: [(&str, i32); 3] = [("oppo", -1), ("test", 10), ("prod", 100)];
 const CLASSES_TEXT: &str = "oppo, test, prod, or a number from -1 to 1000";
 /// Of a job that names none.
 const DEFAULT_CLASS: i32 = 10;
-
-/// A field of a job that cannot be a wish.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WishError {
-    pub path: String,
-    pub found: String,
-    pub allowed: String,
-}
-
-impl fmt::Display for WishError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: found {}; allowed: {}", self.path, self.found, self.allowed)
-    }
-}
-
-impl std::error::Error for WishError {}
 
 /// What one job wishes.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,14 +43,6 @@ enum Asks {
     Plain(plain::Plain),
 }
 
-/// A component of a job with its pod template.
-struct Role<'a> {
-    component: Component,
-    /// Of the template.
-    path: String,
-    template: &'a Value,
-}
-
 /// Reads what a job wishes, should it have a virtual cluster.
 ///
 /// # Errors
@@ -81,7 +58,9 @@ pub fn read(kind: WorkloadKind, job: &Value) -> Result<Wish, WishError> {
     }
     let is_gang = is_gang(kind, job, pods);
     if let Some(groups) = hived::groups(&roles)? {
-        return hived::wish(vc, class, is_gang, groups);
+        let (vc, class) = hived::agreed(vc, class, &groups)?;
+        let whole = is_gang || groups.len() == 1;
+        return Ok(Wish { vc: Some(vc), class, whole, asks: Asks::Hived(groups) });
     }
     let plain = plain::read(job, &roles, is_gang)?;
     let whole = plain.gang;
@@ -135,22 +114,6 @@ impl Wish {
     }
 }
 
-fn wrong(path: impl Into<String>, found: impl Into<String>, allowed: impl Into<String>) -> WishError {
-    WishError { path: path.into(), found: found.into(), allowed: allowed.into() }
-}
-
-/// The text of a label, else of the annotation of that name, that is not empty.
-fn text<'v>(job: &'v Value, name: &str) -> Option<&'v str> {
-    let of = |field: &str| job["metadata"][field][name].as_str().filter(|text| !text.is_empty());
-    of("labels").or_else(|| of("annotations"))
-}
-
-/// Where a text of that name stands.
-fn path_of(job: &Value, name: &str) -> String {
-    let field = if job["metadata"]["labels"][name].is_string() { "labels" } else { "annotations" };
-    format!("metadata.{field}[{name}]")
-}
-
 fn class(job: &Value) -> Result<Option<i32>, WishError> {
     let Some(found) = text(job, names::CLASS_LABEL) else { return Ok(None) };
     if let Some((_, class)) = CLASSES.iter().find(|(name, _)| *name == found) {
@@ -158,10 +121,6 @@ fn class(job: &Value) -> Result<Option<i32>, WishError> {
     }
     let number = found.parse().ok().filter(|number| (OPPORTUNISTIC..=MAX_PRIORITY).contains(number));
     number.map(Some).ok_or_else(|| wrong(path_of(job, names::CLASS_LABEL), quote(found), CLASSES_TEXT))
-}
-
-fn quote(text: &str) -> String {
-    format!("{:?}", text.chars().take(80).collect::<String>())
 }
 
 /// A job whose replicas cannot be read has no roles: it is refused for that.
@@ -176,10 +135,4 @@ fn roles(kind: WorkloadKind, job: &Value) -> Vec<Role<'_>> {
 fn is_gang(kind: WorkloadKind, job: &Value, pods: i64) -> bool {
     let least = job["spec"]["minAvailable"].as_i64().filter(|_| kind == WorkloadKind::VolcanoJob);
     least.is_none_or(|least| least <= 0 || least >= pods)
-}
-
-fn request(vc: &str, class: i32) -> GroupRequest {
-    let mut request = GroupRequest::new("", vc, class, 1, 1);
-    request.affinity_group.root.members.clear();
-    request
 }

@@ -6,7 +6,7 @@ use fleet_api::names::POD_SCHEDULING_SPEC_ANNOTATION;
 use fleet_cells::PodSpec;
 use serde_json::Value;
 
-use super::{Asks, Role, Wish, WishError, quote, wrong};
+use super::fields::{Role, WishError, quote, wrong};
 use crate::planner::CellGroupAsk;
 
 /// Name of the group of a pod whose specification names none; no name of a user's can be it.
@@ -123,18 +123,17 @@ fn seat(group: &mut Group, spec: &PodSpec, role: &Role<'_>) -> Result<(), WishEr
 }
 
 /// One job is one entry of the queue: its groups are of one virtual cluster and class, as its labels say.
-pub(super) fn wish(
+pub(super) fn agreed(
     label: Option<String>,
     class: Option<i32>,
-    is_gang: bool,
-    groups: Vec<CellGroupAsk>,
-) -> Result<Wish, WishError> {
+    groups: &[CellGroupAsk],
+) -> Result<(String, i32), WishError> {
     let at =
         |field: &str| format!("pod template: metadata.annotations[{POD_SCHEDULING_SPEC_ANNOTATION}].{field}");
     let first = groups.first().map(|group| (group.request.vc.clone(), group.request.priority));
     let (first_vc, first_class) = first.unwrap_or_default();
     let (vc, class) = (label.unwrap_or(first_vc), class.unwrap_or(first_class));
-    for group in &groups {
+    for group in groups {
         if group.request.vc != vc {
             let allowed = format!("{}, as the job's label or its other pods say", quote(&vc));
             return Err(wrong(at("virtualCluster"), quote(&group.request.vc), allowed));
@@ -144,6 +143,5 @@ pub(super) fn wish(
             return Err(wrong(at("priority"), group.request.priority.to_string(), allowed));
         }
     }
-    let whole = is_gang || groups.len() == 1;
-    Ok(Wish { vc: Some(vc), class, whole, asks: Asks::Hived(groups) })
+    Ok((vc, class))
 }

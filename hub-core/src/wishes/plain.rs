@@ -5,7 +5,7 @@ use fleet_cells::{GroupRequest, Member, config::ClusterConfig};
 use fleet_resources::{ResourceName, Resources, quantity};
 use serde_json::Value;
 
-use super::{Role, WishError, path_of, quote, request, text, wrong};
+use super::fields::{Role, WishError, path_of, quote, request, text, wrong};
 use crate::planner::CellGroupAsk;
 
 /// Resources that count as devices where no SKU says what a cell holds.
