@@ -23,11 +23,13 @@ fn a_difference_names_cells_and_jobs() {
         before: 1,
         after: 0,
     };
-    let mut plan = Plan::default();
-    plan.virtual_clusters_removed = vec!["vc1".into()];
-    plan.promises = vec![change];
-    plan.jobs = vec![job];
-    plan.is_change = true;
+    let plan = Plan {
+        virtual_clusters_removed: vec!["vc1".into()],
+        promises: vec![change],
+        jobs: vec![job],
+        is_change: true,
+        ..Plan::default()
+    };
     let text = show::difference(&plan);
     for wanted in [
         "virtual clusters removed: vc1\n",
@@ -40,8 +42,7 @@ fn a_difference_names_cells_and_jobs() {
         assert!(text.contains(wanted), "{wanted} in\n{text}");
     }
     assert_eq!(show::difference(&Plan::default()), "no change\n");
-    let mut quiet = Plan::default();
-    quiet.is_change = true;
+    let quiet = Plan { is_change: true, ..Plan::default() };
     assert!(show::difference(&quiet).starts_with("no virtual cluster gains or loses cells"));
 }
 
