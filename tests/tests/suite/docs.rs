@@ -44,6 +44,7 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("docs/operations.md", "helm template", "needs helm and a real member"),
     ("docs/operations.md", "fleet unjoin --force", "needs a dead cluster, which takes 70 s to be lost"),
     ("docs/pai.md", "fleet pai submit", "cli/tests and the suite pai run these commands against a fleet"),
+    ("docs/virtual-clusters.md", "fleet vc apply", "needs a cluster with the nodes that the file names"),
     ("docs/portal.md", "fleet portal", "runs until it is stopped; tests/tests/suite/portal.rs drives it"),
     ("docs/pai.md", "fleet portal", "runs until it is stopped, and needs a token; cli/tests start it"),
     ("docs/operations.md", "etcdutl snapshot restore", "needs etcd and a backup"),

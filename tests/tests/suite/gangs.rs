@@ -18,7 +18,7 @@ fn pair(name: &str) -> Job {
 
 #[tokio::test]
 async fn of_two_gangs_with_room_for_one_the_second_waits_whole() -> anyhow::Result<()> {
-    let fleet = FleetSpec::of("east 2x4").run_time(RunTime::For(Duration::from_secs(1))).start().await?;
+    let fleet = FleetSpec::of("east 2x4").run_time(RunTime::For(Duration::from_secs(4))).start().await?;
     fleet.apply(&gang_policy(Queueing::AtOnce)).await?;
     // Both are there before either is looked at, as nearly as a client can have it.
     let (a, b) = (pair("a").manifest(), pair("b").manifest());
@@ -33,7 +33,9 @@ async fn of_two_gangs_with_room_for_one_the_second_waits_whole() -> anyhow::Resu
             })
         })
         .await?;
-    assert_eq!(fleet.job_state(PYTORCH_JOB, second).await?, "Created");
+    // What it is doing is told a moment later.
+    fleet.wait_state(PYTORCH_JOB, second, "Created").await?;
+    assert_eq!(fleet.job_state(PYTORCH_JOB, first).await?, "Running");
     assert!(fleet.pods_of(second).await?.is_empty(), "the second gang has pods");
     fleet.wait_state(PYTORCH_JOB, first, "Succeeded").await?;
     fleet.wait_state(PYTORCH_JOB, second, "Succeeded").await?;

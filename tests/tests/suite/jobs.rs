@@ -80,14 +80,19 @@ async fn a_queued_job_waits_for_its_quota_and_gives_it_back() -> anyhow::Result<
     fleet.apply(&Job::pytorch("second").manifest()).await?;
     fleet.wait_reason(PYTORCH_JOB, "second", "MaxJobs").await?;
     fleet.wait_state(PYTORCH_JOB, "second", "Queuing").await?;
-    let unit = fleet.get(objects::QUEUE_UNIT, "default", "second-pytorchjob-rb-qu").await?;
-    let unit = unit.unwrap_or_default();
+    let unit = fleet
+        .wait_for("the unit to say why it waits", async || {
+            let unit = fleet.get(objects::QUEUE_UNIT, "default", "second-pytorchjob-rb-qu").await?;
+            let unit = unit.unwrap_or_default();
+            let said = (&unit["status"]["phase"], &unit["status"]["reason"]);
+            Ok(match said == (&json!("Enqueued"), &json!("MaxJobs")) {
+                true => Look::Yes(unit),
+                false => Look::NotYet(unit["status"].to_string()),
+            })
+        })
+        .await?;
     assert_eq!(unit["spec"]["queue"], "root/team", "{unit}");
     assert_eq!(unit["spec"]["consumerRef"]["name"], "second-pytorchjob");
-    assert_eq!(
-        (&unit["status"]["phase"], &unit["status"]["reason"]),
-        (&json!("Enqueued"), &json!("MaxJobs"))
-    );
     assert!(fleet.pods_of("second").await?.is_empty());
 
     fleet.delete(PYTORCH_JOB, "default", "first").await?;

@@ -98,6 +98,7 @@ async fn a_member_may_do_what_its_roles_list_and_nothing_else() -> anyhow::Resul
             "- fleet.dev clusters/status [east]: patch",
             "fleet-east coordination.k8s.io leases [member-agent]: get update",
             "fleet-east coordination.k8s.io leases: create",
+            "fleet-east core serviceaccounts/token [member-agent]: create",
             "fleet-east fleet.dev reservations/status: patch",
             "fleet-east fleet.dev reservations: get list watch",
             "fleet-east fleet.dev works/status: patch",
