@@ -26,7 +26,13 @@ struct Hub {
 impl Hub {
     /// alice may do with jobs what she likes in `default`, bob nothing, root everything.
     async fn start() -> Self {
-        let wanted = ["jobs.batch.volcano.sh", "resourcebindings.fleet.dev"];
+        let wanted = [
+            "jobs.batch.volcano.sh",
+            "resourcebindings.fleet.dev",
+            "clusters.fleet.dev",
+            "cellconfigurations.fleet.dev",
+            "virtualclusters.fleet.dev",
+        ];
         let all = definitions(Side::Hub);
         let crds = all.into_iter().filter(|one| wanted.contains(&crds::name(one))).collect();
         let config = Config { crds, access: Access::Rbac, ..Config::default() };
@@ -418,4 +424,96 @@ async fn events_say_what_was_told_and_why_it_waits() {
     assert_eq!(warnings["totalCount"], 2);
     let detail = hub.get("/jobs/alice~job-config-6").await;
     assert_eq!(detail["jobStatus"]["waitingReason"], "NoClusterFits: no room");
+}
+
+const CELLS: &str = include_str!("../../examples/hived/two-virtual-clusters.yaml");
+
+/// The lab's configuration in force, as the controller writes it, and its virtual clusters.
+async fn configure(hub: &Hub) {
+    let file: Value = fleet_api::yaml::read(CELLS).expect("YAML");
+    let text = file["hivedscheduler"]["config"].as_str().expect("a configuration");
+    let spec: Value = fleet_api::yaml::read(text).expect("YAML");
+    let status = |of: &str, status: Value| {
+        Request::patch(format!("/apis/fleet.dev/v1alpha1/{of}/status"))
+            .header(header::CONTENT_TYPE, "application/merge-patch+json")
+            .body(json!({"status": status}).to_string().into_bytes())
+            .expect("a request")
+    };
+    hub.create("/apis/fleet.dev/v1alpha1/cellconfigurations", {
+        json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "CellConfiguration", "metadata": {"name": "cells"},
+            "spec": spec})
+    })
+    .await;
+    let in_force = json!({"inForce": {"generation": 1, "physicalCluster": spec["physicalCluster"],
+        "virtualClusters": spec["virtualClusters"]}, "badNodes": ["hostname-dan"]});
+    let _: Value = hub.admin.request(status("cellconfigurations/cells", in_force)).await.expect("a status");
+    for vc in ["default", "vc1"] {
+        hub.create("/apis/fleet.dev/v1alpha1/virtualclusters", {
+            json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": vc},
+                "spec": {"name": vc, "configuration": "cells"}})
+        })
+        .await;
+        let cells = if vc == "vc1" { "GPU-D" } else { "GPU-C" };
+        let leaves = json!({"leafCells": [{"cellType": cells, "guaranteed": 1, "used": 0, "bad": 0, "borrowedOut": 0,
+            "borrowedIn": 0}]});
+        let _: Value =
+            hub.admin.request(status(&format!("virtualclusters/{vc}"), leaves)).await.expect("a status");
+    }
+}
+
+#[tokio::test]
+async fn virtual_clusters_and_sku_types_are_those_in_force() {
+    let hub = Hub::start().await;
+    assert_eq!(hub.ask("GET", "/virtual-clusters", Some("r1"), "").await, (200, json!({})));
+    configure(&hub).await;
+    let (status, all) = hub.ask("GET", "/virtual-clusters", Some("r1"), "").await;
+    assert_eq!(status, 200, "{all}");
+    let names: Vec<&String> = all.as_object().expect("an object").keys().collect();
+    assert_eq!(names, ["default", "vc1"]);
+    let one = hub.ask("GET", "/virtual-clusters/vc1", Some("r1"), "").await;
+    assert_eq!(one, (200, all["vc1"].clone()));
+    let (status, types) = hub.ask("GET", "/cluster/sku-types?vc=vc1", Some("r1"), "").await;
+    assert_eq!((status, types["GPU-D"]["gpu"].as_i64()), (200, Some(1)), "{types}");
+    assert_eq!(types.as_object().map(|types| types.len()), Some(1), "of vc1 alone: {types}");
+    let none = ("GET", "/virtual-clusters/vc9", Some("r1"), "");
+    hub.refused(none, (404, "NoVirtualClusterError", "allowed: default, vc1")).await;
+    // alice may read jobs and no virtual clusters.
+    hub.refused(("GET", "/virtual-clusters", Some("a1"), ""), (403, "ForbiddenUserError", "virtualclusters"))
+        .await;
+    hub.refused(("GET", "/virtual-clusters", None, ""), (401, "UnauthorizedUserError", "")).await;
+}
+
+#[tokio::test]
+async fn hiveds_inspect_api_shows_cells_and_groups() {
+    let hub = Hub::start().await;
+    let inspect = async |path: &str, token: &str| {
+        let request = Request::get(format!("/v1/inspect{path}"))
+            .header(header::AUTHORIZATION, format!("Bearer {token}"))
+            .body(Body::empty());
+        hub.send(request.expect("a request")).await
+    };
+    let (status, none) = inspect("/clusterstatus", "r1").await;
+    assert_eq!((status, none["code"].as_str()), (404, Some("NoCellsError")), "{none}");
+    configure(&hub).await;
+    let (status, cells) = inspect("/clusterstatus", "r1").await;
+    assert_eq!(status, 200, "{cells}");
+    let physical = cells["physicalCluster"].as_array().expect("trees").clone();
+    let health: BTreeMap<&str, &str> = physical
+        .iter()
+        .filter_map(|cell| Some((cell["cellType"].as_str()?, cell["cellHealthiness"].as_str()?)))
+        .collect();
+    assert_eq!(health.len(), 2, "{cells}");
+    assert!(health.values().any(|health| *health == "Bad"), "{health:?}");
+    assert_eq!(
+        inspect("/clusterstatus/physicalcluster", "r1").await,
+        (200, cells["physicalCluster"].clone())
+    );
+    let (_, virtuals) = inspect("/clusterstatus/virtualclusters/", "r1").await;
+    assert_eq!(virtuals, cells["virtualClusters"]);
+    assert_eq!(inspect("/clusterstatus/virtualclusters/vc1", "r1").await, (200, virtuals["vc1"].clone()));
+    assert_eq!(inspect("/affinitygroups/", "r1").await, (200, json!({"items": []})));
+    assert_eq!(inspect("/affinitygroups/default/none", "r1").await.0, 404);
+    assert_eq!(inspect("/", "r1").await.0, 200);
+    assert_eq!(inspect("/clusterstatus", "b1").await.0, 403);
+    assert_eq!(inspect("/clusterstatus", "wrong").await.0, 401);
 }

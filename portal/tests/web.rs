@@ -441,6 +441,24 @@ async fn a_job_is_submitted_by_form_and_by_text() {
     assert!(answer.body.contains("pytorchReplicaSpecs:") && !answer.body.contains("resourceVersion"));
 }
 
+/// Tools are answered, not sent to the sign-in page.
+#[tokio::test]
+async fn the_apis_stand_beside_the_pages() {
+    let hub = Hub::start().await;
+    for (path, wanted) in [
+        ("/api/v2/info", 200),
+        ("/api/v2/virtual-clusters", 401),
+        ("/v1/inspect", 200),
+        ("/v1/inspect/", 200),
+        ("/v1/inspect/clusterstatus", 401),
+    ] {
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        let answer = hub.pages.clone().oneshot(request).await.expect("an answer");
+        assert_eq!(answer.status().as_u16(), wanted, "{path}");
+        assert_eq!(answer.headers()[header::CONTENT_TYPE], "application/json", "{path}");
+    }
+}
+
 #[tokio::test]
 async fn a_page_follows_its_job_and_ends_with_the_session() {
     let hub = Hub::start().await;

@@ -43,6 +43,7 @@ pub fn router(portal: Portal) -> Router {
     Router::new()
         .nest("/api/v2", jobs)
         .nest("/v1/inspect", inspect())
+        .route("/v1/inspect/", get(inspect::paths))
         .fallback(error::no_route)
         .with_state(Arc::new(portal))
 }

@@ -45,7 +45,7 @@ use shown::View;
 /// Largest form: a job file with its configuration.
 const FORM_MAX: usize = 1024 * 1024;
 
-/// Pages, and OpenPAI's REST API under `/api/v2`.
+/// Pages, OpenPAI's REST API under `/api/v2`, and HiveD's inspect API under `/v1/inspect`.
 pub fn router(web: Arc<Web>) -> Router {
     let portal = Portal { hub: web.hub.clone(), url: web.url.clone(), namespace: web.namespace.clone() };
     let pages = Router::new()
@@ -59,7 +59,10 @@ pub fn router(web: Arc<Web>) -> Router {
         .layer(DefaultBodyLimit::max(FORM_MAX))
         .layer(middleware::from_fn(guard::guard))
         .with_state(web);
-    Router::new().route("/api/v2/{*rest}", any_service(rest::router(portal))).fallback_service(pages)
+    let rest = rest::router(portal);
+    let paths = ["/api/v2/{*rest}", "/v1/inspect", "/v1/inspect/", "/v1/inspect/{*rest}"];
+    let all = paths.into_iter().fold(Router::new(), |all, path| all.route(path, any_service(rest.clone())));
+    all.fallback_service(pages)
 }
 
 /// Serves pages and API until `until` is over; requests that are under way then are answered.
