@@ -91,6 +91,8 @@ struct View<'a> {
     completions: Option<i64>,
     indexed: bool,
     active: i64,
+    /// Being deleted and not ended.
+    terminating: i64,
     ready: i64,
     succeeded: i64,
     failed: i64,
@@ -110,6 +112,7 @@ impl<'a> View<'a> {
             completions,
             indexed,
             active: 0,
+            terminating: 0,
             ready: 0,
             succeeded: 0,
             failed: 0,
@@ -122,7 +125,9 @@ impl<'a> View<'a> {
                 view.done.extend(index_of(job, pod.name()).filter(|_| indexed));
             } else if pod.is_failed() {
                 view.failed += 1;
-            } else if !pod.is_deleting() {
+            } else if pod.is_deleting() {
+                view.terminating += 1;
+            } else {
                 view.active += 1;
                 view.ready += i64::from(pod.is_ready());
                 view.container_restarts += pod.container_restarts();
@@ -143,7 +148,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Creates pods up to the parallelism and deletes those above it.
+    /// Creates pods up to the parallelism and deletes those above it. A pod is replaced when it has ended, as with
+    /// `podReplacementPolicy: Failed`: until then it uses the quota and the places that were counted once.
     fn fill(&self, plan: &mut Plan, resource: &ApiResource) {
         let wanted = match self.completions {
             Some(completions) => self.parallelism.min(completions - self.succeeded),
@@ -160,7 +166,7 @@ impl<'a> View<'a> {
             }
             return;
         }
-        let mut missing = wanted - self.active;
+        let mut missing = (wanted - self.active - self.terminating).max(0);
         if self.indexed {
             for index in 0..self.completions.unwrap_or(0) {
                 if missing == 0 {

@@ -335,6 +335,10 @@ fn batch_jobs() {
         &["-a-1", "FailureTarget=True", "Failed=True", "failed 1"],
     );
     check(&spec(json!({"suspend": true})), &["a-0 Running"], &["-a-0", "Suspended=True", "active 1"]);
+    // Suspended and resumed: the pods that still go use what was counted for two.
+    check(&three(), &["a-0 Running-", "a-1 Running-"], &[]);
+    check(&three(), &["a-0 Running-", "a-1 Running"], &["active 1"]);
+    check(&three(), &["a-0 Failed-", "a-1 Running"], &["+a-2", "active 1", "failed 1"]);
     let pod = &plan_of(&indexed(), &Pods::new()).create[1];
     assert_eq!(pod["spec"]["containers"][0]["env"][0], json!({"name": "JOB_COMPLETION_INDEX", "value": "1"}));
     assert!(pod["metadata"]["annotations"]["fleet.dev/gang"].is_null(), "a gang only by reservation");
