@@ -521,7 +521,7 @@ fn many(jobs: usize) -> Known {
     known
 }
 
-/// Sizes are held here; the time is printed, and stands in docs/benchmarks.md.
+/// Sizes are held here; the time is printed.
 #[tokio::test]
 async fn a_line_of_50000_jobs_is_read_page_by_page() {
     let config = Config { crds: definitions(Side::Hub), access: Access::Rbac, ..Config::default() };
