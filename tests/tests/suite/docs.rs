@@ -58,6 +58,7 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("CONTRIBUTING.md", "cargo xtask tidy", "runs the whole test suite, this one too"),
     ("charts/README.md", "helm lint", "needs helm; apiserver/tests/helm.rs drives it"),
     ("charts/README.md", "helm install", "needs helm and real clusters"),
+    ("charts/README.md", "fleet join", "needs helm and real clusters"),
 ];
 
 fn all_blocks() -> anyhow::Result<Vec<Block>> {
