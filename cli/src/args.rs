@@ -97,7 +97,10 @@ pub enum Command {
     /// Print the CustomResourceDefinitions of a hub or of a member
     Crds(CrdsArgs),
     /// Print a completion script
-    Completion(CompletionArgs),
+    Completion { shell: clap_complete::Shell },
+    /// Write man pages of all commands to a directory
+    #[command(hide = true)]
+    Man { directory: PathBuf },
     /// Make this program a kubectl plugin (`kubectl fleet`, `kubectl amc`) and Volcano's `vcctl`
     Plugins(PluginsArgs),
     /// Run scenario files, or replay a trace of jobs, on a virtual clock
@@ -351,11 +354,6 @@ pub struct CrdsArgs {
     /// Definitions of a member cluster
     #[arg(long)]
     pub member: bool,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct CompletionArgs {
-    pub shell: clap_complete::Shell,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -178,11 +178,12 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Crds(args) => output::definitions(&args)?,
         Command::Plugins(args) => plugins::run(&args)?,
         Command::Version => Answer::text(format!("fleet {}\n", env!("CARGO_PKG_VERSION"))),
-        Command::Completion(args) => {
+        Command::Completion { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(args.shell, &mut Cli::command(), "fleet", &mut script);
+            clap_complete::generate(shell, &mut Cli::command(), "fleet", &mut script);
             Answer::text(String::from_utf8(script).context("completion script")?)
         }
+        Command::Man { directory } => reference::man_pages(&directory)?,
     };
     answer.print()
 }

@@ -1,8 +1,11 @@
-//! The reference of all commands, made from the arguments themselves; `docs/cli.md` is held to it by a test.
+//! The reference of all commands, made from the arguments themselves: man pages, and `docs/cli.md`, which a test holds to it.
 
+use std::{fs, path::Path};
+
+use anyhow::Context;
 use clap::CommandFactory;
 
-use crate::args;
+use crate::{answer::Answer, args};
 
 /// Every command's help, as one Markdown page. Options that every command takes are said once, at the top.
 pub fn reference() -> String {
@@ -15,6 +18,22 @@ pub fn reference() -> String {
     add(&mut page, args::command("fleet"));
     add(&mut page, crate::volcano::args::Vcctl::command());
     page
+}
+
+/// Writes `fleet.1`, and a page for each of its commands such as `fleet-get.1`; the names are the answer.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn man_pages(directory: &Path) -> anyhow::Result<Answer> {
+    let context = || format!("man pages in {}", directory.display());
+    fs::create_dir_all(directory).with_context(context)?;
+    clap_mangen::generate_to(args::command(crate::OWN_NAME), directory).with_context(context)?;
+    let mut names = Vec::new();
+    for page in fs::read_dir(directory).with_context(context)? {
+        names.push(page.with_context(context)?.path().display().to_string());
+    }
+    names.sort();
+    Ok(Answer::text(names.join("\n") + "\n"))
 }
 
 fn add(page: &mut String, command: clap::Command) {

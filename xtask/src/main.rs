@@ -2,6 +2,8 @@
 //!
 //! Inputs: the checkout in which it runs. Deliberately absent: installing anything (`.ci/run` does that).
 
+mod cargo;
+mod dist;
 mod glossary;
 mod house;
 mod links;
@@ -57,6 +59,8 @@ enum Task {
         #[arg(long)]
         debug: bool,
     },
+    /// Makes a release: static programs with completions and man pages, images, charts, a krew manifest, checksums.
+    Dist(dist::DistArgs),
     /// Draws every page of the portal, light and dark, with the Chromium of this machine.
     Screenshots {
         /// Where the pictures go.
@@ -104,6 +108,7 @@ fn run(task: Task) -> anyhow::Result<()> {
             arguments.extend(keep_going.then(|| "--keep-going".to_string()));
             simulate(&arguments, debug)
         }
+        Task::Dist(args) => dist::run(&args),
         Task::Screenshots { folder } => screenshots(&folder),
         Task::Chaos { runs, seconds, first } => chaos(runs, seconds, first),
         Task::Test { no_lints } => {
@@ -111,13 +116,13 @@ fn run(task: Task) -> anyhow::Result<()> {
                 tidy()?;
             }
             // The tests drive this binary; building it first keeps them from waiting for each other.
-            cargo(&["build", "--workspace", "--bins"])?;
+            cargo::run(&["build", "--workspace", "--bins"])?;
             if nextest_is_here() {
-                cargo(&["nextest", "run", "--workspace", "--no-fail-fast"])?;
+                cargo::run(&["nextest", "run", "--workspace", "--no-fail-fast"])?;
             } else {
-                cargo(&["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"])?;
+                cargo::run(&["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"])?;
             }
-            cargo(&["test", "--workspace", "--doc"])
+            cargo::run(&["test", "--workspace", "--doc"])
         }
     }
 }
@@ -130,14 +135,14 @@ fn simulate(arguments: &[String], debug: bool) -> anyhow::Result<()> {
     }
     all.push("--");
     all.extend(arguments.iter().map(String::as_str));
-    cargo(&all)
+    cargo::run(&all)
 }
 
 fn screenshots(folder: &Path) -> anyhow::Result<()> {
-    cargo(&["build", "--workspace", "--bins"])?;
+    cargo::run(&["build", "--workspace", "--bins"])?;
     let folder = std::path::absolute(folder)?;
     let test = ["test", "--workspace", "--test", "suite", "portal::screenshots", "--", "--nocapture"];
-    let status = Command::new(cargo_path())
+    let status = Command::new(cargo::path())
         .args(test)
         .env("FLEET_SCREENSHOTS", &folder)
         .status()
@@ -151,14 +156,14 @@ fn screenshots(folder: &Path) -> anyhow::Result<()> {
 
 /// Ends at the first run that fails; its seed stands in the line before.
 fn chaos(runs: u32, seconds: u32, first: u64) -> anyhow::Result<()> {
-    cargo(&["build", "--workspace", "--bins"])?;
+    cargo::run(&["build", "--workspace", "--bins"])?;
     for run in 0..runs {
         let seed = first + u64::from(run);
         eprintln!("run {} of {runs}: FLEET_SEED={seed} FLEET_CHAOS_SECONDS={seconds}", run + 1);
         // Of the whole workspace: what was built for all tests serves here.
         let test =
             ["test", "--quiet", "--workspace", "--test", "suite", "process_chaos::", "--", "--nocapture"];
-        let status = Command::new(cargo_path())
+        let status = Command::new(cargo::path())
             .args(test)
             .env("FLEET_SEED", seed.to_string())
             .env("FLEET_CHAOS_SECONDS", seconds.to_string())
@@ -175,29 +180,13 @@ fn tidy() -> anyhow::Result<()> {
     tidy::check()?;
     links::check()?;
     glossary::check()?;
-    cargo(&["fmt", "--all", "--check"])?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+    cargo::run(&["fmt", "--all", "--check"])?;
+    cargo::run(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
 }
 
 fn nextest_is_here() -> bool {
-    Command::new(cargo_path())
+    Command::new(cargo::path())
         .args(["nextest", "--version"])
         .output()
         .is_ok_and(|output| output.status.success())
-}
-
-fn cargo_path() -> String {
-    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string())
-}
-
-fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
-    eprintln!("$ cargo {}", arguments.join(" "));
-    let status = Command::new(cargo_path())
-        .args(arguments)
-        .status()
-        .with_context(|| format!("cargo {} could not be started", arguments.join(" ")))?;
-    if !status.success() {
-        bail!("cargo {} failed ({status})", arguments.join(" "));
-    }
-    Ok(())
 }

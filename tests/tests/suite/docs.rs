@@ -56,6 +56,11 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ),
     ("docs/apiserver.md", "export APISERVER_URL", "needs a real API server"),
     ("CONTRIBUTING.md", "cargo xtask tidy", "runs the whole test suite, this one too"),
+    (
+        "CONTRIBUTING.md",
+        "rustup target add",
+        "builds a release for minutes; xtask/tests/dist.rs makes one of its own build",
+    ),
     ("charts/README.md", "helm lint", "needs helm; apiserver/tests/helm.rs drives it"),
     ("charts/README.md", "helm install", "needs helm and real clusters"),
     ("charts/README.md", "fleet join", "needs helm and real clusters"),
