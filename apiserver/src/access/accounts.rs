@@ -3,7 +3,7 @@
 //! Inputs: ServiceAccounts, Pods, Nodes and Secrets in the store, and the server's key. Absent on purpose: public
 //! keys. The signature is an HMAC, so only this server can check a token.
 
-use crate::access::auth::{CREDENTIAL_ID, User};
+use crate::access::user::{CREDENTIAL_ID, User};
 use crate::ground::digest;
 use crate::ground::store::Obj;
 use crate::ground::tree;

@@ -9,3 +9,4 @@ pub mod pki;
 pub mod rbac;
 pub mod secrets;
 pub mod shares;
+pub mod user;

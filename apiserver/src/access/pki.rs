@@ -4,7 +4,7 @@
 //! Inputs: a data directory, names, and the certificates of connections. The authority is in `pki/ca.crt` and
 //! `pki/ca.key`. Anything that can sign with those (openssl) can make client certificates, too.
 
-use crate::access::auth::{CREDENTIAL_ID, Certified, User};
+use crate::access::user::{CREDENTIAL_ID, Certified, User};
 use crate::ground::private;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -210,7 +210,7 @@ fn user_of(certificate: &CertificateDer<'_>) -> Option<User> {
     let groups: Option<Vec<String>> =
         subject.iter_organization().map(|o| o.as_str().ok().map(str::to_string)).collect();
     let mut groups = groups?;
-    groups.push(crate::access::auth::AUTHENTICATED.into());
+    groups.push(crate::access::user::AUTHENTICATED.into());
     let print = crate::ground::digest::hex(&crate::ground::digest::sha256(certificate));
     let extra = [(CREDENTIAL_ID.to_string(), vec![format!("X509SHA256={print}")])].into();
     (!name.is_empty()).then_some(User { name, groups, uid: String::new(), extra })

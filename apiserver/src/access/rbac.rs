@@ -3,7 +3,8 @@
 //! Inputs: an identity and the RBAC objects in the store. [`aggregate`] fills roles with an aggregation rule.
 //! Absent on purpose: who the caller is (see `auth`).
 
-use crate::access::auth::{AUTHENTICATED, Access, Auth, User};
+use crate::access::auth::Auth;
+use crate::access::user::{AUTHENTICATED, Access, User};
 use crate::ground::store::{Refused, Write};
 use crate::ground::tree;
 use crate::schema::base::Base;

@@ -119,7 +119,7 @@ pub fn seal(dir: &Path, notes: &[(String, String)]) -> Result<String, (PathBuf, 
     let known = notes.iter().find(|(key, _)| key == "account-key").map(|(_, v)| v.as_str());
     Secrets::open(Some(dir), known)?;
     let mut tokens = StaticTokens::read(None);
-    let auth = Auth::new(crate::access::auth::Access::Rbac, [0; 32], tokens.salt());
+    let auth = Auth::new(crate::access::user::Access::Rbac, [0; 32], tokens.salt());
     for entry in notes.iter().filter_map(|(key, value)| legacy_tokens(key, value)).flatten() {
         tokens.put(
             auth.digest(tree::text(&entry, &["token"])),

@@ -4,10 +4,10 @@
 //! controller of Kubernetes writes it, so that one may run beside this or instead. Absent on purpose: stale
 //! `disruptedPods` of pods that were never deleted; an eviction deletes its pod at once.
 
-use crate::admission::core::Core;
 use crate::ground::packed::Node;
 use crate::ground::store::{Event, Obj, Range, Refused, Store, Table, Write};
 use crate::ground::tree;
+use crate::schema::base::Base;
 use crate::schema::error::{ApiError, ApiResult, Cause};
 use crate::schema::selectors::Labels;
 use serde_json::{Value, json};
@@ -60,46 +60,46 @@ impl Budgets {
 }
 
 /// Keeps the status of all budgets until the server closes.
-pub async fn run(core: Arc<Core>) {
-    for budget in core.budgets.budgets.objects() {
-        core.budgets.mark(&budget.key);
+pub async fn run(base: Arc<Base>, known: Arc<Budgets>) {
+    for budget in known.budgets.objects() {
+        known.mark(&budget.key);
     }
     loop {
         tokio::select! {
             biased;
-            () = core.closing.cancelled() => return,
-            () = core.budgets.wake.notified() => {}
+            () = base.closing.cancelled() => return,
+            () = known.wake.notified() => {}
         }
         let changed = {
-            let mut changed = core.budgets.changed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut changed = known.changed.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *changed)
         };
         for namespace in changed {
-            refresh(&core, &namespace).await;
+            refresh(&base, &known, &namespace).await;
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-async fn refresh(core: &Core, namespace: &str) {
+async fn refresh(base: &Base, known: &Budgets, namespace: &str) {
     let prefix = format!("{namespace}/");
     let range = Range { prefix: &prefix, ..Range::default() };
-    let Ok(Some(budgets)) = core.store.page(&core.budgets.budgets, range).await else { return };
+    let Ok(Some(budgets)) = base.store.page(&known.budgets, range).await else { return };
     if budgets.items.is_empty() {
         return;
     }
-    let Ok(Some(pods)) = core.store.page(&core.budgets.pods, range).await else { return };
+    let Ok(Some(pods)) = base.store.page(&known.pods, range).await else { return };
     for budget in budgets.items {
-        let status = judge(core, namespace, &budget, &pods.items);
+        let status = judge(base, namespace, &budget, &pods.items);
         if budget.at(&["status"]).as_ref() == Some(&status) {
             continue;
         }
         let mut value = budget.full();
         tree::object(&mut value).insert("status".into(), status);
-        let write = Write::Update { table: core.budgets.budgets.clone(), prev: budget.clone(), value };
-        if let Err(Refused::Changed(_)) = core.store.commit(vec![write]) {
+        let write = Write::Update { table: known.budgets.clone(), prev: budget.clone(), value };
+        if let Err(Refused::Changed(_)) = base.store.commit(vec![write]) {
             // Its own event brings the loop back.
-            core.budgets.mark(&budget.key);
+            known.mark(&budget.key);
         }
     }
 }
@@ -124,7 +124,7 @@ fn is_finished(pod: &Obj) -> bool {
 }
 
 /// Pods that the controllers of these pods want together; a pod without one counts for itself.
-fn wanted(core: &Core, namespace: &str, pods: &[&Arc<Obj>]) -> i64 {
+fn wanted(base: &Base, namespace: &str, pods: &[&Arc<Obj>]) -> i64 {
     let mut owners: BTreeMap<String, i64> = BTreeMap::new();
     let mut alone = 0;
     for pod in pods {
@@ -141,7 +141,7 @@ fn wanted(core: &Core, namespace: &str, pods: &[&Arc<Obj>]) -> i64 {
             _ => "",
         };
         let key = format!("{namespace}/{}", tree::text(owner, &["name"]));
-        let found = (!table.is_empty()).then(|| core.store.table(table).get(&key)).flatten();
+        let found = (!table.is_empty()).then(|| base.store.table(table).get(&key)).flatten();
         match found {
             Some(o) => {
                 let replicas = o.number(&["spec", "replicas"]);
@@ -165,7 +165,7 @@ fn scaled(value: &Value, whole: i64) -> i64 {
 }
 
 /// The status of a budget, given the pods of its namespace.
-fn judge(core: &Core, namespace: &str, budget: &Obj, pods: &[Arc<Obj>]) -> Value {
+fn judge(base: &Base, namespace: &str, budget: &Obj, pods: &[Arc<Obj>]) -> Value {
     let selector = selector(budget);
     let selects = |p: &Obj| selector.as_ref().is_some_and(|s| s.matches(&p.node()));
     let mine: Vec<&Arc<Obj>> = pods.iter().filter(|p| selects(p) && !is_finished(p)).collect();
@@ -175,11 +175,11 @@ fn judge(core: &Core, namespace: &str, budget: &Obj, pods: &[Arc<Obj>]) -> Value
     let spec = |key: &str| budget.at(&["spec", key]).filter(|v| !v.is_null());
     let (expected, desired) = match (spec("maxUnavailable").as_ref(), spec("minAvailable").as_ref()) {
         (Some(most), _) => {
-            let expected = wanted(core, namespace, &mine);
+            let expected = wanted(base, namespace, &mine);
             (expected, (expected - scaled(most, expected)).max(0))
         }
         (None, Some(least @ Value::String(_))) => {
-            let expected = wanted(core, namespace, &mine);
+            let expected = wanted(base, namespace, &mine);
             (expected, scaled(least, expected))
         }
         (None, Some(least)) => (count, scaled(least, count)),
@@ -198,26 +198,23 @@ fn judge(core: &Core, namespace: &str, budget: &Obj, pods: &[Arc<Obj>]) -> Value
         "observedGeneration": generation, "disruptionsAllowed": allowed, "currentHealthy": healthy,
         "desiredHealthy": desired, "expectedPods": expected,
         "conditions": [{"type": "DisruptionAllowed", "status": verdict, "reason": reason, "message": "",
-            "observedGeneration": generation, "lastTransitionTime": since.unwrap_or_else(|| core.clock.stamp())}],
+            "observedGeneration": generation, "lastTransitionTime": since.unwrap_or_else(|| base.clock.stamp())}],
     })
 }
 
 /// Uses one disruption of the budget that covers a pod, or refuses with 429.
-pub async fn take(core: &Core, namespace: &str, pod: &Obj, dry_run: bool) -> ApiResult<()> {
+pub async fn take(base: &Base, known: &Budgets, namespace: &str, pod: &Obj, dry_run: bool) -> ApiResult<()> {
     let phase = pod.text(&["status", "phase"]);
     let leaving = pod.has(&["metadata", "deletionTimestamp"]);
-    if leaving
-        || matches!(phase.as_str(), "Succeeded" | "Failed" | "Pending")
-        || core.budgets.budgets.is_empty()
-    {
+    if leaving || matches!(phase.as_str(), "Succeeded" | "Failed" | "Pending") || known.budgets.is_empty() {
         return Ok(());
     }
     for _ in 0..ATTEMPTS {
         // The status may be a moment behind the pods it counts.
-        refresh(core, namespace).await;
+        refresh(base, known, namespace).await;
         let prefix = format!("{namespace}/");
         let range = Range { prefix: &prefix, ..Range::default() };
-        let page = core.store.page(&core.budgets.budgets, range).await?;
+        let page = base.store.page(&known.budgets, range).await?;
         let mut mine = page.map(|p| p.items).unwrap_or_default().into_iter().filter(|b| covers(b, pod));
         let Some(budget) = mine.next() else { return Ok(()) };
         if mine.next().is_some() {
@@ -249,8 +246,8 @@ pub async fn take(core: &Core, namespace: &str, pod: &Obj, dry_run: bool) -> Api
         let mut value = budget.full();
         let left = tree::child(&mut value, "status");
         left.insert("disruptionsAllowed".into(), (status("disruptionsAllowed") - 1).into());
-        let write = Write::Update { table: core.budgets.budgets.clone(), prev: budget.clone(), value };
-        match core.store.commit_to_free(vec![write]) {
+        let write = Write::Update { table: known.budgets.clone(), prev: budget.clone(), value };
+        match base.store.commit_to_free(vec![write]) {
             Ok(_) => return Ok(()),
             Err(Refused::Changed(_)) => {}
             Err(e) => return Err(e.into()),

@@ -3,16 +3,18 @@
 //! Inputs: the lower half of the server, and everything above it. Absent on purpose: how a request is parsed (see
 //! `door`).
 
-use super::Admission;
 use super::budgets::Budgets;
+use super::registrations::Admission;
 use super::resource_quota::Quotas;
-use crate::access::auth::{Auth, User};
+use crate::access::auth::Auth;
 use crate::access::shares::Shares;
+use crate::access::user::User;
 use crate::ground::answers::Answers;
 use crate::kinds::nodes::Nodes;
 use crate::schema::base::Base;
 use crate::schema::http_io::{Form, Params};
-use crate::schema::registry::{Entry, Resource};
+use crate::schema::registry::Entry;
+use crate::schema::resource::Resource;
 use http::{HeaderMap, header};
 use std::sync::Arc;
 
@@ -25,9 +27,9 @@ pub struct Core {
     /// Webhooks and policies.
     pub admission: Admission,
     /// What is known to have changed about disruption budgets.
-    pub budgets: Budgets,
+    pub budgets: Arc<Budgets>,
     /// What is known to have changed about resource quotas.
-    pub quotas: Quotas,
+    pub quotas: Arc<Quotas>,
     /// Answers so far.
     pub requests: Answers,
     /// What is known to have changed about nodes; None where others keep their taints.

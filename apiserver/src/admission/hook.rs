@@ -3,11 +3,12 @@
 //! Inputs: a webhook of a configuration, and writes under review. Absent on purpose: how it is called (`remote`).
 
 use super::remote::Remote;
-use super::{Operation, Review};
+use super::review::{Operation, Review};
 use crate::ground::tree;
 use crate::schema::cel::{Expression, Variables};
 use crate::schema::error::{ApiError, ApiResult};
-use crate::schema::registry::{Entry, Resource};
+use crate::schema::registry::Entry;
+use crate::schema::resource::Resource;
 use crate::schema::selectors::Labels;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -89,24 +90,23 @@ impl Selectors {
         if !review.resource().namespaced {
             return true;
         }
-        review.namespace().is_some_and(|ns| self.namespaces.matches(&ns))
+        review.namespace_object().is_some_and(|ns| self.namespaces.matches(&ns))
     }
 }
 
 /// The version in which a rule set sees a write: the one asked for, or an equivalent one.
 pub fn seen_as(review: &Review<'_>, rules: &[Rule], equivalent: bool) -> Option<Entry> {
-    let call = review.call;
     let hit = |r: &Resource| {
-        rules.iter().any(|rule| rule.matches(r, &call.subresource, review.operation, &review.name))
+        rules.iter().any(|rule| rule.matches(r, review.subresource, review.operation, &review.name))
     };
-    if hit(call.resource()) {
-        return Some(call.entry.clone());
+    if hit(review.resource()) {
+        return Some(review.entry.clone());
     }
-    if !equivalent || !call.resource().custom {
+    if !equivalent || !review.resource().custom {
         return None;
     }
-    let registry = call.core.registry.load();
-    let r = call.resource();
+    let registry = review.base.registry.load();
+    let r = review.resource();
     let mut same =
         registry.all().iter().filter(|e| e.resource.group == r.group && e.resource.plural == r.plural);
     same.find(|e| hit(&e.resource)).cloned()
@@ -122,7 +122,7 @@ pub fn variables(review: &Review<'_>, request: &Value) -> Variables {
     map.remove("object");
     map.remove("oldObject");
     variables.put("request", &slim);
-    variables.put("namespaceObject", &review.namespace().unwrap_or(Value::Null));
+    variables.put("namespaceObject", &review.namespace_object().unwrap_or(Value::Null));
     variables
 }
 
@@ -239,14 +239,14 @@ impl Hook {
                 }
             }
         }
-        if review.call.dry_run() && !self.dry_run {
+        if review.dry_run && !self.dry_run {
             let message = format!("admission webhook {:?} does not support dry run", self.name);
             return Err(ApiError::bad_request(message));
         }
         let uid = tree::text(&request, &["uid"]).to_string();
         let body =
             json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request});
-        let answer = match self.remote.post(&review.call.core, &body).await {
+        let answer = match self.remote.post(review.base, &body).await {
             Ok(answer) => answer,
             Err(why) => return self.failed(&why),
         };

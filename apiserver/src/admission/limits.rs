@@ -2,11 +2,11 @@
 //!
 //! Inputs: a new pod or claim, and the LimitRanges of its namespace. Source: the plugin of Kubernetes 1.36.
 
-use crate::admission::core::Core;
 use crate::ground::store::{Obj, Range};
 use crate::ground::tree;
+use crate::schema::base::Base;
 use crate::schema::error::{ApiError, ApiResult};
-use crate::schema::registry::Resource;
+use crate::schema::resource::Resource;
 use fleet_resources::quantity;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-fn ranges(core: &Core, namespace: &str) -> Vec<Arc<Obj>> {
-    let table = core.store.table("/limitranges");
+fn ranges(base: &Base, namespace: &str) -> Vec<Arc<Obj>> {
+    let table = base.store.table("/limitranges");
     if namespace.is_empty() || table.is_empty() {
         return Vec::new();
     }
@@ -31,12 +31,12 @@ fn limits(range: &Obj, kind: &str) -> Vec<Value> {
 }
 
 /// Fills the default requests and limits of the namespace into a new pod.
-pub fn fill(core: &Core, r: &Resource, namespace: &str, value: &mut Value) {
+pub fn fill(base: &Base, r: &Resource, namespace: &str, value: &mut Value) {
     if !r.is("", "pods") {
         return;
     }
     let mut notes = Vec::new();
-    for range in ranges(core, namespace) {
+    for range in ranges(base, namespace) {
         for limit in limits(&range, "Container") {
             for list in ["containers", "initContainers"] {
                 let word = if list == "containers" { "container" } else { "init container" };
@@ -122,13 +122,13 @@ fn amounts(map: Option<&Value>) -> BTreeMap<String, i64> {
 ///
 /// # Errors
 /// 403 with each limit and the value found.
-pub fn check(core: &Core, r: &Resource, namespace: &str, value: &Value) -> ApiResult<()> {
+pub fn check(base: &Base, r: &Resource, namespace: &str, value: &Value) -> ApiResult<()> {
     let (pod, claim) = (r.is("", "pods"), r.is("", "persistentvolumeclaims"));
     if !pod && !claim {
         return Ok(());
     }
     let mut why = Vec::new();
-    for range in ranges(core, namespace) {
+    for range in ranges(base, namespace) {
         if claim {
             let asked = Asked::of(tree::at(value, &["spec", "resources"]).unwrap_or(&Value::Null));
             for limit in limits(&range, "PersistentVolumeClaim") {

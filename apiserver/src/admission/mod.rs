@@ -3,17 +3,11 @@
 //! Inputs: one write, in the stored form, and the registrations in the store. Without registrations it costs next
 //! to nothing. Absent on purpose: MutatingAdmissionPolicies, audit annotations.
 
-use crate::access::auth;
 use crate::admission::core::Call;
-use crate::ground::store::{Store, Table};
 use crate::ground::tree;
-use crate::kinds::scale;
 use crate::schema::error::ApiResult;
-use crate::schema::registry::{Entry, Resource};
 use crate::schema::{convert, patch};
-use arc_swap::ArcSwapOption;
-use serde_json::{Value, json};
-use std::sync::Arc;
+use serde_json::Value;
 
 pub mod budgets;
 pub mod core;
@@ -22,158 +16,35 @@ mod limits;
 pub mod plugins;
 pub mod pod_security;
 mod policy;
+pub mod registrations;
 mod remote;
 pub mod resource_quota;
+pub mod review;
 
+use crate::kinds::registration::GROUP;
 use hook::Hook;
-use policy::Policy;
+use review::Review;
 
-pub use crate::kinds::registration::GROUP;
-const PLURALS: [&str; 4] = [
-    "mutatingwebhookconfigurations",
-    "validatingwebhookconfigurations",
-    "validatingadmissionpolicies",
-    "validatingadmissionpolicybindings",
-];
+pub use review::Operation;
 
-/// What kind of write it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
-    /// POST, or an apply that creates.
-    Create,
-    /// PUT and PATCH.
-    Update,
-    /// DELETE.
-    Delete,
-}
-
-impl Operation {
-    /// As rules and reviews write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Operation::Create => "CREATE",
-            Operation::Update => "UPDATE",
-            Operation::Delete => "DELETE",
-        }
-    }
-
-    fn options(self) -> &'static str {
-        match self {
-            Operation::Create => "CreateOptions",
-            Operation::Update => "UpdateOptions",
-            Operation::Delete => "DeleteOptions",
-        }
-    }
-}
-
-struct Compiled {
-    state: u64,
-    mutating: Vec<Hook>,
-    validating: Vec<Hook>,
-    policies: Vec<Policy>,
-}
-
-/// The registrations of a server, compiled when they change.
-pub struct Admission {
-    tables: [Arc<Table>; 4],
-    compiled: ArcSwapOption<Compiled>,
-}
-
-impl Admission {
-    /// Follows the registrations of this store.
-    pub fn new(store: &Store) -> Admission {
-        let tables = PLURALS.map(|p| store.table(&format!("{GROUP}/{p}")));
-        Admission { tables, compiled: ArcSwapOption::empty() }
-    }
-
-    /// True when a mutating webhook is registered.
-    pub fn mutates(&self) -> bool {
-        !self.tables[0].is_empty()
-    }
-
-    /// True when nothing is registered.
-    pub fn is_idle(&self) -> bool {
-        self.tables.iter().all(|t| t.is_empty())
-    }
-
-    fn current(&self) -> Option<Arc<Compiled>> {
-        if self.is_idle() {
-            return None;
-        }
-        let state = self.tables.iter().map(|t| t.last()).max().unwrap_or(0);
-        if let Some(known) = self.compiled.load_full().filter(|c| c.state == state) {
-            return Some(known);
-        }
-        let [mutating, validating, policies, bindings] = &self.tables;
-        let compiled = Arc::new(Compiled {
-            state,
-            mutating: mutating.objects().iter().flat_map(|o| Hook::compile_all(&o.value())).collect(),
-            validating: validating.objects().iter().flat_map(|o| Hook::compile_all(&o.value())).collect(),
-            policies: Policy::compile_all(&policies.objects(), &bindings.objects()),
-        });
-        self.compiled.store(Some(compiled.clone()));
-        Some(compiled)
-    }
-}
-
-/// One write under review.
-pub struct Review<'a> {
+fn review<'a>(
     call: &'a Call,
     operation: Operation,
-    name: String,
+    name: &str,
     old: Option<&'a Value>,
     new: Option<&'a Value>,
-}
-
-impl Review<'_> {
-    /// The resource written to.
-    fn resource(&self) -> &Resource {
-        self.call.resource()
-    }
-
-    /// The namespace the write is in, as stored; None for cluster scope.
-    fn namespace(&self) -> Option<Value> {
-        let name = self.call.namespace.as_str();
-        if name.is_empty() {
-            return None;
-        }
-        self.call.core.namespaces.get(name).map(|ns| ns.value())
-    }
-
-    /// `AdmissionRequest`, with the objects in the version of `seen`.
-    fn request(&self, seen: &Entry) -> Value {
-        let (asked, seen) = (self.resource(), &*seen.resource);
-        let scaling = self.call.subresource == "scale";
-        let kind = |r: &Resource| match scaling {
-            true => json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}),
-            false => json!({"group": r.group, "version": r.version, "kind": r.kind}),
-        };
-        let plural = |r: &Resource| json!({"group": r.group, "version": r.version, "resource": r.plural});
-        let object = |value: Option<&Value>| {
-            let mut value = value.cloned().unwrap_or(Value::Null);
-            if value.is_object() && scaling {
-                value = scale::of(asked, &value).unwrap_or(Value::Null);
-            } else if value.is_object() {
-                convert::to_served(seen, &mut value);
-            }
-            value
-        };
-        let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": self.operation.options()});
-        let mut request = json!({
-            "uid": self.call.core.ids.uuid().to_string(),
-            "kind": kind(seen), "resource": plural(seen), "requestKind": kind(asked), "requestResource": plural(asked),
-            "name": self.name, "operation": self.operation.name(), "userInfo": auth::info(&self.call.user),
-            "object": object(self.new), "oldObject": object(self.old),
-            "dryRun": self.call.dry_run(), "options": options,
-        });
-        if !self.call.namespace.is_empty() {
-            request["namespace"] = json!(self.call.namespace);
-        }
-        if !self.call.subresource.is_empty() {
-            request["subResource"] = json!(self.call.subresource);
-            request["requestSubResource"] = json!(self.call.subresource);
-        }
-        request
+) -> Review<'a> {
+    Review {
+        base: &call.core,
+        entry: &call.entry,
+        subresource: &call.subresource,
+        namespace: &call.namespace,
+        user: &call.user,
+        dry_run: call.dry_run(),
+        operation,
+        name: name.to_string(),
+        old,
+        new,
     }
 }
 
@@ -223,7 +94,7 @@ async fn run(
     new: Option<&mut Value>,
     hook: &Hook,
 ) -> ApiResult<bool> {
-    let review = Review { call, operation, name: name.to_string(), old, new: new.as_deref() };
+    let review = review(call, operation, name, old, new.as_deref());
     let Some(answer) = hook.ask(&review).await? else { return Ok(false) };
     let resource = answer.seen.resource.clone();
     call.warnings.extend(answer.warnings);
@@ -261,7 +132,7 @@ pub async fn validate(
     }
     let mut warnings = Vec::new();
     {
-        let review = Review { call, operation, name: name.to_string(), old, new };
+        let review = review(call, operation, name, old, new);
         for policy in &compiled.policies {
             policy.judge(&review, &mut warnings)?;
         }

@@ -3,12 +3,12 @@
 //! Inputs: a new or changed object and the store. Absent on purpose: LimitRanger (see `limits`) and ResourceQuota.
 
 use super::limits;
-use crate::access::auth::User;
 use crate::access::rbac::Question;
+use crate::access::user::User;
 use crate::admission::core::{Call, Core};
 use crate::ground::tree;
 use crate::schema::error::{ApiError, ApiResult};
-use crate::schema::registry::Resource;
+use crate::schema::resource::Resource;
 use serde_json::{Value, json};
 
 /// Where the token of a pod's account lies in its containers.
@@ -153,7 +153,7 @@ fn restricted_subject(call: &Call, request: &Value) -> ApiResult<()> {
     let parsed = x509_parser::certification_request::X509CertificationRequest::from_der(&block.contents);
     let Ok((_, parsed)) = parsed else { return Ok(()) };
     let subject = &parsed.certification_request_info.subject;
-    if subject.iter_organization().any(|o| o.as_str().is_ok_and(|o| o == crate::access::auth::MASTERS)) {
+    if subject.iter_organization().any(|o| o.as_str().is_ok_and(|o| o == crate::access::user::MASTERS)) {
         let why =
             "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
         return Err(ApiError::forbidden(call.resource(), tree::meta_text(request, "name"), why));
@@ -228,7 +228,7 @@ fn token_volume(call: &Call, pod: &mut Value) {
     let prefix = "kube-api-access-";
     let known = tree::list(pod, &["spec", "volumes"]).iter().map(|v| tree::text(v, &["name"]));
     let known = known.into_iter().find(|n| n.starts_with(prefix)).map(str::to_string);
-    let name = known.clone().unwrap_or_else(|| crate::schema::base::generated(&call.core.ids, prefix));
+    let name = known.clone().unwrap_or_else(|| crate::ground::ids::generated(&call.core.ids, prefix));
     let mut mounted = false;
     let spec = tree::child(pod, "spec");
     for list in ["initContainers", "containers"] {

@@ -7,7 +7,7 @@
 use crate::admission::core::Call;
 use crate::ground::tree::{at, list, meta_text, text};
 use crate::schema::error::{ApiError, ApiResult};
-use crate::schema::registry::Resource;
+use crate::schema::resource::Resource;
 use serde_json::Value;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]

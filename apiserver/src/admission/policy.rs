@@ -3,8 +3,8 @@
 //! Inputs: compiled policies and writes under review. Absent on purpose: `authorizer`, audit annotations, and type
 //! checking of expressions against schemas.
 
-use super::Review;
 use super::hook::{Condition, Rule, Selectors, compile_conditions, conditions, seen_as, variables};
+use super::review::Review;
 use crate::ground::store::Obj;
 use crate::ground::tree;
 use crate::schema::cel::{Expression, Variables};
@@ -226,13 +226,13 @@ impl Policy {
         let Some(reference) = binding.params.as_ref().filter(|p| !p.is_null()) else {
             return Ok(vec![Value::Null]);
         };
-        let registry = review.call.core.registry.load();
+        let registry = review.base.registry.load();
         let Some(entry) = registry.by_kind(version, kind) else {
             return Err(format!("failed to find resource referenced by paramKind: '{version}, Kind={kind}'"));
         };
         let namespace = match tree::text(reference, &["namespace"]) {
             _ if !entry.resource.namespaced => "",
-            "" => &review.call.namespace,
+            "" => review.namespace,
             given => given,
         };
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };

@@ -3,9 +3,9 @@
 //! Inputs: a `clientConfig` and a document. A service is called at its EndpointSlices or Endpoints, because there
 //! is no cluster network to route its address. Absent on purpose: retries and proxies.
 
-use crate::admission::core::Core;
 use crate::ground::store::Range;
 use crate::ground::tree;
+use crate::schema::base::Base;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dashmap::DashMap;
@@ -52,11 +52,11 @@ impl Remote {
     }
 
     /// Posts a document and reads the answer; the error is a text for the client.
-    pub async fn post(&self, core: &Core, body: &Value) -> Result<Value, String> {
+    pub async fn post(&self, base: &Base, body: &Value) -> Result<Value, String> {
         let (url, address) = match &self.target {
             Target::Url(url) => (url.clone(), None),
             Target::Service { namespace, name, port, path } => {
-                let address = find(core, namespace, name, *port).await?;
+                let address = find(base, namespace, name, *port).await?;
                 let path = path.trim_start_matches('/');
                 (format!("https://{name}.{namespace}.svc:{}/{path}", address.port()), Some(address))
             }
@@ -124,9 +124,9 @@ fn innermost(error: &dyn std::error::Error) -> String {
 }
 
 /// One ready address of a service.
-async fn find(core: &Core, namespace: &str, name: &str, port: u16) -> Result<SocketAddr, String> {
+async fn find(base: &Base, namespace: &str, name: &str, port: u16) -> Result<SocketAddr, String> {
     let key = format!("{namespace}/{name}");
-    let Some(service) = core.store.table("/services").get(&key) else {
+    let Some(service) = base.store.table("/services").get(&key) else {
         return Err(format!("service \"{name}\" not found"));
     };
     if service.text(&["spec", "type"]) == "ExternalName" {
@@ -145,7 +145,7 @@ async fn find(core: &Core, namespace: &str, name: &str, port: u16) -> Result<Soc
         u16::try_from(tree::number(one, &["port"])).ok()
     };
     let ip = |text: &str| text.parse::<IpAddr>().ok();
-    if let Some(endpoints) = core.store.table("/endpoints").get(&key) {
+    if let Some(endpoints) = base.store.table("/endpoints").get(&key) {
         for subset in endpoints.list(&["subsets"]) {
             let address =
                 tree::list(&subset, &["addresses"]).first().and_then(|a| ip(tree::text(a, &["ip"])));
@@ -154,9 +154,9 @@ async fn find(core: &Core, namespace: &str, name: &str, port: u16) -> Result<Soc
             }
         }
     }
-    let slices = core.store.table("discovery.k8s.io/endpointslices");
+    let slices = base.store.table("discovery.k8s.io/endpointslices");
     let prefix = format!("{namespace}/");
-    let page = core.store.page(&slices, Range { prefix: &prefix, ..Range::default() }).await;
+    let page = base.store.page(&slices, Range { prefix: &prefix, ..Range::default() }).await;
     let page = page.ok().flatten().map(|p| p.items).unwrap_or_default();
     let mine = page.iter().filter(|s| s.text(&["metadata", "labels", "kubernetes.io/service-name"]) == name);
     for slice in mine {

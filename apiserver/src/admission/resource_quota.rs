@@ -4,11 +4,11 @@
 //! cannot both use the last free amount. Deletes and ended pods are released a moment later, as by the quota
 //! controller of Kubernetes. Absent on purpose: charges for updates (a resized claim, a service of another type).
 
-use crate::admission::core::Core;
 use crate::ground::store::{Event, Obj, Range, Refused, Store, Table, Write};
 use crate::ground::tree;
+use crate::schema::base::Base;
 use crate::schema::error::{ApiError, ApiResult};
-use crate::schema::registry::Resource;
+use crate::schema::resource::Resource;
 use fleet_resources::quantity;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,51 +73,51 @@ impl Quotas {
 }
 
 /// Keeps the status of all quotas until the server closes.
-pub async fn run(core: Arc<Core>) {
-    for quota in core.quotas.table.objects() {
-        let mut state = core.quotas.state.lock().unwrap_or_else(PoisonError::into_inner);
+pub async fn run(base: Arc<Base>, known: Arc<Quotas>) {
+    for quota in known.table.objects() {
+        let mut state = known.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((namespace, _)) = quota.key.split_once('/') {
             state.with.insert(namespace.into());
             state.changed.insert(namespace.into());
         }
-        core.quotas.wake.notify_one();
+        known.wake.notify_one();
     }
     loop {
         tokio::select! {
             biased;
-            () = core.closing.cancelled() => return,
-            () = core.quotas.wake.notified() => {}
+            () = base.closing.cancelled() => return,
+            () = known.wake.notified() => {}
         }
         let changed = {
-            let mut state = core.quotas.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = known.state.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut state.changed)
         };
         for namespace in changed {
-            refresh(&core, &namespace);
+            refresh(&base, &known, &namespace);
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-fn refresh(core: &Core, namespace: &str) {
+fn refresh(base: &Base, known: &Quotas, namespace: &str) {
     // Each quota is read before the objects it counts: a create in between changes the quota, too, and this write
     // is refused.
-    let quotas = core.quotas.of(namespace);
+    let quotas = known.of(namespace);
     if quotas.is_empty() {
-        core.quotas.state.lock().unwrap_or_else(PoisonError::into_inner).with.remove(namespace);
+        known.state.lock().unwrap_or_else(PoisonError::into_inner).with.remove(namespace);
     }
     for quota in quotas {
-        let used = shown(&usage(core, namespace, &quota));
+        let used = shown(&usage(base, namespace, &quota));
         let status = json!({"hard": quota.at(&["spec", "hard"]).unwrap_or_else(|| json!({})), "used": used});
         if quota.at(&["status"]).as_ref() == Some(&status) {
             continue;
         }
         let mut value = quota.full();
         tree::object(&mut value).insert("status".into(), status);
-        let write = Write::Update { table: core.quotas.table.clone(), prev: quota.clone(), value };
-        if let Err(Refused::Changed(_)) = core.store.commit(vec![write]) {
+        let write = Write::Update { table: known.table.clone(), prev: quota.clone(), value };
+        if let Err(Refused::Changed(_)) = base.store.commit(vec![write]) {
             // Its own event brings the loop back.
-            core.quotas.wake.notify_one();
+            known.wake.notify_one();
         }
     }
 }
@@ -150,9 +150,9 @@ fn hard(quota: &Obj) -> Amounts {
 }
 
 /// Everything that exists and counts against a quota.
-fn usage(core: &Core, namespace: &str, quota: &Obj) -> Amounts {
+fn usage(base: &Base, namespace: &str, quota: &Obj) -> Amounts {
     let mut used: Amounts = hard(quota).into_keys().map(|name| (name, 0)).collect();
-    for table in core.store.tables() {
+    for table in base.store.tables() {
         let (group, plural) = table.name.split_once('/').unwrap_or(("", &table.name));
         if !used.keys().any(|name| concerns(name, group, plural)) {
             continue;
@@ -255,13 +255,19 @@ fn in_scope(quota: &Obj, pod: &Value) -> bool {
 ///
 /// # Errors
 /// 403 if a quota is exceeded, or if the object does not say how much it uses.
-pub fn charge(core: &Core, r: &Resource, namespace: &str, value: &Value) -> ApiResult<Vec<Write>> {
+pub fn charge(
+    base: &Base,
+    known: &Quotas,
+    r: &Resource,
+    namespace: &str,
+    value: &Value,
+) -> ApiResult<Vec<Write>> {
     let mut writes = Vec::new();
-    if namespace.is_empty() || core.quotas.table.is_empty() {
+    if namespace.is_empty() || known.table.is_empty() {
         return Ok(writes);
     }
     let (name, (group, plural)) = (tree::meta_text(value, "name"), (r.group.as_str(), r.plural.as_str()));
-    for quota in core.quotas.of(namespace) {
+    for quota in known.of(namespace) {
         let hard = hard(&quota);
         let mine = |key: &&String| concerns(key, group, plural);
         if plural == "pods" && group.is_empty() && in_scope(&quota, value) {
@@ -278,7 +284,7 @@ pub fn charge(core: &Core, r: &Resource, namespace: &str, value: &Value) -> ApiR
         }
         let mut used = match quota.at(&["status", "used"]) {
             Some(Value::Object(known)) => known.iter().map(|(k, v)| (k.clone(), amount(k, v))).collect(),
-            _ => usage(core, namespace, &quota),
+            _ => usage(base, namespace, &quota),
         };
         let over: Vec<&String> = asked
             .iter()
@@ -310,7 +316,7 @@ pub fn charge(core: &Core, r: &Resource, namespace: &str, value: &Value) -> ApiR
         let status = tree::child(&mut changed, "status");
         status.insert("hard".into(), quota.at(&["spec", "hard"]).unwrap_or_default());
         status.insert("used".into(), shown(&used));
-        writes.push(Write::Update { table: core.quotas.table.clone(), prev: quota, value: changed });
+        writes.push(Write::Update { table: known.table.clone(), prev: quota, value: changed });
     }
     Ok(writes)
 }

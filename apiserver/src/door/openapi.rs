@@ -8,11 +8,12 @@ mod v2;
 pub use v2::swagger;
 
 use crate::admission::core::Core;
-use crate::door::server::etagged;
+use crate::door::etag::etagged;
 use crate::schema;
 use crate::schema::error::ApiResult;
 use crate::schema::http_io;
-use crate::schema::registry::{Registry, Resource};
+use crate::schema::registry::Registry;
+use crate::schema::resource::Resource;
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value, json};

@@ -3,9 +3,9 @@
 //! Inputs: a server and an address. Client certificates are requested, and checked once for each connection. Absent
 //! on purpose: plain HTTP.
 
-use crate::access::auth::{Certified, Door};
 use crate::access::pki::{AskForCertificate, Authority};
 use crate::access::shares::Guest;
+use crate::access::user::{Certified, Door};
 use crate::admission::core::Core;
 use crate::door::server;
 use crate::ground::private;

@@ -5,17 +5,18 @@
 //! again for the next one. Absent on purpose: reads, which use the copy in memory.
 
 use crate::ground::obj::Obj;
-use crate::ground::store::{Event, EventKind, Published, Table};
+use crate::ground::published::{Batch, Published};
+use crate::ground::table::{EventKind, Table};
 use crate::ground::{incarnation, private};
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTableMetadata};
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+mod error;
 mod format;
 #[cfg(test)]
 mod power;
@@ -23,8 +24,9 @@ mod reserve;
 #[cfg(test)]
 mod tests;
 
+pub use error::DiskError;
 pub use format::Found;
-use format::{FORMAT, NOTES, OBJECTS, SHARED};
+use format::{NOTES, OBJECTS, SHARED};
 use reserve::{Reserve, out_of_room};
 
 /// Directory of keys and certificates beside the store.
@@ -42,94 +44,6 @@ const COMPACT_FROM: u64 = 64 << 20;
 /// How long a killed process may hold the file.
 const HOLDER_GOES_WITHIN: Duration = Duration::from_secs(2);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
-/// Lost objects that are named one by one.
-const NAMED: usize = 20;
-
-/// What a damaged file lost.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Damage {
-    /// Names of objects whose record does not have its checksum; at most [`NAMED`].
-    pub names: Vec<String>,
-    /// How many such objects.
-    pub objects: u64,
-    /// Objects that were counted when written and are not there.
-    pub missing: u64,
-    /// Values shared by several objects that are damaged.
-    pub shared: u64,
-}
-
-impl Damage {
-    fn lost(&mut self, key: &str) {
-        self.objects += 1;
-        if self.names.len() < NAMED {
-            self.names.push(key.replace('\0', " ").trim_start_matches('/').to_string());
-        }
-    }
-
-    fn is_some(&self) -> bool {
-        self.objects + self.missing + self.shared > 0
-    }
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} objects are damaged", self.objects)?;
-        if !self.names.is_empty() {
-            write!(f, " ({}", self.names.join(", "))?;
-            f.write_str(if self.objects as usize > self.names.len() { ", ...)" } else { ")" })?;
-        }
-        if self.missing > 0 {
-            write!(f, "; {} more are missing", self.missing)?;
-        }
-        if self.shared > 0 {
-            write!(f, "; {} values that objects share are damaged", self.shared)?;
-        }
-        Ok(())
-    }
-}
-
-/// Why a data directory cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum DiskError {
-    /// Another process has it.
-    #[error("data directory {0}: in use by another process; stop that server or choose another directory")]
-    InUse(PathBuf),
-    /// The operating system refused.
-    #[error("data directory {0}: {1}")]
-    Io(PathBuf, std::io::Error),
-    /// The file is not a store, or is damaged beyond reading.
-    #[error("{0}: not a usable store ({1}); restore it from a snapshot or remove it to start empty")]
-    Corrupt(PathBuf, String),
-    /// Parts of the file are damaged.
-    #[error("{0}: {1}; restore it from a snapshot, or accept the loss to go on without them")]
-    Damaged(PathBuf, Damage),
-    /// The file was written by a newer program.
-    #[error("{0}: has format {1}, this program reads formats up to {FORMAT}; use the newer program")]
-    Newer(PathBuf, String),
-}
-
-impl DiskError {
-    fn of(path: &Path, e: redb::Error) -> DiskError {
-        match e {
-            redb::Error::DatabaseAlreadyOpen => DiskError::InUse(path.into()),
-            redb::Error::UpgradeRequired(v) => DiskError::Newer(path.into(), v.to_string()),
-            redb::Error::Io(e) if e.kind() != std::io::ErrorKind::InvalidData => {
-                DiskError::Io(path.into(), e)
-            }
-            other => DiskError::Corrupt(path.into(), other.to_string()),
-        }
-    }
-}
-
-/// One commit on its way to the disk.
-pub struct Batch {
-    /// The events of the commit.
-    pub events: Vec<(Arc<Table>, Arc<Event>)>,
-    /// The last revision of the commit.
-    pub rv: u64,
-    /// It frees space, so it may use the reserve.
-    pub frees: bool,
-}
 
 enum Message {
     Commit(Batch),
@@ -498,7 +412,7 @@ fn copy_keys(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 fn copy_to(read: &redb::ReadTransaction, from: &Path, dir: &Path) -> Result<(), String> {
-    let fail = |e: &dyn fmt::Display| format!("snapshot {}: {e}", dir.display());
+    let fail = |e: &dyn std::fmt::Display| format!("snapshot {}: {e}", dir.display());
     private::directory(dir).map_err(|e| fail(&e))?;
     let (path, partial) = (dir.join(FILE), dir.join(format!("{FILE}.partial")));
     if path.exists() {

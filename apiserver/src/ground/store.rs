@@ -4,18 +4,16 @@
 //! refuses is undone without a trace. Absent on purpose: HTTP, schemas and permissions.
 
 use crate::ground::dict::Dicts;
-use crate::ground::disk::{Batch, Disk, Found};
+use crate::ground::disk::{Disk, Found};
 pub use crate::ground::obj::Obj;
+use crate::ground::published::{Batch, Published};
+pub use crate::ground::published::{Hook, Refused};
 pub use crate::ground::table::{Event, EventKind, Page, Range, Table};
 use serde_json::Value;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use tokio::sync::watch;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLock};
 use tokio::time::Instant;
-
-/// Spans of refused revisions that are kept for callers that still wait for one of them.
-const REFUSALS: usize = 1024;
 
 /// What a deletion mark and its progress may take on a full disk.
 const MARK_BYTES: usize = 4096;
@@ -29,24 +27,6 @@ pub enum Write {
     /// The current version must be `prev`; `value` is the last state shown to watchers.
     Delete { table: Arc<Table>, prev: Arc<Obj>, value: Option<Value> },
 }
-
-/// Why a commit was refused; the number is the position of the write in the commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
-    /// The key is taken.
-    Exists(usize),
-    /// The object changed or is gone.
-    Changed(usize),
-    /// The condition of the commit no longer holds.
-    Barred,
-    /// The disk refused it. Reads go on; writes do once the disk accepts them again.
-    NotStored(String),
-    /// The store is closed or its disk is gone for good.
-    Closed(String),
-}
-
-/// Called with each published event, in commit order, from the publishing thread.
-pub type Hook = Box<dyn Fn(&Arc<Table>, &Arc<Event>) + Send + Sync>;
 
 /// The store of one server.
 pub struct Store {
@@ -73,117 +53,6 @@ pub enum Place {
 
 /// Least number of revisions skipped at each start, for a clock that went back.
 const GAP: u64 = 1 << 20;
-
-struct Sequence {
-    rv: u64,
-    closed: bool,
-}
-
-struct Refusals {
-    /// Revisions after the first number up to the second were refused.
-    spans: Vec<(u64, u64)>,
-    why: String,
-}
-
-/// Order and durability of commits, shared with the committer thread.
-pub struct Published {
-    sequence: Mutex<Sequence>,
-    durable: AtomicU64,
-    /// Every event up to here was given to the feeds.
-    delivered: AtomicU64,
-    feed: watch::Sender<u64>,
-    hook: OnceLock<Hook>,
-    failure: OnceLock<String>,
-    refused: AtomicBool,
-    refusals: Mutex<Refusals>,
-}
-
-impl Published {
-    fn new(start: u64) -> Published {
-        Published {
-            sequence: Mutex::new(Sequence { rv: start, closed: false }),
-            durable: AtomicU64::new(start),
-            delivered: AtomicU64::new(start),
-            feed: watch::Sender::new(start),
-            hook: OnceLock::new(),
-            failure: OnceLock::new(),
-            refused: AtomicBool::new(false),
-            refusals: Mutex::new(Refusals { spans: Vec::new(), why: String::new() }),
-        }
-    }
-
-    fn sequence(&self) -> MutexGuard<'_, Sequence> {
-        self.sequence.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn publish(&self, events: &[(Arc<Table>, Arc<Event>)], rv: u64) {
-        self.durable.store(rv, Ordering::Release);
-        for (table, event) in events {
-            table.feed.publish(event);
-            if let Some(hook) = self.hook.get() {
-                hook(table, event);
-            }
-        }
-        self.delivered.store(rv, Ordering::Release);
-        self.feed.send_replace(rv);
-    }
-
-    /// Called by the committer once a batch is on disk.
-    pub fn durable(&self, batch: &[Batch]) {
-        for b in batch {
-            self.publish(&b.events, b.rv);
-        }
-    }
-
-    /// Called by the committer if the disk refused a batch: everything that is not durable is undone, newest first.
-    /// `queued` yields the batches behind it; no commit happens meanwhile.
-    pub fn refuse(
-        &self,
-        mut batches: Vec<Batch>,
-        queued: impl FnOnce() -> Vec<Batch>,
-        why: String,
-    ) -> Vec<Batch> {
-        let sequence = self.sequence();
-        batches.extend(queued());
-        for (table, event) in batches.iter().rev().flat_map(|b| b.events.iter().rev()) {
-            table.undo(event);
-        }
-        let from = self.durable.load(Ordering::Acquire);
-        {
-            let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-            match refusals.spans.last_mut() {
-                Some(last) if last.0 == from => last.1 = sequence.rv,
-                _ => refusals.spans.push((from, sequence.rv)),
-            }
-            if refusals.spans.len() > REFUSALS {
-                refusals.spans.remove(0);
-            }
-            refusals.why = why;
-        }
-        self.refused.store(true, Ordering::Release);
-        drop(sequence);
-        self.feed.send_modify(|_| {});
-        batches
-    }
-
-    /// Called by the committer if the disk is gone for good.
-    pub fn fail(&self, why: String) {
-        let _ = self.failure.set(why);
-        self.feed.send_modify(|_| {});
-    }
-
-    /// Whether a revision is durable, or why not; None while that is not known.
-    fn outcome(&self, rv: u64) -> Option<Result<(), Refused>> {
-        let durable = self.durable.load(Ordering::Acquire);
-        if self.refused.load(Ordering::Acquire) {
-            let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-            if refusals.spans.iter().any(|(from, to)| *from < rv && rv <= *to) {
-                return Some(Err(Refused::NotStored(refusals.why.clone())));
-            }
-        }
-        (durable >= rv).then_some(Ok(()))
-    }
-}
 
 impl Store {
     /// A store in memory whose revisions start at `start`.

@@ -3,8 +3,7 @@
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
 use super::placing;
-use super::pod_spec::same_but;
-use crate::schema::field::{At, same};
+use crate::schema::field::{At, same, same_but};
 use crate::schema::validate::NameRule;
 use fleet_resources::quantity;
 

@@ -4,7 +4,7 @@
 
 use super::registration;
 use crate::ground::tree::{self, default_to};
-use crate::schema::registry::Resource;
+use crate::schema::resource::Resource;
 use serde_json::{Map, Value, json};
 
 type Obj = Map<String, Value>;
@@ -42,6 +42,12 @@ pub fn apply(resource: &Resource, value: &mut Value) {
                 default_to(tree::child(value, "status"), "allocatable", capacity);
             }
         }
+        _ => workload(resource, value),
+    }
+}
+
+fn workload(resource: &Resource, value: &mut Value) {
+    match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "replicationcontrollers") => {
             let labels = tree::at(value, &["spec", "template", "metadata", "labels"]).cloned();
             let spec = tree::child(value, "spec");
@@ -118,6 +124,12 @@ pub fn apply(resource: &Resource, value: &mut Value) {
                 job_spec(inner(t, "spec"));
             }
         }
+        _ => other(resource, value),
+    }
+}
+
+fn other(resource: &Resource, value: &mut Value) {
+    match (resource.group.as_str(), resource.plural.as_str()) {
         (registration::GROUP, plural) => registration::defaults(plural, value),
         ("scheduling.k8s.io", "priorityclasses") => {
             default_to(tree::object(value), "preemptionPolicy", "PreemptLowerPriority");

@@ -3,8 +3,8 @@
 //! Inputs: decoded objects, defaults applied. Source: the validation of Kubernetes 1.36.
 
 use super::cron;
-use super::pod_spec::{self, same_but};
-use crate::schema::field::{At, same};
+use super::pod_spec;
+use crate::schema::field::{At, same, same_but};
 use crate::schema::validate::NameRule;
 use serde_json::Value;
 

@@ -4,7 +4,7 @@
 //! objects (see `pods`, `services`, `limits`), and custom resources.
 
 use crate::schema::error::Cause;
-use crate::schema::registry::Resource;
+use crate::schema::resource::Resource;
 use serde_json::Value;
 
 mod claim;

@@ -5,7 +5,7 @@
 
 use super::container::{self, Pod, ip};
 use super::{placing, volume};
-use crate::schema::field::{At, same};
+use crate::schema::field::At;
 use crate::schema::validate::NameRule;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -152,13 +152,4 @@ pub fn selected(selector: &At, template: &At) {
     if !labels.matches(template.value()) {
         template.at("metadata.labels").invalid("`selector` does not match template `labels`");
     }
-}
-
-/// True when nothing but some fields of two maps differs.
-pub fn same_but(a: &Value, b: &Value, fields: &[&str]) -> bool {
-    let none = serde_json::Map::new();
-    let (a, b) = (a.as_object().unwrap_or(&none), b.as_object().unwrap_or(&none));
-    let keys = a.keys().chain(b.keys()).filter(|k| !fields.contains(&k.as_str()));
-    let at = |map: &serde_json::Map<String, Value>, key: &str| map.get(key).cloned().unwrap_or_default();
-    keys.into_iter().all(|k| same(&at(a, k), &at(b, k)))
 }

@@ -4,12 +4,16 @@
 
 use crate::ground::tree;
 use crate::schema::error::{ApiError, ApiResult};
-use crate::schema::registry::Resource;
+use crate::schema::resource::Resource;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 mod cells;
 mod other;
+mod text;
+mod workloads;
+
+use text::age;
 
 /// What a row carries beside its cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,45 +130,4 @@ pub fn row(r: &Resource, value: &Value, include: Include, now: Timestamp) -> Val
         Include::Object => row["object"] = value.clone(),
     }
     row
-}
-
-/// Time since, the way kubectl shortens it.
-pub fn age(when: &str, now: Timestamp) -> String {
-    match when.parse::<Timestamp>() {
-        Ok(t) => duration(now.as_second() - t.as_second()),
-        Err(_) => "<unknown>".into(),
-    }
-}
-
-/// A length of time, the way kubectl shortens it.
-pub fn duration(s: i64) -> String {
-    let (m, h, d) = (s / 60, s / 3600, s / 86_400);
-    let two = |a: i64, ua: &str, b: i64, ub: &str| {
-        if b == 0 { format!("{a}{ua}") } else { format!("{a}{ua}{b}{ub}") }
-    };
-    match s {
-        ..-1 => "<invalid>".into(),
-        -1..0 => "0s".into(),
-        0..120 => format!("{s}s"),
-        120..600 => two(m, "m", s % 60, "s"),
-        600..10_800 => format!("{m}m"),
-        10_800..28_800 => two(h, "h", m % 60, "m"),
-        28_800..172_800 => format!("{h}h"),
-        172_800..691_200 => two(d, "d", h % 24, "h"),
-        691_200..63_072_000 => format!("{d}d"),
-        63_072_000..252_288_000 => two(d / 365, "y", d % 365, "d"),
-        _ => format!("{}y", d / 365),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn durations() {
-        for (s, want) in
-            [(5, "5s"), (125, "2m5s"), (3600, "60m"), (11_000, "3h3m"), (90_000, "25h"), (200_000, "2d7h")]
-        {
-            assert_eq!(super::duration(s), want);
-        }
-    }
 }

@@ -4,7 +4,7 @@
 
 use crate::ground::tree;
 use crate::schema::error::{ApiError, ApiResult, Cause};
-use crate::schema::registry::Resource;
+use crate::schema::resource::Resource;
 use serde_json::{Value, json};
 
 fn at<'a>(value: &'a Value, path: &[String]) -> Option<&'a Value> {

@@ -2,8 +2,8 @@
 //!
 //! Inputs: decoded objects. Source: the validation of Kubernetes 1.36.
 
-use super::pod_spec::{self, same_but};
-use crate::schema::field::{At, same};
+use super::pod_spec;
+use crate::schema::field::{At, same, same_but};
 use serde_json::{Value, json};
 
 /// Checks a Deployment.

@@ -2,9 +2,10 @@
 //!
 //! Absent on purpose: who asks and what is admitted, which stand above it (see `admission::core`).
 
+use crate::ground::clock::Clock;
+use crate::ground::ids::Ids;
 use crate::ground::store::{Store, Table};
 use crate::schema::registry::Registry;
-use crate::{Clock, Ids};
 use arc_swap::ArcSwap;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -40,15 +41,3 @@ pub struct Base {
 /// What writes under way were given: addresses and ports as numbers, and when.
 #[derive(Default)]
 pub struct Addresses(pub Mutex<HashMap<u32, Instant>>);
-
-/// A name that starts with `base`, cut so that the whole fits a label.
-pub fn generated(ids: &Ids, base: &str) -> String {
-    // The alphabet has no vowels, so that no words come out.
-    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    let random = ids.uuid();
-    let mut out: String = base.chars().take(58).collect();
-    for b in random.as_bytes().iter().take(5) {
-        out.push(char::from(ALPHABET[usize::from(*b) % ALPHABET.len()]));
-    }
-    out
-}

@@ -4,7 +4,7 @@
 //! Absent on purpose: schemas (in the artefact), defaults and columns (see `defaults`, `printers`).
 
 use crate::schema::Schema;
-use crate::schema::registry::{Resource, ScalePaths};
+use crate::schema::resource::{Resource, ScalePaths};
 use std::sync::{Arc, OnceLock};
 
 struct Kind {

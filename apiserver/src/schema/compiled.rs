@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::ground::digest;
 use crate::schema::Schema;
-use crate::schema::error::Cause;
+use crate::schema::cause::Cause;
 use crate::schema::rules::{self, Rules};
 use crate::schema::structural;
 

@@ -6,7 +6,7 @@
 
 use crate::ground::tree;
 use crate::schema::decode;
-use crate::schema::registry::Resource;
+use crate::schema::resource::Resource;
 use serde_json::{Map, Value, json};
 
 const EVENT_FIELDS: [(&str, &str); 7] = [

@@ -3,7 +3,7 @@
 //! Inputs: a value and its schema. Types of built-in kinds are checked here, as by a typed decoder; types of custom
 //! resources in `validate`. Absent on purpose: defaults of built-in kinds.
 
-use crate::schema::{Schema, Type};
+use crate::schema::{MICRO_TIME, Schema, Type};
 use serde_json::{Map, Value};
 
 /// What decoding found.
@@ -17,9 +17,6 @@ pub struct Report {
 
 /// Fields reported at most; the rest is removed silently.
 const MAX_REPORTED: usize = 100;
-
-/// Format of times to the microsecond.
-pub const MICRO_TIME: &str = "micro-time";
 
 /// A time as RFC 3339 has it: nothing shorter, and no name of a zone.
 fn read_time(text: &str) -> Option<jiff::Timestamp> {
@@ -100,7 +97,7 @@ impl Walk<'_> {
             },
             "date-time" => match read_time(text) {
                 Some(t) => {
-                    *text = crate::stamp(t);
+                    *text = crate::ground::clock::stamp(t);
                     return;
                 }
                 None => time_error(text, "2006-01-02T15:04:05Z07:00"),

@@ -5,7 +5,7 @@
 //! is structural (see `structural`), and rules (see `rules`).
 
 use crate::schema::Schema;
-use crate::schema::error::Cause;
+use crate::schema::cause::Cause;
 use crate::schema::field::{At, Causes};
 use crate::schema::validate::{self, NameRule};
 use serde_json::{Value, json};

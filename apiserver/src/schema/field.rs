@@ -3,7 +3,7 @@
 //! Inputs: a tree and a list of causes. A path is built only for an error, so validating a correct object makes no
 //! strings. Absent on purpose: what the fields of a kind mean.
 
-use crate::schema::error::Cause;
+use crate::schema::cause::Cause;
 use crate::schema::validate::{self, NameRule};
 use serde_json::Value;
 use std::cell::RefCell;
@@ -371,6 +371,15 @@ pub fn same(a: &Value, b: &Value) -> bool {
         _ => false,
     };
     a == b || (empty(a) && empty(b))
+}
+
+/// True when nothing but some fields of two maps differs.
+pub fn same_but(a: &Value, b: &Value, fields: &[&str]) -> bool {
+    let none = serde_json::Map::new();
+    let (a, b) = (a.as_object().unwrap_or(&none), b.as_object().unwrap_or(&none));
+    let keys = a.keys().chain(b.keys()).filter(|k| !fields.contains(&k.as_str()));
+    let at = |map: &serde_json::Map<String, Value>, key: &str| map.get(key).cloned().unwrap_or_default();
+    keys.into_iter().all(|k| same(&at(a, k), &at(b, k)))
 }
 
 #[cfg(test)]

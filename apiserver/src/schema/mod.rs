@@ -6,9 +6,11 @@
 
 pub mod base;
 pub mod builtins;
+pub mod cause;
 pub mod cel;
 pub mod compiled;
 pub mod convert;
+pub mod crd;
 pub mod decode;
 pub mod definition;
 pub mod error;
@@ -20,6 +22,7 @@ pub mod patch;
 pub mod pattern;
 pub mod protobuf;
 pub mod registry;
+pub mod resource;
 pub mod rules;
 pub mod selectors;
 pub mod structural;
@@ -208,6 +211,9 @@ impl Schema {
     }
 }
 
+/// Format of times to the microsecond.
+pub const MICRO_TIME: &str = "micro-time";
+
 /// Short name of the definition of object metadata.
 pub const OBJECT_META: &str = "apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
@@ -267,7 +273,7 @@ fn parse(node: &Value, index: &HashMap<Box<str>, u32>, depth: usize) -> Schema {
         s.merge = strategy.contains("merge");
         s.replace = strategy.contains("replace");
     }
-    s.rules = rules(map, index, depth);
+    s.rules = value_rules(map, index, depth);
     s.has_defaults = s.rules.as_ref().is_some_and(|r| r.default.is_some())
         || s.props.iter().any(|(_, p)| p.has_defaults)
         || s.items.as_ref().is_some_and(|p| p.has_defaults)
@@ -280,7 +286,7 @@ fn strings(v: Option<&Value>) -> Box<[Box<str>]> {
     list.iter().filter_map(|x| x.as_str().map(Into::into)).collect()
 }
 
-fn rules(map: &Map<String, Value>, index: &HashMap<Box<str>, u32>, depth: usize) -> Option<Box<Rules>> {
+fn value_rules(map: &Map<String, Value>, index: &HashMap<Box<str>, u32>, depth: usize) -> Option<Box<Rules>> {
     const KEYS: [&str; 18] = [
         "default",
         "enum",
@@ -362,7 +368,7 @@ fn builtin() -> &'static Builtin {
             if name.ends_with(".MicroTime")
                 && let Some(rules) = &mut schema.rules
             {
-                rules.format = Some(crate::schema::decode::MICRO_TIME.into());
+                rules.format = Some(MICRO_TIME.into());
             }
             schema
         };

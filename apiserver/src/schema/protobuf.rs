@@ -279,7 +279,7 @@ fn nested(name: &str, bytes: &[u8], depth: usize) -> ApiResult<Option<Value>> {
             }
             let nanos = i32::try_from(number("nanos")).unwrap_or(0);
             let time = jiff::Timestamp::new(number("seconds"), nanos).map_err(|_| bad("time"))?;
-            let text = if short == "Time" { crate::stamp(time) } else { format!("{time:.6}") };
+            let text = if short == "Time" { crate::ground::clock::stamp(time) } else { format!("{time:.6}") };
             Some(Value::String(text))
         }
         "Duration" if name.contains("meta") => Some(Value::String(format!("{}ns", number("duration")))),

@@ -14,7 +14,7 @@ pub use admit::problems;
 use kube_cel::{CompiledSchema, Validator, compile_schema};
 use serde_json::Value;
 
-use crate::schema::error::Cause;
+use crate::schema::cause::Cause;
 
 /// The key under which a schema carries rules.
 const KEY: &str = "x-kubernetes-validations";

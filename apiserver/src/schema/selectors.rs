@@ -5,7 +5,7 @@
 use crate::ground::packed::Node;
 use crate::ground::tree;
 use crate::schema::error::{ApiError, ApiResult};
-use crate::schema::registry::Resource;
+use crate::schema::resource::Resource;
 use serde_json::Value;
 use std::borrow::Cow;
 

@@ -4,7 +4,7 @@
 //! documentation. Absent on purpose: whether defaults fit their own schema.
 
 use crate::ground::tree;
-use crate::schema::error::Cause;
+use crate::schema::cause::Cause;
 use serde_json::{Value, json};
 
 /// Causes collected at most.

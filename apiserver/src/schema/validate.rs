@@ -3,7 +3,7 @@
 //! Inputs: a pruned object with defaults. Returns all causes at once. Absent on purpose: CEL rules (see `rules`).
 
 use crate::ground::tree;
-use crate::schema::error::Cause;
+use crate::schema::cause::Cause;
 use crate::schema::{ListKind, Rules, Schema, Type};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -111,71 +111,9 @@ fn unique(kind: &ListKind, list: &[Value], path: &str, causes: &mut Vec<Cause>) 
 }
 
 fn check_rules(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>) {
-    let mut invalid =
-        |why: String| causes.push(Cause::invalid(path, value, &format!("{path} in body {why}")));
-    if let Some(n) = value.as_f64() {
-        if let Some((min, exclusive)) = rules.minimum
-            && (n < min || (exclusive && n <= min))
-        {
-            invalid(format!("should be greater than {}{min}", if exclusive { "" } else { "or equal to " }));
-        }
-        if let Some((max, exclusive)) = rules.maximum
-            && (n > max || (exclusive && n >= max))
-        {
-            invalid(format!("should be less than {}{max}", if exclusive { "" } else { "or equal to " }));
-        }
-        if let Some(m) = rules.multiple_of
-            && m > 0.0
-            && (n / m).fract() != 0.0
-        {
-            invalid(format!("should be a multiple of {m}"));
-        }
-    }
-    if let Some(text) = value.as_str() {
-        let n = text.chars().count() as u64;
-        if rules.length.0.is_some_and(|min| n < min) {
-            invalid(format!("should be at least {} chars long", rules.length.0.unwrap_or(0)));
-        }
-        if let Some(max) = rules.length.1.filter(|max| n > *max) {
-            causes.push(Cause::new(
-                "FieldValueTooLong",
-                path,
-                format!("Too long: may not be more than {max} bytes"),
-            ));
-            return;
-        }
-        if let Some((source, Some(pattern))) = &rules.pattern
-            && !pattern.is_match(text)
-        {
-            invalid(format!("should match '{source}'"));
-        }
-        if let Some(format) = &rules.format
-            && !formatted(format, text)
-        {
-            invalid(format!("must be of type {format}: {text:?}"));
-        }
-    }
-    if let Some(list) = value.as_array() {
-        let n = list.len() as u64;
-        if let Some(min) = rules.items.0.filter(|min| n < *min) {
-            invalid(format!("should have at least {min} items"));
-        }
-        if let Some(max) = rules.items.1.filter(|max| n > *max) {
-            let message = format!("Too many: {n}: must have at most {max} items");
-            causes.push(Cause::new("FieldValueTooMany", path, message));
-            return;
-        }
-    }
-    if let Some(map) = value.as_object() {
-        let n = map.len() as u64;
-        if let Some(min) = rules.properties.0.filter(|min| n < *min) {
-            invalid(format!("should have at least {min} properties"));
-        }
-        if let Some(max) = rules.properties.1.filter(|max| n > *max) {
-            let message = format!("Too many: {n}: must have at most {max} items");
-            causes.push(Cause::new("FieldValueTooMany", path, message));
-            return;
-        }
+    check_number(rules, value, path, causes);
+    if !check_text(rules, value, path, causes) || !check_size(rules, value, path, causes) {
+        return;
     }
     if !rules.enumeration.is_empty() && !rules.enumeration.contains(value) {
         let allowed: Vec<String> = rules.enumeration.iter().map(Value::to_string).collect();
@@ -199,6 +137,89 @@ fn check_rules(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>
     if rules.not.as_ref().is_some_and(|s| holds(s)) {
         causes.push(Cause::invalid(path, value, "must not validate the schema (not)"));
     }
+}
+
+fn check_number(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+    let mut invalid =
+        |why: String| causes.push(Cause::invalid(path, value, &format!("{path} in body {why}")));
+    if let Some(n) = value.as_f64() {
+        if let Some((min, exclusive)) = rules.minimum
+            && (n < min || (exclusive && n <= min))
+        {
+            invalid(format!("should be greater than {}{min}", if exclusive { "" } else { "or equal to " }));
+        }
+        if let Some((max, exclusive)) = rules.maximum
+            && (n > max || (exclusive && n >= max))
+        {
+            invalid(format!("should be less than {}{max}", if exclusive { "" } else { "or equal to " }));
+        }
+        if let Some(m) = rules.multiple_of
+            && m > 0.0
+            && (n / m).fract() != 0.0
+        {
+            invalid(format!("should be a multiple of {m}"));
+        }
+    }
+}
+
+/// False when nothing more is said of the value.
+fn check_text(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>) -> bool {
+    let mut invalid =
+        |why: String| causes.push(Cause::invalid(path, value, &format!("{path} in body {why}")));
+    if let Some(text) = value.as_str() {
+        let n = text.chars().count() as u64;
+        if rules.length.0.is_some_and(|min| n < min) {
+            invalid(format!("should be at least {} chars long", rules.length.0.unwrap_or(0)));
+        }
+        if let Some(max) = rules.length.1.filter(|max| n > *max) {
+            causes.push(Cause::new(
+                "FieldValueTooLong",
+                path,
+                format!("Too long: may not be more than {max} bytes"),
+            ));
+            return false;
+        }
+        if let Some((source, Some(pattern))) = &rules.pattern
+            && !pattern.is_match(text)
+        {
+            invalid(format!("should match '{source}'"));
+        }
+        if let Some(format) = &rules.format
+            && !formatted(format, text)
+        {
+            invalid(format!("must be of type {format}: {text:?}"));
+        }
+    }
+    true
+}
+
+/// False when nothing more is said of the value.
+fn check_size(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>) -> bool {
+    let mut invalid =
+        |why: String| causes.push(Cause::invalid(path, value, &format!("{path} in body {why}")));
+    if let Some(list) = value.as_array() {
+        let n = list.len() as u64;
+        if let Some(min) = rules.items.0.filter(|min| n < *min) {
+            invalid(format!("should have at least {min} items"));
+        }
+        if let Some(max) = rules.items.1.filter(|max| n > *max) {
+            let message = format!("Too many: {n}: must have at most {max} items");
+            causes.push(Cause::new("FieldValueTooMany", path, message));
+            return false;
+        }
+    }
+    if let Some(map) = value.as_object() {
+        let n = map.len() as u64;
+        if let Some(min) = rules.properties.0.filter(|min| n < *min) {
+            invalid(format!("should have at least {min} properties"));
+        }
+        if let Some(max) = rules.properties.1.filter(|max| n > *max) {
+            let message = format!("Too many: {n}: must have at most {max} items");
+            causes.push(Cause::new("FieldValueTooMany", path, message));
+            return false;
+        }
+    }
+    true
 }
 
 fn formatted(format: &str, text: &str) -> bool {

@@ -7,7 +7,7 @@ use crate::ground::tree;
 use crate::kinds;
 use crate::schema::error::{ApiError, ApiResult, Cause};
 use crate::schema::http_io;
-use crate::schema::registry::Resource;
+use crate::schema::resource::Resource;
 use crate::schema::{convert, decode, protobuf};
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ use crate::access::rbac;
 use crate::admission::core::Core;
 use crate::ground::store::{Event, EventKind, Obj, Refused, Table, Write};
 use crate::ground::tree;
-use crate::verbs::delete::{self, Options};
+use crate::verbs::removal::{self, Options};
 use crate::verbs::{crd, namespaces};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -261,7 +261,7 @@ impl Worker {
         let registry = core.registry.load_full();
         let Some(entry) = registry.stored().find(|e| e.resource.table == *table.name) else { return };
         let o = Options { propagation: policy.into(), uid: obj.meta_text("uid"), ..Options::default() };
-        match delete::delete_object(core, &entry.resource, table, &obj.key, &o).await {
+        match removal::delete_object(core, &entry.resource, table, &obj.key, &o).await {
             Err(e) if !matches!(e.code(), 404 | 409) => log(Err::<(), _>(e)),
             _ => {}
         }

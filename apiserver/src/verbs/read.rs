@@ -9,8 +9,8 @@ use crate::ground::tree;
 use crate::kinds::printers;
 use crate::schema::convert;
 use crate::schema::error::{ApiError, ApiResult};
-use crate::schema::http_io::{self, Form};
-use crate::schema::registry::Resource;
+use crate::schema::http_io::{self, Form, Params};
+use crate::schema::resource::Resource;
 use crate::schema::selectors::{Fields, Labels};
 use axum::body::Body;
 use base64::Engine;
@@ -222,15 +222,9 @@ fn too_old_token(start: &str) -> ApiError {
     ApiError::expired(message, continue_token(-1, start))
 }
 
-async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)> {
-    let p = &call.params;
-    let limit: usize = p.number("limit")?.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-    p.number("timeoutSeconds")?;
-    let (version, how, token) = (p.get("resourceVersion"), p.get("resourceVersionMatch"), p.get("continue"));
-    if p.has("sendInitialEvents") {
-        return Err(list_options_invalid("sendInitialEvents", "sendInitialEvents is forbidden for list"));
-    }
-    let asked = p.version("resourceVersion")?;
+/// Fails for list options that contradict each other.
+fn check_options(p: &Params, asked: u64) -> ApiResult<()> {
+    let (version, how) = (p.get("resourceVersion"), p.get("resourceVersionMatch"));
     if !how.is_empty() {
         if version.is_empty() {
             return Err(list_options_invalid(
@@ -253,6 +247,19 @@ async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)
             ));
         }
     }
+    Ok(())
+}
+
+async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)> {
+    let p = &call.params;
+    let limit: usize = p.number("limit")?.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+    p.number("timeoutSeconds")?;
+    let (version, how, token) = (p.get("resourceVersion"), p.get("resourceVersionMatch"), p.get("continue"));
+    if p.has("sendInitialEvents") {
+        return Err(list_options_invalid("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    let asked = p.version("resourceVersion")?;
+    check_options(p, asked)?;
     let mut range = Range { prefix: &filter.prefix, limit, ..Range::default() };
     let parsed;
     if !token.is_empty() {

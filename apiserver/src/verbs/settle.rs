@@ -8,10 +8,10 @@ use crate::ground::store::Obj;
 use crate::ground::tree;
 use crate::kinds;
 use crate::kinds::{pods, services};
+use crate::schema::crd;
 use crate::schema::error::{ApiError, ApiResult, Cause};
-use crate::schema::registry::Resource;
+use crate::schema::resource::Resource;
 use crate::schema::validate::{self, NameRule};
-use crate::verbs::crd;
 use crate::verbs::managed::{self, Writer};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -187,7 +187,7 @@ pub fn finish(
     let r = call.resource();
     let name = call.name.as_str();
     if r.is("apiextensions.k8s.io", "customresourcedefinitions") && call.subresource.is_empty() {
-        crd::admit(Some(&*live), &mut new, &call.core)?;
+        crd::admit(Some(&*live), &mut new, &call.core.clock.stamp())?;
     }
     if r.custom || r.generation {
         let same = |key: &String| matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind");

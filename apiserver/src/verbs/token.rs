@@ -109,7 +109,8 @@ pub async fn token_request(call: &mut Call, sent: &[u8]) -> ApiResult<Response<B
         "jti": call.core.ids.uuid().to_string(), "sub": accounts::user_name(&call.namespace, &call.name),
         "kubernetes.io": scope,
     });
-    let expires = jiff::Timestamp::from_second(now + seconds).map(crate::stamp).unwrap_or_default();
+    let expires =
+        jiff::Timestamp::from_second(now + seconds).map(crate::ground::clock::stamp).unwrap_or_default();
     let map = tree::object(&mut value);
     map.insert("kind".into(), "TokenRequest".into());
     map.insert("apiVersion".into(), "authentication.k8s.io/v1".into());

@@ -10,7 +10,7 @@ use crate::ground::tree;
 use crate::kinds::printers::{self, Include};
 use crate::schema::convert;
 use crate::schema::error::{ApiError, ApiResult, Cause};
-use crate::schema::http_io::Form;
+use crate::schema::http_io::{Form, Params};
 use crate::verbs::read::{self, Filter};
 use axum::body::Body;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -62,13 +62,11 @@ struct Watcher {
     done: bool,
 }
 
-/// Starts a watch.
-pub async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
-    let p = &call.params;
+/// Fails for watch options that contradict each other.
+fn check_options(p: &Params) -> ApiResult<()> {
     let invalid = |field: &str, why: &str| {
         Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", vec![Cause::forbidden(field, why)]))
     };
-    let streaming = p.flag("sendInitialEvents");
     let how = p.get("resourceVersionMatch");
     if p.has("sendInitialEvents") {
         if how != "NotOlderThan" {
@@ -83,6 +81,14 @@ pub async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
         );
     }
+    Ok(())
+}
+
+/// Starts a watch.
+pub async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
+    let p = &call.params;
+    let streaming = p.flag("sendInitialEvents");
+    check_options(p)?;
     let asked = p.version("resourceVersion")?;
     if call.form == Form::PartialList {
         return Err(ApiError::not_acceptable());

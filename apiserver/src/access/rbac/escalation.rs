@@ -4,11 +4,12 @@
 //! binding refers to) lift it. Source: the escalation check of Kubernetes' RBAC storage.
 
 use super::{CLUSTER_ROLES, GROUP, Question, ROLES, referenced};
-use crate::access::auth::{Access, Auth, User};
+use crate::access::auth::Auth;
+use crate::access::user::{Access, User};
 use crate::ground::tree;
 use crate::schema::base::Base;
 use crate::schema::error::{ApiError, ApiResult};
-use crate::schema::registry::Resource;
+use crate::schema::resource::Resource;
 use serde_json::{Value, json};
 
 /// Most single grants considered for one write. A role with more is refused, unless the writer has each of its

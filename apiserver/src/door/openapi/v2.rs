@@ -4,7 +4,7 @@
 
 use super::{build, protobuf};
 use crate::admission::core::Core;
-use crate::door::server::etagged;
+use crate::door::etag::etagged;
 use crate::schema::error::ApiResult;
 use crate::schema::http_io;
 use axum::body::Body;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Damage, DiskError};
+use super::error::{Damage, DiskError, FORMAT};
 
 /// `table\0key` to a record.
 pub const OBJECTS: TableDefinition<&str, &[u8]> = TableDefinition::new("records");
@@ -22,8 +22,6 @@ pub const SHARED: TableDefinition<u64, &[u8]> = TableDefinition::new("shared");
 pub const NOTES: TableDefinition<&str, &str> = TableDefinition::new("notes");
 /// Objects of format 1, as JSON.
 const OBJECTS_1: TableDefinition<&str, &[u8]> = TableDefinition::new("objects");
-/// What this program writes.
-pub const FORMAT: u64 = 2;
 
 const TEXT: u8 = b't';
 const TREE: u8 = b'o';

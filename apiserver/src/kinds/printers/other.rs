@@ -1,9 +1,8 @@
 //! Columns and cells of the built-in kinds beside the core, workloads and batch.
 
-use super::age;
-use super::cells::{join, labels, or};
+use super::text::{age, join, labels, or};
 use crate::ground::tree::{at, list, meta_text, number, text};
-use crate::schema::registry::Resource;
+use crate::schema::resource::Resource;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -51,8 +50,6 @@ pub fn columns(r: &Resource) -> &'static str {
 pub fn fill(r: &Resource, v: &Value, now: Timestamp, out: &mut Vec<Value>) {
     let old = || json!(age(meta_text(v, "creationTimestamp"), now));
     let n = |path: &[&str]| json!(number(v, path));
-    let containers =
-        |path: &[&str], field: &str| join(list(v, path).iter().map(|c| text(c, &[field])), "<none>");
     match (r.group.as_str(), r.plural.as_str()) {
         (_, "leases") => out.extend([json!(text(v, &["spec", "holderIdentity"])), old()]),
         (_, "ipaddresses") => {
@@ -127,6 +124,13 @@ pub fn fill(r: &Resource, v: &Value, now: Timestamp, out: &mut Vec<Value>) {
                 old(),
             ]);
         }
+        _ => storage(r, v, now, out),
+    }
+}
+
+fn storage(r: &Resource, v: &Value, now: Timestamp, out: &mut Vec<Value>) {
+    let old = || json!(age(meta_text(v, "creationTimestamp"), now));
+    match (r.group.as_str(), r.plural.as_str()) {
         (_, "storageclasses") => out.extend([
             json!(text(v, &["provisioner"])),
             json!(text(v, &["reclaimPolicy"])),
@@ -163,6 +167,16 @@ pub fn fill(r: &Resource, v: &Value, now: Timestamp, out: &mut Vec<Value>) {
             let name = if p("name").is_empty() { "<none>".into() } else { format!("{kind}/{}", p("name")) };
             out.extend([json!(text(v, &["spec", "controller"])), json!(name), old()]);
         }
+        _ => registered(r, v, now, out),
+    }
+}
+
+fn registered(r: &Resource, v: &Value, now: Timestamp, out: &mut Vec<Value>) {
+    let old = || json!(age(meta_text(v, "creationTimestamp"), now));
+    let n = |path: &[&str]| json!(number(v, path));
+    let containers =
+        |path: &[&str], field: &str| join(list(v, path).iter().map(|c| text(c, &[field])), "<none>");
+    match (r.group.as_str(), r.plural.as_str()) {
         ("", "podtemplates") => {
             let path = ["template", "spec", "containers"];
             let pod_labels = labels(at(v, &["template", "metadata", "labels"]));

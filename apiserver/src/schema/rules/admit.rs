@@ -6,7 +6,7 @@ use super::decl::{self, Decl};
 use super::types::{self, Type};
 use super::{KEY, cost, has_rules};
 use crate::ground::tree;
-use crate::schema::error::Cause;
+use crate::schema::cause::Cause;
 use kube_cel::cel::Program;
 use serde_json::Value;
 
