@@ -1,8 +1,8 @@
 //! Documents that clients keep: answers with an ETag.
 
-use crate::ground::digest;
-use crate::schema::http_io;
 use axum::body::Body;
+use fleet_apiserver_ground::digest;
+use fleet_apiserver_schema::http_io;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
 /// A body with its ETag, or 304 when the client has it.

@@ -3,17 +3,17 @@
 //! Inputs: HTTP requests from the in-process router or from the TLS listener.
 //! Absent on purpose: the handlers themselves (`read`, `write`, `watch`, `reviews`, `openapi`).
 
-use crate::access::rbac::Question;
-use crate::access::shares::{Gate, Guest};
-use crate::access::user::{Certified, Door, User};
-use crate::admission::core::{Call, Core};
 use crate::door::etag::etagged;
 use crate::door::{metrics, openapi};
-use crate::schema::error::{ApiError, ApiResult};
-use crate::schema::http_io::{self, Form, Params};
 use crate::verbs::{action, connect, read, reviews, watch, write};
 use axum::body::Body;
 use bytes::Bytes;
+use fleet_apiserver_admission::access::rbac::Question;
+use fleet_apiserver_admission::access::shares::{Gate, Guest};
+use fleet_apiserver_admission::access::user::{Certified, Door, User};
+use fleet_apiserver_admission::call::{Call, Core};
+use fleet_apiserver_schema::error::{ApiError, ApiResult};
+use fleet_apiserver_schema::http_io::{self, Form, Params};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -2,10 +2,10 @@
 //!
 //! Inputs: a resolved call and a body. Absent on purpose: what leads to a container (see `connect`).
 
-use crate::admission::core::Call;
-use crate::schema::error::{ApiError, ApiResult};
 use crate::verbs::{bind, evict, token};
 use axum::body::Body;
+use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use http::Response;
 
 /// POST to a subresource: bind, evict, ask for a token.

@@ -2,16 +2,16 @@
 //!
 //! Inputs: a resolved call and a decoded configuration. Absent on purpose: who owns which field (see `managed`).
 
-use crate::admission::core::Call;
-use crate::ground::tree;
-use crate::kinds::scale;
-use crate::schema::error::{ApiError, ApiResult};
-use crate::schema::resource::Resource;
-use crate::schema::{convert, decode};
 use crate::verbs::body::check_namespace_of_body;
 use crate::verbs::managed::{self, Writer};
 use crate::verbs::write::{PATCH_ATTEMPTS, change, create_object, may_create};
 use axum::body::Body;
+use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_kinds::scale;
+use fleet_apiserver_schema::error::{ApiError, ApiResult};
+use fleet_apiserver_schema::resource::Resource;
+use fleet_apiserver_schema::{convert, decode};
 use http::Response;
 use serde_json::{Value, json};
 
@@ -138,12 +138,12 @@ pub(super) async fn apply_patch(call: &mut Call, config: Value) -> ApiResult<Res
 }
 
 fn duplicates_in_lists(
-    schema: Option<&crate::schema::Schema>,
+    schema: Option<&fleet_apiserver_schema::Schema>,
     value: &Value,
     path: &str,
     out: &mut Vec<String>,
 ) {
-    use crate::schema::fieldset::{Shape, item_key, shape};
+    use fleet_apiserver_schema::fieldset::{Shape, item_key, shape};
     match (shape(schema, value), value) {
         (Shape::Fields, Value::Object(map)) => {
             for (k, v) in map {

@@ -2,30 +2,28 @@
 //!
 //! Inputs: a resolved call and a body. Absent on purpose: which node is right; that is the scheduler's.
 
-use crate::admission::core::Call;
-use crate::ground::store::{Obj, Refused, Write};
-use crate::ground::tree;
-use crate::schema::error::{ApiError, ApiResult, Cause, success};
-use crate::schema::http_io;
-use crate::schema::resource::Resource;
 use crate::verbs::body::decode_body;
 use crate::verbs::read;
 use axum::body::Body;
+use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_ground::store::{Obj, Refused, Write};
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause, success};
+use fleet_apiserver_schema::http_io;
+use fleet_apiserver_schema::resource::Resource;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-/// Binds the pod of the call.
-pub async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
-    let (binding, _) = decode_body(call, body)?;
-    let node = tree::text(&binding, &["target", "name"]).to_string();
+/// The node that a Binding names.
+fn target(call: &Call, binding: &Value) -> ApiResult<String> {
+    let node = tree::text(binding, &["target", "name"]).to_string();
     if node.is_empty() {
         let cause = Cause::required("target.name", "");
         return Err(ApiError::invalid("", "Binding", &call.name, vec![cause]));
     }
-    let wanted = tree::meta_text(&binding, "uid").to_string();
     for (found, of, key) in [
-        (tree::meta_text(&binding, "name"), &call.name, "name"),
-        (tree::meta_text(&binding, "namespace"), &call.namespace, "namespace"),
+        (tree::meta_text(binding, "name"), &call.name, "name"),
+        (tree::meta_text(binding, "namespace"), &call.namespace, "namespace"),
     ] {
         if !found.is_empty() && found != of {
             return Err(ApiError::bad_request(format!(
@@ -33,12 +31,20 @@ pub async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
             )));
         }
     }
-    let kind = tree::text(&binding, &["target", "kind"]);
+    let kind = tree::text(binding, &["target", "kind"]);
     if !matches!(kind, "" | "Node") {
         let message = format!("Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
         let cause = Cause::new("FieldValueNotSupported", "target.kind", message);
         return Err(ApiError::invalid("", "Binding", &call.name, vec![cause]));
     }
+    Ok(node)
+}
+
+/// Binds the pod of the call.
+pub async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
+    let (binding, _) = decode_body(call, body)?;
+    let node = target(call, &binding)?;
+    let wanted = tree::meta_text(&binding, "uid").to_string();
     loop {
         let old = read::current(call).await?;
         let uid = old.meta_text("uid");

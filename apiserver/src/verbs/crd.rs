@@ -3,14 +3,14 @@
 //! Inputs: CRD objects. Everything is done inside the request, so a new kind is served when the POST returns.
 //! Absent on purpose: what a CRD may say (see `schema::crd`).
 
-use crate::admission::core::Core;
-use crate::ground::store::{Range, Refused, Write};
-use crate::ground::tree;
-use crate::schema::builtins;
-use crate::schema::crd::{admit, resources};
-use crate::schema::error::ApiResult;
-use crate::schema::registry::{Entry, Registry};
 use crate::verbs::removal;
+use fleet_apiserver_admission::call::Core;
+use fleet_apiserver_ground::store::{Range, Refused, Write};
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::builtins;
+use fleet_apiserver_schema::crd::{admit, resources};
+use fleet_apiserver_schema::error::ApiResult;
+use fleet_apiserver_schema::registry::{Entry, Registry};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -92,8 +92,8 @@ pub fn ensure(core: &Arc<Core>, mut crd: Value) -> Result<(), String> {
     let name = tree::meta_text(&crd, "name").to_string();
     tree::object(&mut crd).insert("kind".into(), "CustomResourceDefinition".into());
     tree::object(&mut crd).insert("apiVersion".into(), "apiextensions.k8s.io/v1".into());
-    let mut report = crate::schema::decode::Report::default();
-    crate::schema::decode::builtin(&r.schema, &mut crd, &mut report);
+    let mut report = fleet_apiserver_schema::decode::Report::default();
+    fleet_apiserver_schema::decode::builtin(&r.schema, &mut crd, &mut report);
     let old = table.get(&name);
     admit(old.as_ref().map(|o| o.value()).as_ref(), &mut crd, &core.clock.stamp())
         .map_err(|e| e.message().to_string())?;

@@ -2,16 +2,16 @@
 //!
 //! Inputs: a resolved call and DeleteOptions. Absent on purpose: the rules of kinds (see `removal`).
 
-use crate::admission::core::Call;
-use crate::admission::{self, Operation};
-use crate::ground::store::Range;
-use crate::ground::tree;
-use crate::schema::error::{ApiError, ApiResult, Cause, success};
-use crate::schema::http_io;
 use crate::verbs::read::{self, Filter};
 use crate::verbs::removal::{Done, Options, delete_object, seconds};
 use crate::verbs::{body, crd, namespaces};
 use axum::body::Body;
+use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_admission::{self as admission, Operation};
+use fleet_apiserver_ground::store::Range;
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause, success};
+use fleet_apiserver_schema::http_io;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 

@@ -2,14 +2,14 @@
 //!
 //! Absent on purpose: the status of budgets (see `admission::budgets`).
 
-use crate::admission::budgets;
-use crate::admission::core::Call;
-use crate::ground::tree;
-use crate::schema::error::{ApiError, ApiResult};
 use crate::verbs::bind::bound;
 use crate::verbs::removal::{Options, delete_object, seconds};
 use crate::verbs::{body, read};
 use axum::body::Body;
+use fleet_apiserver_admission::budgets;
+use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::error::{ApiError, ApiResult};
 use http::Response;
 use serde_json::Value;
 

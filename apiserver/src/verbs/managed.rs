@@ -3,10 +3,10 @@
 //! Inputs: the live object, the new object or the applied configuration, the schema, and who writes.
 //! Absent on purpose: defaults, validation and storage.
 
-use crate::ground::tree;
-use crate::schema::Schema;
-use crate::schema::error::{ApiError, ApiResult, Cause};
-use crate::schema::fieldset::{self, Set, Shape};
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::Schema;
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
+use fleet_apiserver_schema::fieldset::{self, Set, Shape};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -396,7 +396,7 @@ fn prune(schema: Option<&Schema>, value: &mut Value, last: &Set, now: &Set, othe
         } else if element.starts_with("k:") {
             let node = schema.map(Schema::get);
             let items = node.and_then(|n| n.items.as_deref());
-            let (Value::Array(list), Some(crate::schema::ListKind::Map(keys))) =
+            let (Value::Array(list), Some(fleet_apiserver_schema::ListKind::Map(keys))) =
                 (&mut *value, node.map(|n| &n.list))
             else {
                 continue;

@@ -2,11 +2,11 @@
 //!
 //! Inputs: namespace objects. Absent on purpose: others' finalizers, for which it only waits.
 
-use crate::admission::core::Core;
-use crate::ground::store::{Range, Refused, Write};
-use crate::ground::{incarnation, tree};
-use crate::schema::error::ApiResult;
 use crate::verbs::removal::{self, Options};
+use fleet_apiserver_admission::call::Core;
+use fleet_apiserver_ground::store::{Range, Refused, Write};
+use fleet_apiserver_ground::{incarnation, tree};
+use fleet_apiserver_schema::error::ApiResult;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -2,13 +2,13 @@
 //!
 //! Absent on purpose: requests (see `delete`), and removing dependents (see `garbage`).
 
-use crate::admission::core::Core;
-use crate::ground::clock;
-use crate::ground::store::{Obj, Refused, Table, Write};
-use crate::ground::tree;
-use crate::schema::crd;
-use crate::schema::error::{ApiError, ApiResult};
-use crate::schema::resource::Resource;
+use fleet_apiserver_admission::call::Core;
+use fleet_apiserver_ground::clock;
+use fleet_apiserver_ground::store::{Obj, Refused, Table, Write};
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::crd;
+use fleet_apiserver_schema::error::{ApiError, ApiResult};
+use fleet_apiserver_schema::resource::Resource;
 use serde_json::Value;
 use std::sync::Arc;
 

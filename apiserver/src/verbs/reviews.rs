@@ -2,14 +2,14 @@
 //!
 //! Inputs: a resolved call and a body. Absent on purpose: token requests (see `accounts`).
 
-use crate::access::rbac::{Granted, Question};
-use crate::access::user::{self, User};
-use crate::admission::core::Call;
-use crate::ground::tree;
-use crate::schema::error::{ApiError, ApiResult, Cause};
-use crate::schema::http_io;
 use crate::verbs::{action, body};
 use axum::body::Body;
+use fleet_apiserver_admission::access::rbac::{Granted, Question};
+use fleet_apiserver_admission::access::user::{self, User};
+use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
+use fleet_apiserver_schema::http_io;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 

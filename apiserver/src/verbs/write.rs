@@ -3,24 +3,24 @@
 //! Inputs: a resolved call and a body. Absent on purpose: deletes (see `delete`), server-side apply (see `apply`), and the stages
 //! themselves (see `body`, `settle`, `admission`).
 
-use crate::access::{accounts, rbac};
-use crate::admission::core::{Call, Core};
-use crate::admission::resource_quota;
-use crate::admission::{self, Operation};
-use crate::ground::ids::{Ids, generated};
-use crate::ground::store::{Obj, Refused, Write};
-use crate::ground::tree;
-use crate::kinds;
-use crate::kinds::{pods, registration, scale, services};
-use crate::schema::error::{ApiError, ApiResult, Cause};
-use crate::schema::http_io;
-use crate::schema::resource::Resource;
-use crate::schema::{convert, crd as definitions, patch as patches};
 use crate::verbs::body::{check_namespace_of_body, check_options, decode_body, normalize, renormalize};
 use crate::verbs::managed::{self, Writer};
 use crate::verbs::settle::{Outcome, check_object, compose, finish, keeps_status_on_create};
 use crate::verbs::{apply, crd, namespaces, read};
 use axum::body::Body;
+use fleet_apiserver_admission::access::{accounts, rbac};
+use fleet_apiserver_admission::call::{Call, Core};
+use fleet_apiserver_admission::resource_quota;
+use fleet_apiserver_admission::{self as admission, Operation};
+use fleet_apiserver_ground::ids::{Ids, generated};
+use fleet_apiserver_ground::store::{Obj, Refused, Write};
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_kinds as kinds;
+use fleet_apiserver_kinds::{pods, registration, scale, services};
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
+use fleet_apiserver_schema::http_io;
+use fleet_apiserver_schema::resource::Resource;
+use fleet_apiserver_schema::{convert, crd as definitions, patch as patches};
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -38,7 +38,10 @@ async fn check_namespace_open(call: &Call, name: &str) -> ApiResult<()> {
     }
     let core = &call.core;
     let Some(ns) = core.namespaces.get(&call.namespace) else {
-        return Err(ApiError::not_found(crate::schema::builtins::find("", "namespaces"), &call.namespace));
+        return Err(ApiError::not_found(
+            fleet_apiserver_schema::builtins::find("", "namespaces"),
+            &call.namespace,
+        ));
     };
     if ns.deleting() {
         let why = format!(
@@ -181,6 +184,16 @@ fn unite_owners(call: &mut Call, value: &mut Value) {
     }
 }
 
+/// Nothing new is made of a kind whose definition is being deleted.
+fn check_definition_stays(r: &Resource, value: &Value) -> ApiResult<()> {
+    if !r.terminating {
+        return Ok(());
+    }
+    let why =
+        format!("create not allowed while custom resource definition is terminating: {}", r.qualified());
+    Err(ApiError::forbidden(r, tree::meta_text(value, "name"), &why))
+}
+
 /// Takes a new object through all stages before it is stored.
 async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value) -> ApiResult<()> {
     complete_new(&call.core, r, value)?;
@@ -223,11 +236,7 @@ pub(super) async fn create_object(
     let r = &*entry.resource;
     check_namespace_of_body(call, &mut value)?;
     unite_owners(call, &mut value);
-    if r.terminating {
-        let why =
-            format!("create not allowed while custom resource definition is terminating: {}", r.qualified());
-        return Err(ApiError::forbidden(r, tree::meta_text(&value, "name"), &why));
-    }
+    check_definition_stays(r, &value)?;
     check_namespace_open(call, tree::meta_text(&value, "name")).await?;
     let base = tree::meta_text(&value, "generateName").to_string();
     let generate = tree::meta_text(&value, "name").is_empty() && !base.is_empty();
