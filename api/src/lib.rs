@@ -17,7 +17,7 @@ pub mod crds;
 pub mod jobs;
 pub mod mutation;
 pub mod names;
-pub mod ordered;
+pub use fleet_ordered as ordered;
 pub mod patch;
 pub mod patience;
 pub mod policy;

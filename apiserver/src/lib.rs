@@ -11,103 +11,38 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-mod access;
-mod admission;
 mod door;
-mod ground;
-mod kinds;
-mod schema;
 mod verbs;
 
-pub use access::auth::Access;
 pub use door::faults;
 pub use door::serve::{ServeError, ServeOptions, Server};
-pub use ground::disk::DiskError;
-pub use ground::{incarnation, private};
+pub use fleet_apiserver_admission::access::user::Access;
+pub use fleet_apiserver_ground::clock::Clock;
+pub use fleet_apiserver_ground::disk::DiskError;
+pub use fleet_apiserver_ground::ids::Ids;
+pub use fleet_apiserver_ground::{incarnation, private};
 pub use verbs::direct::{Change, Changes, DirectError, Follower, Objects, Stored};
 
-use crate::access::auth::{Auth, Door};
-use crate::access::pki::Authority;
-use crate::access::secrets::{Secrets, StaticTokens};
-use crate::access::{rbac, secrets};
-use crate::admission::core::Core;
-use crate::admission::{budgets, resource_quota};
 use crate::door::{serve, server};
-use crate::ground::answers::Answers;
-use crate::ground::disk::Disk;
-use crate::ground::incarnation::Ledger;
-use crate::ground::store::{Store, Write};
-use crate::ground::{disk, tree};
-use crate::kinds::{nodes, pods};
-use crate::schema::base::{Addresses, Base};
-use crate::schema::registry::Registry;
 use crate::verbs::{crd, garbage, namespaces};
 use arc_swap::ArcSwap;
+use fleet_apiserver_admission::access::auth::Auth;
+use fleet_apiserver_admission::access::pki::Authority;
+use fleet_apiserver_admission::access::secrets::{Secrets, StaticTokens};
+use fleet_apiserver_admission::access::user::Door;
+use fleet_apiserver_admission::access::{rbac, secrets};
+use fleet_apiserver_admission::call::Core;
+use fleet_apiserver_admission::{budgets, registrations, resource_quota};
+use fleet_apiserver_ground::answers::Answers;
+use fleet_apiserver_ground::disk::Disk;
+use fleet_apiserver_ground::incarnation::Ledger;
+use fleet_apiserver_ground::store::{Store, Write};
+use fleet_apiserver_ground::{disk, tree};
+use fleet_apiserver_kinds::{nodes, pods};
+use fleet_apiserver_schema::base::{Addresses, Base};
+use fleet_apiserver_schema::registry::Registry;
 use tokio_util::sync::CancellationToken;
-
-/// The time source of objects. Timers use `tokio::time` instead.
-#[derive(Clone)]
-pub struct Clock(pub Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>);
-
-impl Default for Clock {
-    fn default() -> Self {
-        Clock(Arc::new(jiff::Timestamp::now))
-    }
-}
-
-impl std::fmt::Debug for Clock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Clock")
-    }
-}
-
-impl Clock {
-    /// The time now.
-    pub fn now(&self) -> jiff::Timestamp {
-        (self.0)()
-    }
-
-    fn stamp(&self) -> String {
-        stamp(self.now())
-    }
-}
-
-/// Where uids and generated names come from.
-#[derive(Clone, Debug, Default)]
-pub struct Ids(Option<Arc<AtomicU64>>);
-
-impl Ids {
-    /// The same ids in the same order for the same seed, so that a simulation can be repeated. For one process
-    /// that hands out few ids: they are as unlikely to meet as random ones only within one seed.
-    pub fn seeded(seed: u64) -> Self {
-        Ids(Some(Arc::new(AtomicU64::new(seed))))
-    }
-
-    /// The next id.
-    pub fn uuid(&self) -> uuid::Uuid {
-        let Some(state) = &self.0 else { return uuid::Uuid::new_v4() };
-        let high = mix(state.fetch_add(GOLDEN, Ordering::Relaxed).wrapping_add(GOLDEN));
-        let low = mix(high ^ GOLDEN);
-        uuid::Builder::from_random_bytes(((u128::from(high) << 64) | u128::from(low)).to_be_bytes())
-            .into_uuid()
-    }
-}
-
-/// Step of SplitMix64 (Steele, Lea and Flood, 2014).
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// RFC 3339 in whole seconds, as object timestamps are written.
-fn stamp(t: jiff::Timestamp) -> String {
-    jiff::Timestamp::from_second(t.as_second()).unwrap_or(t).to_string()
-}
 
 /// Settings of a server.
 #[derive(Debug, Clone)]
@@ -237,9 +172,9 @@ impl ApiServer {
             ca_pem: authority.ca_pem.clone(),
         });
         let core = Arc::new(Core {
-            admission: admission::Admission::new(&base.store),
-            budgets: budgets::Budgets::new(&base.store),
-            quotas: resource_quota::Quotas::new(&base.store),
+            admission: registrations::Admission::new(&base.store),
+            budgets: Arc::new(budgets::Budgets::new(&base.store)),
+            quotas: Arc::new(resource_quota::Quotas::new(&base.store)),
             requests: Answers::default(),
             nodes,
             auth,
@@ -283,7 +218,12 @@ impl ApiServer {
                     nodes::run(fourth.base.clone(), known.clone()).await;
                 }
             };
-            tokio::join!(worker.run(first), budgets::run(second), resource_quota::run(third), nodes);
+            tokio::join!(
+                worker.run(first),
+                budgets::run(second.base.clone(), second.budgets.clone()),
+                resource_quota::run(third.base.clone(), third.quotas.clone()),
+                nodes
+            );
         });
         Ok(ApiServer(Arc::new(Inner {
             core,

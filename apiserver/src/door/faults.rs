@@ -7,7 +7,7 @@
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
-use fleet_api::ordered;
+use fleet_ordered as ordered;
 use futures::StreamExt;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -294,7 +294,7 @@ fn refusal(code: u16) -> Response<Body> {
     let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": format!("injected fault {code}"), "reason": reason, "code": code});
     let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    crate::schema::http_io::value_response(status, &body)
+    fleet_apiserver_schema::http_io::value_response(status, &body)
 }
 
 #[cfg(test)]

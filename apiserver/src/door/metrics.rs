@@ -2,9 +2,9 @@
 //!
 //! Inputs: the store, and each answer. Absent on purpose: latencies, which a client measures better.
 
-use crate::admission::core::Core;
-use crate::schema::http_io;
 use axum::body::Body;
+use fleet_apiserver_admission::call::Core;
+use fleet_apiserver_schema::http_io;
 use http::{HeaderValue, Response, StatusCode, header};
 use std::fmt::Write;
 

@@ -2,6 +2,7 @@
 //!
 //! Inputs: HTTP. Absent on purpose: what the verbs do.
 
+pub mod etag;
 pub mod faults;
 pub mod metrics;
 pub mod openapi;

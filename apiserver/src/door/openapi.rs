@@ -7,13 +7,14 @@ mod v2;
 
 pub use v2::swagger;
 
-use crate::admission::core::Core;
-use crate::door::server::etagged;
-use crate::schema;
-use crate::schema::error::ApiResult;
-use crate::schema::http_io;
-use crate::schema::registry::{Registry, Resource};
+use crate::door::etag::etagged;
 use axum::body::Body;
+use fleet_apiserver_admission::call::Core;
+use fleet_apiserver_schema as schema;
+use fleet_apiserver_schema::error::ApiResult;
+use fleet_apiserver_schema::http_io;
+use fleet_apiserver_schema::registry::Registry;
+use fleet_apiserver_schema::resource::Resource;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -24,7 +25,8 @@ fn hash(core: &Core, api_version: &str) -> String {
     for e in registry.all().iter().filter(|e| e.resource.custom && e.resource.api_version() == api_version) {
         text.push_str(&format!(" {} {}", e.resource.kind, e.resource.crd_revision));
     }
-    crate::ground::digest::hex(&crate::ground::digest::sha256(text.as_bytes())).to_uppercase()
+    fleet_apiserver_ground::digest::hex(&fleet_apiserver_ground::digest::sha256(text.as_bytes()))
+        .to_uppercase()
 }
 
 fn path_of(api_version: &str) -> String {
@@ -61,8 +63,8 @@ pub fn document(core: &Core, path: &str, headers: &HeaderMap) -> Option<Response
 fn given(core: &Core, r: &Resource) -> Option<Value> {
     let crd = core.store.table("apiextensions.k8s.io/customresourcedefinitions").get(&r.qualified())?;
     let versions = crd.list(&["spec", "versions"]);
-    let mine = versions.iter().find(|v| crate::ground::tree::text(v, &["name"]) == r.version)?;
-    crate::ground::tree::at(mine, &["schema", "openAPIV3Schema"]).cloned()
+    let mine = versions.iter().find(|v| fleet_apiserver_ground::tree::text(v, &["name"]) == r.version)?;
+    fleet_apiserver_ground::tree::at(mine, &["schema", "openAPIV3Schema"]).cloned()
 }
 
 fn build(core: &Core, registry: &Registry, api_version: &str) -> Value {
@@ -78,7 +80,7 @@ fn build(core: &Core, registry: &Registry, api_version: &str) -> Value {
         let name = definition_name(r);
         if r.custom {
             let mut root = given(core, r).unwrap_or_else(|| json!({"type": "object"}));
-            let props = crate::ground::tree::child(&mut root, "properties");
+            let props = fleet_apiserver_ground::tree::child(&mut root, "properties");
             props.insert("apiVersion".into(), json!({"type": "string"}));
             props.insert("kind".into(), json!({"type": "string"}));
             let meta = format!("io.k8s.{}", schema::OBJECT_META);
@@ -90,7 +92,7 @@ fn build(core: &Core, registry: &Registry, api_version: &str) -> Value {
             schemas.insert(name.clone(), root);
             wanted.insert(schema::OBJECT_META.to_string());
         } else {
-            wanted.insert(crate::schema::builtins::definition(&r.group, &r.version, &r.kind));
+            wanted.insert(fleet_apiserver_schema::builtins::definition(&r.group, &r.version, &r.kind));
         }
         paths.extend(operations(r, &gvk, &name));
     }
@@ -113,7 +115,7 @@ fn definition_name(r: &Resource) -> String {
         parts.reverse();
         format!("{}.{}.{}", parts.join("."), r.version, r.kind)
     } else {
-        format!("io.k8s.{}", crate::schema::builtins::definition(&r.group, &r.version, &r.kind))
+        format!("io.k8s.{}", fleet_apiserver_schema::builtins::definition(&r.group, &r.version, &r.kind))
     }
 }
 

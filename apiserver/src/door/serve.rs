@@ -3,14 +3,14 @@
 //! Inputs: a server and an address. Client certificates are requested, and checked once for each connection. Absent
 //! on purpose: plain HTTP.
 
-use crate::access::auth::{Certified, Door};
-use crate::access::pki::{AskForCertificate, Authority};
-use crate::access::shares::Guest;
-use crate::admission::core::Core;
 use crate::door::server;
-use crate::ground::private;
 use axum::body::Body;
 use base64::Engine;
+use fleet_apiserver_admission::access::pki::{AskForCertificate, Authority};
+use fleet_apiserver_admission::access::shares::Guest;
+use fleet_apiserver_admission::access::user::{Certified, Door};
+use fleet_apiserver_admission::call::Core;
+use fleet_apiserver_ground::private;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use std::net::{IpAddr, SocketAddr};

@@ -3,16 +3,17 @@
 //! Inputs: HTTP requests from the in-process router or from the TLS listener.
 //! Absent on purpose: the handlers themselves (`read`, `write`, `watch`, `reviews`, `openapi`).
 
-use crate::access::auth::{Certified, Door, User};
-use crate::access::rbac::Question;
-use crate::access::shares::{Gate, Guest};
-use crate::admission::core::{Call, Core};
+use crate::door::etag::etagged;
 use crate::door::{metrics, openapi};
-use crate::schema::error::{ApiError, ApiResult};
-use crate::schema::http_io::{self, Form, Params};
 use crate::verbs::{action, connect, read, reviews, watch, write};
 use axum::body::Body;
 use bytes::Bytes;
+use fleet_apiserver_admission::access::rbac::Question;
+use fleet_apiserver_admission::access::shares::{Gate, Guest};
+use fleet_apiserver_admission::access::user::{Certified, Door, User};
+use fleet_apiserver_admission::call::{Call, Core};
+use fleet_apiserver_schema::error::{ApiError, ApiResult};
+use fleet_apiserver_schema::http_io::{self, Form, Params};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -375,24 +376,6 @@ fn discovery(core: &Core, is_core: bool, headers: &HeaderMap) -> ApiResult<Respo
     h.insert(header::VARY, HeaderValue::from_static("Accept"));
     h.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
     Ok(response)
-}
-
-/// A body with its ETag, or 304 when the client has it.
-pub fn etagged(body: Vec<u8>, headers: &HeaderMap) -> Response<Body> {
-    let tag =
-        format!("\"{}\"", crate::ground::digest::hex(&crate::ground::digest::sha256(&body)).to_uppercase());
-    let known = headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(tag.as_str());
-    let mut response = if known {
-        let mut r = Response::new(Body::empty());
-        *r.status_mut() = StatusCode::NOT_MODIFIED;
-        r
-    } else {
-        http_io::json_response(StatusCode::OK, body.into())
-    };
-    if let Ok(value) = HeaderValue::from_str(&tag) {
-        response.headers_mut().insert(header::ETAG, value);
-    }
-    response
 }
 
 #[cfg(test)]

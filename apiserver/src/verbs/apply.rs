@@ -2,16 +2,16 @@
 //!
 //! Inputs: a resolved call and a decoded configuration. Absent on purpose: who owns which field (see `managed`).
 
-use crate::admission::core::Call;
-use crate::ground::tree;
-use crate::kinds::scale;
-use crate::schema::error::{ApiError, ApiResult};
-use crate::schema::registry::Resource;
-use crate::schema::{convert, decode};
 use crate::verbs::body::check_namespace_of_body;
 use crate::verbs::managed::{self, Writer};
 use crate::verbs::write::{PATCH_ATTEMPTS, change, create_object, may_create};
 use axum::body::Body;
+use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_kinds::scale;
+use fleet_apiserver_schema::error::{ApiError, ApiResult};
+use fleet_apiserver_schema::resource::Resource;
+use fleet_apiserver_schema::{convert, decode};
 use http::Response;
 use serde_json::{Value, json};
 
@@ -30,10 +30,9 @@ fn scaled_part(r: &Resource, name: &str, scale: &Value) -> ApiResult<Value> {
     Ok(part)
 }
 
-/// PATCH by server-side apply: what a manager says of its fields becomes part of the object.
-pub(super) async fn apply_patch(call: &mut Call, mut config: Value) -> ApiResult<Response<Body>> {
-    let entry = call.entry.clone();
-    let r = &*entry.resource;
+/// What a manager says of its fields, checked and in the stored form; and the resourceVersion it insists on, or "".
+fn read_config(call: &Call, mut config: Value) -> ApiResult<(Value, String)> {
+    let r = call.resource();
     let scaling = call.subresource == "scale";
     let (kind, version) = (tree::text(&config, &["kind"]), tree::text(&config, &["apiVersion"]));
     if scaling {
@@ -90,6 +89,14 @@ pub(super) async fn apply_patch(call: &mut Call, mut config: Value) -> ApiResult
         tree::meta(&mut config).remove(key);
     }
     check_namespace_of_body(call, &mut config)?;
+    Ok((config, pinned))
+}
+
+/// PATCH by server-side apply: what a manager says of its fields becomes part of the object.
+pub(super) async fn apply_patch(call: &mut Call, config: Value) -> ApiResult<Response<Body>> {
+    let (config, pinned) = read_config(call, config)?;
+    let entry = call.entry.clone();
+    let r = &*entry.resource;
     let manager = call.params.get("fieldManager").to_string();
     let force = call.params.flag("force");
     for _ in 0..PATCH_ATTEMPTS {
@@ -131,12 +138,12 @@ pub(super) async fn apply_patch(call: &mut Call, mut config: Value) -> ApiResult
 }
 
 fn duplicates_in_lists(
-    schema: Option<&crate::schema::Schema>,
+    schema: Option<&fleet_apiserver_schema::Schema>,
     value: &Value,
     path: &str,
     out: &mut Vec<String>,
 ) {
-    use crate::schema::fieldset::{Shape, item_key, shape};
+    use fleet_apiserver_schema::fieldset::{Shape, item_key, shape};
     match (shape(schema, value), value) {
         (Shape::Fields, Value::Object(map)) => {
             for (k, v) in map {

@@ -2,13 +2,13 @@
 //!
 //! Inputs: a resolved call and bytes. Absent on purpose: what the write changes (see `write`, `settle`).
 
-use crate::admission::core::{Call, Core};
-use crate::ground::tree;
-use crate::kinds;
-use crate::schema::error::{ApiError, ApiResult, Cause};
-use crate::schema::http_io;
-use crate::schema::registry::Resource;
-use crate::schema::{convert, decode, protobuf};
+use fleet_apiserver_admission::call::{Call, Core};
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_kinds as kinds;
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
+use fleet_apiserver_schema::http_io;
+use fleet_apiserver_schema::resource::Resource;
+use fleet_apiserver_schema::{convert, decode, protobuf};
 use serde_json::Value;
 
 /// Checks the options that every write has.

@@ -3,13 +3,13 @@
 //! Inputs: a resolved call. There is no kubelet behind the nodes. A request is validated as on a real server, with
 //! the same messages, and then fails as if the kubelet did not answer. Absent on purpose: streams.
 
-use crate::admission::core::Call;
-use crate::ground::store::Obj;
-use crate::ground::tree;
-use crate::schema::error::{ApiError, ApiResult, Cause};
-use crate::schema::http_io;
 use crate::verbs::read;
 use axum::body::Body;
+use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_ground::store::Obj;
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
+use fleet_apiserver_schema::http_io;
 use http::{Response, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ pub async fn connect(call: &Call) -> ApiResult<Response<Body>> {
         }
         return Err(ApiError::bad_request(format!("pod {} does not have a host assigned", call.name)));
     }
-    let nodes = crate::schema::builtins::find("", "nodes");
+    let nodes = fleet_apiserver_schema::builtins::find("", "nodes");
     let Some(found) = call.core.store.table(&nodes.table).get(&node) else {
         return Err(ApiError::not_found(nodes, &node));
     };

@@ -5,12 +5,12 @@
 //! shares these fields with a simulator. Absent on purpose: permissions and admission.
 
 use crate::ApiServer;
-use crate::admission::core::Core;
-use crate::ground::feed::Listener;
-use crate::ground::store::{EventKind, Obj, Range, Refused, Write};
-use crate::ground::tree;
-use crate::schema::registry::Entry;
 use crate::verbs::write;
+use fleet_apiserver_admission::call::Core;
+use fleet_apiserver_ground::feed::Listener;
+use fleet_apiserver_ground::store::{EventKind, Obj, Range, Refused, Write};
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::registry::Entry;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -268,7 +268,7 @@ impl Follower {
             };
             if let Some(last) = events.last() {
                 self.cursor = Some(last.rv);
-                let change = |e: &Arc<crate::ground::store::Event>| match e.kind {
+                let change = |e: &Arc<fleet_apiserver_ground::store::Event>| match e.kind {
                     EventKind::Deleted => Change::Gone(Stored(e.obj.clone())),
                     EventKind::Added | EventKind::Modified => Change::Put(Stored(e.obj.clone())),
                 };

@@ -4,12 +4,12 @@
 //! Inputs: the commit log, through a hook that passes on only relevant events. No polling: the only timer is for
 //! events, which live one hour. Absent on purpose: workload controllers.
 
-use crate::access::rbac;
-use crate::admission::core::Core;
-use crate::ground::store::{Event, EventKind, Obj, Refused, Table, Write};
-use crate::ground::tree;
-use crate::verbs::delete::{self, Options};
+use crate::verbs::removal::{self, Options};
 use crate::verbs::{crd, namespaces};
+use fleet_apiserver_admission::access::rbac;
+use fleet_apiserver_admission::call::Core;
+use fleet_apiserver_ground::store::{Event, EventKind, Obj, Refused, Table, Write};
+use fleet_apiserver_ground::tree;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -261,7 +261,7 @@ impl Worker {
         let registry = core.registry.load_full();
         let Some(entry) = registry.stored().find(|e| e.resource.table == *table.name) else { return };
         let o = Options { propagation: policy.into(), uid: obj.meta_text("uid"), ..Options::default() };
-        match delete::delete_object(core, &entry.resource, table, &obj.key, &o).await {
+        match removal::delete_object(core, &entry.resource, table, &obj.key, &o).await {
             Err(e) if !matches!(e.code(), 404 | 409) => log(Err::<(), _>(e)),
             _ => {}
         }
@@ -434,7 +434,7 @@ fn forget_events(core: &Core) {
     }
 }
 
-fn log<T>(result: crate::schema::error::ApiResult<T>) {
+fn log<T>(result: fleet_apiserver_schema::error::ApiResult<T>) {
     if let Err(e) = result {
         tracing::warn!(error = e.message(), "background work failed");
     }

@@ -3,10 +3,10 @@
 //! Inputs: the live object, the new object or the applied configuration, the schema, and who writes.
 //! Absent on purpose: defaults, validation and storage.
 
-use crate::ground::tree;
-use crate::schema::Schema;
-use crate::schema::error::{ApiError, ApiResult, Cause};
-use crate::schema::fieldset::{self, Set, Shape};
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::Schema;
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
+use fleet_apiserver_schema::fieldset::{self, Set, Shape};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -229,8 +229,33 @@ pub fn apply(
     let mut change = fieldset::diff(Some(schema), &bare, &new);
     fieldset::strip(&mut change.set, "");
     let (firm, excused) = excuse(schema, live, &change.set, w);
+    take_over(&mut entries, &change, &firm, &excused, force)?;
+    let mut mine = entry(w, "Apply", set);
+    if let Some(p) = previous
+        && p.get("fieldsV1") == mine.get("fieldsV1")
+        && p.get("apiVersion") == mine.get("apiVersion")
+        && change.is_empty()
+    {
+        mine = p;
+    }
+    // At its old place, so that nothing changes when nothing is said anew.
+    let first_other = || entries.iter().position(|e| tree::text(e, &["operation"]) != "Apply");
+    let place = place.or_else(first_other).unwrap_or(entries.len());
+    entries.insert(place, mine);
+    give(&mut new, entries);
+    Ok(new)
+}
+
+/// Takes what apply changes away from other managers; they object to it unless it is forced.
+fn take_over(
+    entries: &mut [Value],
+    change: &fieldset::Change,
+    firm: &Set,
+    excused: &Set,
+    force: bool,
+) -> ApiResult<()> {
     let mut conflicts = Vec::new();
-    for e in &mut entries {
+    for e in entries {
         let mut with = format!("conflict with \"{}\"", tree::text(e, &["manager"]));
         if tree::text(e, &["operation"]) == "Update" {
             let sub = tree::text(e, &["subresource"]);
@@ -240,10 +265,10 @@ pub fn apply(
             with.push_str(&format!(" using {}", tree::text(e, &["apiVersion"])));
         }
         let set = fields(e);
-        fieldset::common(set, &firm, &mut String::new(), &mut |path| {
+        fieldset::common(set, firm, &mut String::new(), &mut |path| {
             conflicts.push(Cause::new("FieldManagerConflict", path, with.clone()));
         });
-        fieldset::subtract(set, &excused);
+        fieldset::subtract(set, excused);
         if force {
             fieldset::subtract(set, &change.set);
         }
@@ -264,20 +289,7 @@ pub fn apply(
             conflicts,
         ));
     }
-    let mut mine = entry(w, "Apply", set);
-    if let Some(p) = previous
-        && p.get("fieldsV1") == mine.get("fieldsV1")
-        && p.get("apiVersion") == mine.get("apiVersion")
-        && change.is_empty()
-    {
-        mine = p;
-    }
-    // At its old place, so that nothing changes when nothing is said anew.
-    let first_other = || entries.iter().position(|e| tree::text(e, &["operation"]) != "Apply");
-    let place = place.or_else(first_other).unwrap_or(entries.len());
-    entries.insert(place, mine);
-    give(&mut new, entries);
-    Ok(new)
+    Ok(())
 }
 
 /// Splits a change into what may conflict and what kubectl may take over: fields whose live value is the one it
@@ -384,7 +396,7 @@ fn prune(schema: Option<&Schema>, value: &mut Value, last: &Set, now: &Set, othe
         } else if element.starts_with("k:") {
             let node = schema.map(Schema::get);
             let items = node.and_then(|n| n.items.as_deref());
-            let (Value::Array(list), Some(crate::schema::ListKind::Map(keys))) =
+            let (Value::Array(list), Some(fleet_apiserver_schema::ListKind::Map(keys))) =
                 (&mut *value, node.map(|n| &n.list))
             else {
                 continue;

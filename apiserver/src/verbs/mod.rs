@@ -4,15 +4,18 @@
 
 pub mod action;
 mod apply;
+pub mod bind;
 pub mod body;
 pub mod connect;
 pub mod crd;
 pub mod delete;
 pub mod direct;
+pub mod evict;
 pub mod garbage;
 pub mod managed;
 pub mod namespaces;
 pub mod read;
+pub mod removal;
 pub mod reviews;
 pub mod settle;
 pub mod token;

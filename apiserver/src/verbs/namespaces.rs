@@ -2,11 +2,11 @@
 //!
 //! Inputs: namespace objects. Absent on purpose: others' finalizers, for which it only waits.
 
-use crate::admission::core::Core;
-use crate::ground::store::{Range, Refused, Write};
-use crate::ground::{incarnation, tree};
-use crate::schema::error::ApiResult;
-use crate::verbs::delete::{self, Options};
+use crate::verbs::removal::{self, Options};
+use fleet_apiserver_admission::call::Core;
+use fleet_apiserver_ground::store::{Range, Refused, Write};
+use fleet_apiserver_ground::{incarnation, tree};
+use fleet_apiserver_schema::error::ApiResult;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -75,9 +75,9 @@ pub async fn empty(core: &Arc<Core>, name: &str) -> ApiResult<bool> {
         let page = core.store.page(&entry.table, Range { prefix: &prefix, ..Range::default() }).await?;
         for obj in page.map(|p| p.items).unwrap_or_default() {
             let o = Options { propagation: "Background".into(), ..Options::default() };
-            match delete::delete_object(core, &entry.resource, &entry.table, &obj.key, &o).await {
-                Ok(delete::Done::Pending(_)) => left += 1,
-                Ok(delete::Done::Gone(_)) => {}
+            match removal::delete_object(core, &entry.resource, &entry.table, &obj.key, &o).await {
+                Ok(removal::Done::Pending(_)) => left += 1,
+                Ok(removal::Done::Gone(_)) => {}
                 Err(e) if e.code() == 404 => {}
                 Err(e) => return Err(e),
             }

@@ -2,20 +2,20 @@
 //!
 //! Inputs: a resolved call. Absent on purpose: watches.
 
-use crate::admission::core::Call;
-use crate::ground::feed::Concern;
-use crate::ground::store::{Obj, Page, Place, Range};
-use crate::ground::tree;
-use crate::kinds::printers;
-use crate::schema::convert;
-use crate::schema::error::{ApiError, ApiResult};
-use crate::schema::http_io::{self, Form};
-use crate::schema::registry::Resource;
-use crate::schema::selectors::{Fields, Labels};
 use axum::body::Body;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
+use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_ground::feed::Concern;
+use fleet_apiserver_ground::store::{Obj, Page, Place, Range};
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_kinds::printers;
+use fleet_apiserver_schema::convert;
+use fleet_apiserver_schema::error::{ApiError, ApiResult};
+use fleet_apiserver_schema::http_io::{self, Form, Params};
+use fleet_apiserver_schema::resource::Resource;
+use fleet_apiserver_schema::selectors::{Fields, Labels};
 use futures::StreamExt;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -88,7 +88,7 @@ pub async fn get(call: &mut Call) -> ApiResult<Response<Body>> {
             object_response(call, StatusCode::OK, &obj)
         }
         "scale" => {
-            let scale = crate::kinds::scale::of(call.resource(), &obj.value())?;
+            let scale = fleet_apiserver_kinds::scale::of(call.resource(), &obj.value())?;
             Ok(http_io::value_response(StatusCode::OK, &scale))
         }
         _ => Err(ApiError::method_not_allowed()),
@@ -208,7 +208,7 @@ fn parse_continue(token: &str) -> ApiResult<Continue> {
 }
 
 fn list_options_invalid(field: &str, why: &str) -> ApiError {
-    let cause = crate::schema::error::Cause::forbidden(field, why);
+    let cause = fleet_apiserver_schema::error::Cause::forbidden(field, why);
     ApiError::invalid("meta.k8s.io", "ListOptions", "", vec![cause])
 }
 
@@ -222,15 +222,9 @@ fn too_old_token(start: &str) -> ApiError {
     ApiError::expired(message, continue_token(-1, start))
 }
 
-async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)> {
-    let p = &call.params;
-    let limit: usize = p.number("limit")?.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-    p.number("timeoutSeconds")?;
-    let (version, how, token) = (p.get("resourceVersion"), p.get("resourceVersionMatch"), p.get("continue"));
-    if p.has("sendInitialEvents") {
-        return Err(list_options_invalid("sendInitialEvents", "sendInitialEvents is forbidden for list"));
-    }
-    let asked = p.version("resourceVersion")?;
+/// Fails for list options that contradict each other.
+fn check_options(p: &Params, asked: u64) -> ApiResult<()> {
+    let (version, how) = (p.get("resourceVersion"), p.get("resourceVersionMatch"));
     if !how.is_empty() {
         if version.is_empty() {
             return Err(list_options_invalid(
@@ -239,7 +233,7 @@ async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)
             ));
         }
         if !matches!(how, "Exact" | "NotOlderThan") {
-            let cause = crate::schema::error::Cause::new(
+            let cause = fleet_apiserver_schema::error::Cause::new(
                 "FieldValueNotSupported",
                 "resourceVersionMatch",
                 format!("Unsupported value: {how:?}: supported values: \"Exact\", \"NotOlderThan\""),
@@ -253,6 +247,19 @@ async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)
             ));
         }
     }
+    Ok(())
+}
+
+async fn select(call: &Call, filter: &Filter) -> ApiResult<(Page, Vec<Arc<Obj>>)> {
+    let p = &call.params;
+    let limit: usize = p.number("limit")?.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+    p.number("timeoutSeconds")?;
+    let (version, how, token) = (p.get("resourceVersion"), p.get("resourceVersionMatch"), p.get("continue"));
+    if p.has("sendInitialEvents") {
+        return Err(list_options_invalid("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    let asked = p.version("resourceVersion")?;
+    check_options(p, asked)?;
     let mut range = Range { prefix: &filter.prefix, limit, ..Range::default() };
     let parsed;
     if !token.is_empty() {

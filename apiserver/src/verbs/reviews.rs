@@ -2,14 +2,14 @@
 //!
 //! Inputs: a resolved call and a body. Absent on purpose: token requests (see `accounts`).
 
-use crate::access::auth::{self, User};
-use crate::access::rbac::{Granted, Question};
-use crate::admission::core::Call;
-use crate::ground::tree;
-use crate::schema::error::{ApiError, ApiResult, Cause};
-use crate::schema::http_io;
 use crate::verbs::{action, body};
 use axum::body::Body;
+use fleet_apiserver_admission::access::rbac::{Granted, Question};
+use fleet_apiserver_admission::access::user::{self, User};
+use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
+use fleet_apiserver_schema::http_io;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ pub async fn create(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
     tree::meta(&mut value).entry("creationTimestamp").or_insert(Value::Null);
     let spec = value.get("spec").cloned().unwrap_or_default();
     let status = match kind.as_str() {
-        "SelfSubjectReview" => json!({"userInfo": auth::info(&call.user)}),
+        "SelfSubjectReview" => json!({"userInfo": user::info(&call.user)}),
         "SelfSubjectAccessReview" => {
             check_question(call, &kind, &spec)?;
             decision(call, &call.user, &spec)
@@ -56,7 +56,7 @@ pub async fn create(call: &mut Call, sent: &[u8]) -> ApiResult<Response<Body>> {
             let audiences: Vec<String> = strings(&spec, "audiences").collect();
             match call.core.auth.review(&call.core, token, &audiences) {
                 Some((user, good)) => {
-                    json!({"authenticated": true, "user": auth::info(&user), "audiences": good})
+                    json!({"authenticated": true, "user": user::info(&user), "audiences": good})
                 }
                 None => json!({"user": {}, "error": "[invalid bearer token, token lookup failed]"}),
             }

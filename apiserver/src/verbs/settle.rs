@@ -2,17 +2,17 @@
 //!
 //! Inputs: the live object and the new one. Absent on purpose: decoding, admission, and the commit.
 
-use crate::access::rbac;
-use crate::admission::core::Call;
-use crate::ground::store::Obj;
-use crate::ground::tree;
-use crate::kinds;
-use crate::kinds::{pods, services};
-use crate::schema::error::{ApiError, ApiResult, Cause};
-use crate::schema::registry::Resource;
-use crate::schema::validate::{self, NameRule};
-use crate::verbs::crd;
 use crate::verbs::managed::{self, Writer};
+use fleet_apiserver_admission::access::rbac;
+use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_ground::store::Obj;
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_kinds as kinds;
+use fleet_apiserver_kinds::{pods, services};
+use fleet_apiserver_schema::crd;
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
+use fleet_apiserver_schema::resource::Resource;
+use fleet_apiserver_schema::validate::{self, NameRule};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -187,7 +187,7 @@ pub fn finish(
     let r = call.resource();
     let name = call.name.as_str();
     if r.is("apiextensions.k8s.io", "customresourcedefinitions") && call.subresource.is_empty() {
-        crd::admit(Some(&*live), &mut new, &call.core)?;
+        crd::admit(Some(&*live), &mut new, &call.core.clock.stamp())?;
     }
     if r.custom || r.generation {
         let same = |key: &String| matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind");

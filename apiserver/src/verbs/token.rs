@@ -3,12 +3,12 @@
 //! Inputs: a resolved call and a body. Absent on purpose: how tokens are made and checked (see `access::accounts`).
 
 use super::{body, read};
-use crate::access::accounts;
-use crate::admission::core::Call;
-use crate::ground::tree;
-use crate::schema::error::{ApiError, ApiResult, Cause};
-use crate::schema::http_io;
 use axum::body::Body;
+use fleet_apiserver_admission::access::accounts;
+use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
+use fleet_apiserver_schema::http_io;
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
@@ -33,7 +33,7 @@ fn bound(call: &Call, spec: &Value) -> ApiResult<Map<String, Value>> {
             return Err(ApiError::bad_request(message));
         }
     };
-    let r = crate::schema::builtins::find("", plural);
+    let r = fleet_apiserver_schema::builtins::find("", plural);
     let key = if r.namespaced { format!("{}/{name}", call.namespace) } else { name.to_string() };
     let found = call.core.store.table(&r.table).get(&key).ok_or_else(|| ApiError::not_found(r, name))?;
     let uid = found.meta_text("uid");
@@ -109,7 +109,9 @@ pub async fn token_request(call: &mut Call, sent: &[u8]) -> ApiResult<Response<B
         "jti": call.core.ids.uuid().to_string(), "sub": accounts::user_name(&call.namespace, &call.name),
         "kubernetes.io": scope,
     });
-    let expires = jiff::Timestamp::from_second(now + seconds).map(crate::stamp).unwrap_or_default();
+    let expires = jiff::Timestamp::from_second(now + seconds)
+        .map(fleet_apiserver_ground::clock::stamp)
+        .unwrap_or_default();
     let map = tree::object(&mut value);
     map.insert("kind".into(), "TokenRequest".into());
     map.insert("apiVersion".into(), "authentication.k8s.io/v1".into());

@@ -3,17 +3,17 @@
 //! Inputs: a resolved call. A watcher has no queue; one that falls behind the log gets an ERROR event with 410.
 //! Absent on purpose: anything that could slow a writer down.
 
-use crate::admission::core::{Call, Core};
-use crate::ground::feed::Listener;
-use crate::ground::store::{Event, EventKind, Obj, Place, Range};
-use crate::ground::tree;
-use crate::kinds::printers::{self, Include};
-use crate::schema::convert;
-use crate::schema::error::{ApiError, ApiResult, Cause};
-use crate::schema::http_io::Form;
 use crate::verbs::read::{self, Filter};
 use axum::body::Body;
 use bytes::{BufMut, Bytes, BytesMut};
+use fleet_apiserver_admission::call::{Call, Core};
+use fleet_apiserver_ground::feed::Listener;
+use fleet_apiserver_ground::store::{Event, EventKind, Obj, Place, Range};
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_kinds::printers::{self, Include};
+use fleet_apiserver_schema::convert;
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
+use fleet_apiserver_schema::http_io::{Form, Params};
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ enum Shown<'a> {
 
 struct Watcher {
     core: Arc<Core>,
-    entry: crate::schema::registry::Entry,
+    entry: fleet_apiserver_schema::registry::Entry,
     filter: Filter,
     form: Form,
     include: Include,
@@ -62,13 +62,11 @@ struct Watcher {
     done: bool,
 }
 
-/// Starts a watch.
-pub async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
-    let p = &call.params;
+/// Fails for watch options that contradict each other.
+fn check_options(p: &Params) -> ApiResult<()> {
     let invalid = |field: &str, why: &str| {
         Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", vec![Cause::forbidden(field, why)]))
     };
-    let streaming = p.flag("sendInitialEvents");
     let how = p.get("resourceVersionMatch");
     if p.has("sendInitialEvents") {
         if how != "NotOlderThan" {
@@ -83,6 +81,14 @@ pub async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
         );
     }
+    Ok(())
+}
+
+/// Starts a watch.
+pub async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
+    let p = &call.params;
+    let streaming = p.flag("sendInitialEvents");
+    check_options(p)?;
     let asked = p.version("resourceVersion")?;
     if call.form == Form::PartialList {
         return Err(ApiError::not_acceptable());

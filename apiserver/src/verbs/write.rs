@@ -3,23 +3,24 @@
 //! Inputs: a resolved call and a body. Absent on purpose: deletes (see `delete`), server-side apply (see `apply`), and the stages
 //! themselves (see `body`, `settle`, `admission`).
 
-use crate::access::{accounts, rbac};
-use crate::admission::core::{Call, Core};
-use crate::admission::resource_quota;
-use crate::admission::{self, Operation};
-use crate::ground::store::{Obj, Refused, Write};
-use crate::ground::tree;
-use crate::kinds::{pods, scale, services};
-use crate::schema::error::{ApiError, ApiResult, Cause};
-use crate::schema::http_io;
-use crate::schema::registry::Resource;
-use crate::schema::{convert, patch as patches};
 use crate::verbs::body::{check_namespace_of_body, check_options, decode_body, normalize, renormalize};
 use crate::verbs::managed::{self, Writer};
 use crate::verbs::settle::{Outcome, check_object, compose, finish, keeps_status_on_create};
 use crate::verbs::{apply, crd, namespaces, read};
-use crate::{Ids, kinds};
 use axum::body::Body;
+use fleet_apiserver_admission::access::{accounts, rbac};
+use fleet_apiserver_admission::call::{Call, Core};
+use fleet_apiserver_admission::resource_quota;
+use fleet_apiserver_admission::{self as admission, Operation};
+use fleet_apiserver_ground::ids::{Ids, generated};
+use fleet_apiserver_ground::store::{Obj, Refused, Write};
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_kinds as kinds;
+use fleet_apiserver_kinds::{pods, registration, scale, services};
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
+use fleet_apiserver_schema::http_io;
+use fleet_apiserver_schema::resource::Resource;
+use fleet_apiserver_schema::{convert, crd as definitions, patch as patches};
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -37,7 +38,10 @@ async fn check_namespace_open(call: &Call, name: &str) -> ApiResult<()> {
     }
     let core = &call.core;
     let Some(ns) = core.namespaces.get(&call.namespace) else {
-        return Err(ApiError::not_found(crate::schema::builtins::find("", "namespaces"), &call.namespace));
+        return Err(ApiError::not_found(
+            fleet_apiserver_schema::builtins::find("", "namespaces"),
+            &call.namespace,
+        ));
     };
     if ns.deleting() {
         let why = format!(
@@ -180,6 +184,48 @@ fn unite_owners(call: &mut Call, value: &mut Value) {
     }
 }
 
+/// Nothing new is made of a kind whose definition is being deleted.
+fn check_definition_stays(r: &Resource, value: &Value) -> ApiResult<()> {
+    if !r.terminating {
+        return Ok(());
+    }
+    let why =
+        format!("create not allowed while custom resource definition is terminating: {}", r.qualified());
+    Err(ApiError::forbidden(r, tree::meta_text(value, "name"), &why))
+}
+
+/// Takes a new object through all stages before it is stored.
+async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value) -> ApiResult<()> {
+    complete_new(&call.core, r, value)?;
+    admission::plugins::create(call, value)?;
+    if r.is("", "services") {
+        services::settle(&call.core, None, value)?;
+    }
+    mutate(call, Operation::Create, None, value).await?;
+    if r.is("apiextensions.k8s.io", "customresourcedefinitions") {
+        definitions::admit(None, value, &call.core.clock.stamp())?;
+    }
+    rbac::check_write(&call.core, &call.core.auth, &call.user, r, None, value)?;
+    check_object(r, None, value, "")?;
+    if r.is("", "pods") {
+        pods::check_account(&call.core, &call.namespace, value)?;
+    } else if r.is("scheduling.k8s.io", "priorityclasses") {
+        pods::admit_class(&call.core, value)?;
+    }
+    admission::plugins::check_new(call, value)?;
+    admission::pod_security::check(call, value)?;
+    if r.is("", "secrets") {
+        accounts::fill_secret(&call.core, &call.core.auth.key, value);
+    }
+    let name = tree::meta_text(value, "name").to_string();
+    admission::validate(call, Operation::Create, &name, None, Some(value)).await
+}
+
+/// Gives an object a name that starts with its generateName.
+fn name_it(call: &Call, value: &mut Value, base: &str) {
+    tree::meta(value).insert("name".into(), generated(&call.core.ids, base).into());
+}
+
 /// Stores a new object; `applied`: it came by server-side apply, which has set its managedFields.
 pub(super) async fn create_object(
     call: &mut Call,
@@ -190,11 +236,7 @@ pub(super) async fn create_object(
     let r = &*entry.resource;
     check_namespace_of_body(call, &mut value)?;
     unite_owners(call, &mut value);
-    if r.terminating {
-        let why =
-            format!("create not allowed while custom resource definition is terminating: {}", r.qualified());
-        return Err(ApiError::forbidden(r, tree::meta_text(&value, "name"), &why));
-    }
+    check_definition_stays(r, &value)?;
     check_namespace_open(call, tree::meta_text(&value, "name")).await?;
     let base = tree::meta_text(&value, "generateName").to_string();
     let generate = tree::meta_text(&value, "name").is_empty() && !base.is_empty();
@@ -205,41 +247,17 @@ pub(super) async fn create_object(
         track(call, None, &mut value, &now);
     }
     if generate {
-        tree::meta(&mut value)
-            .insert("name".into(), crate::schema::base::generated(&call.core.ids, &base).into());
+        name_it(call, &mut value, &base);
     }
-    complete_new(&call.core, r, &mut value)?;
-    admission::plugins::create(call, &mut value)?;
-    if r.is("", "services") {
-        services::settle(&call.core, None, &mut value)?;
-    }
-    mutate(call, Operation::Create, None, &mut value).await?;
+    admit_new(call, r, &mut value).await?;
     let is_crd = r.is("apiextensions.k8s.io", "customresourcedefinitions");
-    if is_crd {
-        crd::admit(None, &mut value, &call.core)?;
-    }
-    rbac::check_write(&call.core, &call.core.auth, &call.user, r, None, &value)?;
-    check_object(r, None, &value, "")?;
-    if r.is("", "pods") {
-        pods::check_account(&call.core, &call.namespace, &value)?;
-    } else if r.is("scheduling.k8s.io", "priorityclasses") {
-        pods::admit_class(&call.core, &value)?;
-    }
-    admission::plugins::check_new(call, &value)?;
-    admission::pod_security::check(call, &value)?;
-    if r.is("", "secrets") {
-        accounts::fill_secret(&call.core, &call.core.auth.key, &mut value);
-    }
-    let name = tree::meta_text(&value, "name").to_string();
-    admission::validate(call, Operation::Create, &name, None, Some(&value)).await?;
     for attempt in 0.. {
         if attempt > 0 && generate {
-            tree::meta(&mut value)
-                .insert("name".into(), crate::schema::base::generated(&call.core.ids, &base).into());
+            name_it(call, &mut value, &base);
             complete_new(&call.core, r, &mut value)?;
         }
         let name = tree::meta_text(&value, "name").to_string();
-        let charges = resource_quota::charge(&call.core, r, &call.namespace, &value)?;
+        let charges = resource_quota::charge(&call.core, &call.core.quotas, r, &call.namespace, &value)?;
         if call.dry_run() {
             if entry.table.get(&call.key(&name)).is_some() {
                 return Err(ApiError::already_exists(r, &name));
@@ -272,8 +290,8 @@ pub(super) async fn create_object(
             Err(Refused::Exists(0)) if generate && attempt < NAME_ATTEMPTS => {}
             // Somebody else was charged meanwhile.
             Err(Refused::Changed(_)) if attempt < QUOTA_ATTEMPTS => {}
-            Err(Refused::Exists(0)) => return Err(ApiError::already_exists(r, &name)),
-            // A companion of a namespace is left from an earlier life: the namespace is still going away.
+            // Another place than the first: a companion of a namespace is left from an earlier life, and the namespace
+            // is still going away.
             Err(Refused::Exists(_)) => return Err(ApiError::already_exists(r, &name)),
             Err(Refused::Barred) => {
                 check_namespace_open(call, &name).await?;
@@ -381,7 +399,7 @@ fn updated_blindly(r: &Resource) -> bool {
         && !matches!(
             kinds,
             ("apiextensions.k8s.io", _)
-                | (admission::GROUP, _)
+                | (registration::GROUP, _)
                 | ("coordination.k8s.io", "leases")
                 | ("policy", "poddisruptionbudgets")
                 | ("node.k8s.io", "runtimeclasses")

@@ -3,11 +3,11 @@
 //! Inputs: the registry. Absent on purpose: what v2 cannot express (alternatives, null).
 
 use super::{build, protobuf};
-use crate::admission::core::Core;
-use crate::door::server::etagged;
-use crate::schema::error::ApiResult;
-use crate::schema::http_io;
+use crate::door::etag::etagged;
 use axum::body::Body;
+use fleet_apiserver_admission::call::Core;
+use fleet_apiserver_schema::error::ApiResult;
+use fleet_apiserver_schema::http_io;
 use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::{Map, Value, json};
 
@@ -79,7 +79,7 @@ fn older_item(item: Value) -> Value {
             let content = |v: &Value| v.pointer("/content/application~1json/schema").cloned().map(older);
             let body = operation.get("requestBody").and_then(content);
             let answer = operation.pointer("/responses/200").and_then(content);
-            let map = crate::ground::tree::object(&mut operation);
+            let map = fleet_apiserver_ground::tree::object(&mut operation);
             map.remove("requestBody");
             let mut parameters: Vec<Value> = Vec::new();
             if let Some(Value::Array(known)) = map.remove("parameters") {

@@ -1,0 +1,147 @@
+//! Admission: webhooks and policies that may change or refuse a write.
+//!
+//! Inputs: one write, in the stored form, and the registrations in the store. Without registrations it costs next
+//! to nothing. Absent on purpose: MutatingAdmissionPolicies, audit annotations.
+
+use crate::call::Call;
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::error::ApiResult;
+use fleet_apiserver_schema::{convert, patch};
+use serde_json::Value;
+
+pub mod access;
+pub mod budgets;
+pub mod call;
+mod hook;
+mod limits;
+pub mod plugins;
+pub mod pod_security;
+mod policy;
+pub mod registrations;
+mod remote;
+pub mod resource_quota;
+pub mod review;
+
+use fleet_apiserver_kinds::registration::GROUP;
+use hook::Hook;
+use review::Review;
+
+pub use review::Operation;
+
+fn review<'a>(
+    call: &'a Call,
+    operation: Operation,
+    name: &str,
+    old: Option<&'a Value>,
+    new: Option<&'a Value>,
+) -> Review<'a> {
+    Review {
+        base: &call.core,
+        entry: &call.entry,
+        subresource: &call.subresource,
+        namespace: &call.namespace,
+        user: &call.user,
+        dry_run: call.dry_run(),
+        operation,
+        name: name.to_string(),
+        old,
+        new,
+    }
+}
+
+fn exempt(call: &Call) -> bool {
+    !call.resource().custom && call.resource().group == GROUP
+}
+
+/// Lets the mutating webhooks change an object. True when one did.
+pub async fn mutate(
+    call: &mut Call,
+    operation: Operation,
+    name: &str,
+    old: Option<&Value>,
+    new: Option<&mut Value>,
+) -> ApiResult<bool> {
+    let Some(compiled) = call.core.admission.current().filter(|c| !c.mutating.is_empty()) else {
+        return Ok(false);
+    };
+    if exempt(call) {
+        return Ok(false);
+    }
+    let mut nothing = Value::Null;
+    let gone = new.is_none();
+    let object = new.unwrap_or(&mut nothing);
+    let (mut changed_by, mut called) = (None, Vec::new());
+    for (i, hook) in compiled.mutating.iter().enumerate() {
+        if run(call, operation, name, old, (!gone).then_some(&mut *object), hook).await? {
+            changed_by = Some(i);
+            called.push(i);
+        } else if hook.reinvoke {
+            called.push(i);
+        }
+    }
+    let Some(last) = changed_by else { return Ok(false) };
+    // Those that asked for it see what later ones changed, once.
+    for i in called.into_iter().filter(|i| *i < last && compiled.mutating[*i].reinvoke) {
+        run(call, operation, name, old, (!gone).then_some(&mut *object), &compiled.mutating[i]).await?;
+    }
+    Ok(true)
+}
+
+async fn run(
+    call: &mut Call,
+    operation: Operation,
+    name: &str,
+    old: Option<&Value>,
+    new: Option<&mut Value>,
+    hook: &Hook,
+) -> ApiResult<bool> {
+    let review = review(call, operation, name, old, new.as_deref());
+    let Some(answer) = hook.ask(&review).await? else { return Ok(false) };
+    let resource = answer.seen.resource.clone();
+    call.warnings.extend(answer.warnings);
+    let (Some(document), Some(object)) = (answer.patch, new) else { return Ok(false) };
+    let before = object.clone();
+    let mut served = before.clone();
+    convert::to_served(&resource, &mut served);
+    patch::json_patch(&mut served, document)
+        .map_err(|e| hook.broken(&format!("its patch does not apply: {}", e.message())))?;
+    convert::to_stored(&resource, &mut served);
+    // What identifies an object is not a webhook's to change.
+    for key in ["apiVersion", "kind"] {
+        tree::put(tree::object(&mut served), key, before.get(key).cloned());
+    }
+    for key in ["name", "namespace", "uid", "resourceVersion"] {
+        let kept = tree::at(&before, &["metadata", key]).cloned();
+        tree::put(tree::meta(&mut served), key, kept);
+    }
+    let changed = served != before;
+    *object = served;
+    Ok(changed)
+}
+
+/// Asks the validating webhooks and policies.
+pub async fn validate(
+    call: &mut Call,
+    operation: Operation,
+    name: &str,
+    old: Option<&Value>,
+    new: Option<&Value>,
+) -> ApiResult<()> {
+    let Some(compiled) = call.core.admission.current() else { return Ok(()) };
+    if exempt(call) {
+        return Ok(());
+    }
+    let mut warnings = Vec::new();
+    {
+        let review = review(call, operation, name, old, new);
+        for policy in &compiled.policies {
+            policy.judge(&review, &mut warnings)?;
+        }
+        let asked = compiled.validating.iter().map(|hook| hook.ask(&review));
+        for answer in futures::future::join_all(asked).await {
+            warnings.extend(answer?.into_iter().flat_map(|a| a.warnings));
+        }
+    }
+    call.warnings.extend(warnings);
+    Ok(())
+}

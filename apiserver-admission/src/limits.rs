@@ -1,0 +1,210 @@
+//! The LimitRanger plugin: defaults that a LimitRange sets in new pods, and pods and claims that it refuses.
+//!
+//! Inputs: a new pod or claim, and the LimitRanges of its namespace. Source: the plugin of Kubernetes 1.36.
+
+use fleet_apiserver_ground::store::{Obj, Range};
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::base::Base;
+use fleet_apiserver_schema::error::{ApiError, ApiResult};
+use fleet_apiserver_schema::resource::Resource;
+use fleet_resources::quantity;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+
+fn ranges(base: &Base, namespace: &str) -> Vec<Arc<Obj>> {
+    let table = base.store.table("/limitranges");
+    if namespace.is_empty() || table.is_empty() {
+        return Vec::new();
+    }
+    let prefix = format!("{namespace}/");
+    let range = Range { prefix: &prefix, ..Range::default() };
+    table.page(range, u64::MAX).0.map(|p| p.items).unwrap_or_default()
+}
+
+fn limits(range: &Obj, kind: &str) -> Vec<Value> {
+    let mut all = range.list(&["spec", "limits"]);
+    all.retain(|l| tree::text(l, &["type"]) == kind);
+    all
+}
+
+/// Fills the default requests and limits of the namespace into a new pod.
+pub fn fill(base: &Base, r: &Resource, namespace: &str, value: &mut Value) {
+    if !r.is("", "pods") {
+        return;
+    }
+    let mut notes = Vec::new();
+    for range in ranges(base, namespace) {
+        for limit in limits(&range, "Container") {
+            for list in ["containers", "initContainers"] {
+                let word = if list == "containers" { "container" } else { "init container" };
+                let spec = tree::child(value, "spec");
+                let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+                for c in containers.into_iter().flatten() {
+                    let name = tree::text(c, &["name"]).to_string();
+                    for (from, to, what) in
+                        [("defaultRequest", "requests", "request"), ("default", "limits", "limit")]
+                    {
+                        let added = add(c, to, limit.get(from));
+                        if !added.is_empty() {
+                            notes.push(format!("{} {what} for {word} {name}", added.join(", ")));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if !notes.is_empty() {
+        let annotations = tree::object(tree::meta(value).entry("annotations").or_insert_with(|| json!({})));
+        annotations.insert(ANNOTATION.into(), format!("LimitRanger plugin set: {}", notes.join("; ")).into());
+    }
+}
+
+fn add(container: &mut Value, part: &str, defaults: Option<&Value>) -> Vec<String> {
+    let Some(defaults) = defaults.and_then(Value::as_object).filter(|d| !d.is_empty()) else {
+        return Vec::new();
+    };
+    let resources = tree::child(container, "resources");
+    let amounts = tree::object(resources.entry(part).or_insert_with(|| json!({})));
+    let missing = defaults.iter().filter(|(name, _)| !amounts.contains_key(*name));
+    let missing: Vec<(String, Value)> = missing.map(|(n, v)| (n.clone(), v.clone())).collect();
+    let names = missing.iter().map(|(n, _)| n.clone()).collect();
+    amounts.extend(missing);
+    names
+}
+
+/// What something asks for and may use.
+struct Asked {
+    requests: Map<String, Value>,
+    limits: Map<String, Value>,
+}
+
+impl Asked {
+    fn of(at: &Value) -> Asked {
+        let part = |key: &str| at.get(key).and_then(Value::as_object).cloned().unwrap_or_default();
+        Asked { requests: part("requests"), limits: part("limits") }
+    }
+
+    /// Of all containers of a pod together, or of the largest that runs before them.
+    fn of_pod(pod: &Value) -> Asked {
+        let part = |key: &str| {
+            let of = |list: &str| -> Vec<BTreeMap<String, i64>> {
+                let containers = tree::list(pod, &["spec", list]);
+                containers.iter().map(|c| amounts(tree::at(c, &["resources", key]))).collect()
+            };
+            let mut sum: BTreeMap<String, i64> = BTreeMap::new();
+            for (name, n) in of("containers").into_iter().flatten() {
+                let place = sum.entry(name).or_insert(0);
+                *place = place.saturating_add(n);
+            }
+            for (name, n) in of("initContainers").into_iter().flatten() {
+                let place = sum.entry(name).or_insert(0);
+                *place = n.max(*place);
+            }
+            let shown = |(name, n): (String, i64)| {
+                let text = quantity::format(&name, n);
+                (name, Value::String(text))
+            };
+            sum.into_iter().map(shown).collect()
+        };
+        Asked { requests: part("requests"), limits: part("limits") }
+    }
+}
+
+fn amounts(map: Option<&Value>) -> BTreeMap<String, i64> {
+    let entries = map.and_then(Value::as_object).into_iter().flatten();
+    entries.filter_map(|(name, v)| Some((name.clone(), quantity::parse(name, v.as_str()?).ok()?))).collect()
+}
+
+/// Refuses a new pod or claim that is outside the limits of its namespace.
+///
+/// # Errors
+/// 403 with each limit and the value found.
+pub fn check(base: &Base, r: &Resource, namespace: &str, value: &Value) -> ApiResult<()> {
+    let (pod, claim) = (r.is("", "pods"), r.is("", "persistentvolumeclaims"));
+    if !pod && !claim {
+        return Ok(());
+    }
+    let mut why = Vec::new();
+    for range in ranges(base, namespace) {
+        if claim {
+            let asked = Asked::of(tree::at(value, &["spec", "resources"]).unwrap_or(&Value::Null));
+            for limit in limits(&range, "PersistentVolumeClaim") {
+                judge(&limit, &asked, "PersistentVolumeClaim", &mut why);
+            }
+            continue;
+        }
+        for limit in limits(&range, "Container") {
+            let lists = ["containers", "initContainers"].map(|l| tree::list(value, &["spec", l]));
+            for c in lists.into_iter().flatten() {
+                let asked = Asked::of(c.get("resources").unwrap_or(&Value::Null));
+                judge(&limit, &asked, "Container", &mut why);
+            }
+        }
+        for limit in limits(&range, "Pod") {
+            judge(&limit, &Asked::of_pod(value), "Pod", &mut why);
+        }
+    }
+    let text = match why.as_slice() {
+        [] => return Ok(()),
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    };
+    Err(ApiError::forbidden(r, tree::meta_text(value, "name"), &text))
+}
+
+fn judge(limit: &Value, asked: &Asked, kind: &str, why: &mut Vec<String>) {
+    let parse = |name: &str, v: Option<&Value>| {
+        let text = v?.as_str()?;
+        Some((quantity::parse(name, text).ok()?, text.to_string()))
+    };
+    let bounds = |key: &str| limit.get(key).and_then(Value::as_object).into_iter().flatten();
+    for (name, bound) in bounds("min") {
+        let Some((least, shown)) = parse(name, Some(bound)) else { continue };
+        let start = format!("minimum {name} usage per {kind} is {shown}");
+        match parse(name, asked.requests.get(name)) {
+            None => why.push(format!("{start}.  No request is specified")),
+            Some((n, text)) if n < least => why.push(format!("{start}, but request is {text}")),
+            Some(_) => {
+                if let Some((n, text)) = parse(name, asked.limits.get(name)).filter(|(n, _)| *n < least) {
+                    let _ = n;
+                    why.push(format!("{start}, but limit is {text}"));
+                }
+            }
+        }
+    }
+    for (name, bound) in bounds("max") {
+        let Some((most, shown)) = parse(name, Some(bound)) else { continue };
+        let start = format!("maximum {name} usage per {kind} is {shown}");
+        let request = parse(name, asked.requests.get(name));
+        if kind == "PersistentVolumeClaim" {
+            match request {
+                None => why.push(format!("{start}.  No request is specified")),
+                Some((n, text)) if n > most => why.push(format!("{start}, but request is {text}")),
+                Some(_) => {}
+            }
+            continue;
+        }
+        match (parse(name, asked.limits.get(name)), request) {
+            (None, _) => why.push(format!("{start}.  No limit is specified")),
+            (Some((n, text)), _) if n > most => why.push(format!("{start}, but limit is {text}")),
+            (_, Some((n, text))) if n > most => why.push(format!("{start}, but request is {text}")),
+            _ => {}
+        }
+    }
+    for (name, bound) in bounds("maxLimitRequestRatio") {
+        let Some((ratio, shown)) = parse("cpu", Some(bound)) else { continue };
+        let start = format!("{name} max limit to request ratio per {kind} is {shown}");
+        let request = parse(name, asked.requests.get(name)).map_or(0, |r| r.0);
+        let most = parse(name, asked.limits.get(name)).map_or(0, |l| l.0);
+        if request == 0 {
+            why.push(format!("{start}, but no request is specified or request is 0"));
+        } else if most == 0 {
+            why.push(format!("{start}, but no limit is specified or limit is 0"));
+        } else if i128::from(most) * 1000 > i128::from(ratio) * i128::from(request) {
+            why.push(format!("{start}, but provided ratio is {:.6}", most as f64 / request as f64));
+        }
+    }
+}

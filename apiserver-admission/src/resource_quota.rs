@@ -1,0 +1,351 @@
+//! ResourceQuotas: limits of a namespace, charged when an object is created, and their status.
+//!
+//! Inputs: new objects, and the commit log. A create and its charge to each quota are one commit, so two creates
+//! cannot both use the last free amount. Deletes and ended pods are released a moment later, as by the quota
+//! controller of Kubernetes. Absent on purpose: charges for updates (a resized claim, a service of another type).
+
+use fleet_apiserver_ground::store::{Event, Obj, Range, Refused, Store, Table, Write};
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::base::Base;
+use fleet_apiserver_schema::error::{ApiError, ApiResult};
+use fleet_apiserver_schema::resource::Resource;
+use fleet_resources::quantity;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Shortest time between two counts of a namespace.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Kinds that are counted under their plain names.
+const COUNTED: [&str; 7] = [
+    "pods",
+    "services",
+    "configmaps",
+    "secrets",
+    "persistentvolumeclaims",
+    "replicationcontrollers",
+    "resourcequotas",
+];
+
+/// Amounts by the names a quota uses, in base units.
+type Amounts = BTreeMap<String, i64>;
+
+/// What the commit path tells the loop.
+pub struct Quotas {
+    table: Arc<Table>,
+    state: Mutex<State>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// Namespaces that had a quota when they were last looked at.
+    with: BTreeSet<Box<str>>,
+    changed: BTreeSet<Box<str>>,
+}
+
+impl Quotas {
+    /// Follows the quotas of a store.
+    pub fn new(store: &Store) -> Quotas {
+        Quotas { table: store.table("/resourcequotas"), state: Mutex::default(), wake: Notify::new() }
+    }
+
+    /// Notes the namespace of an event that may matter; called from the commit path.
+    pub fn offer(&self, table: &Arc<Table>, event: &Event) {
+        let Some((namespace, _)) = event.obj.key.split_once('/') else { return };
+        if self.table.is_empty() && !Arc::ptr_eq(table, &self.table) {
+            return;
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(table, &self.table) {
+            state.with.insert(namespace.into());
+        }
+        if state.with.contains(namespace) && state.changed.insert(namespace.into()) {
+            self.wake.notify_one();
+        }
+    }
+
+    fn of(&self, namespace: &str) -> Vec<Arc<Obj>> {
+        within(&self.table, namespace)
+    }
+}
+
+/// Keeps the status of all quotas until the server closes.
+pub async fn run(base: Arc<Base>, known: Arc<Quotas>) {
+    for quota in known.table.objects() {
+        let mut state = known.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((namespace, _)) = quota.key.split_once('/') {
+            state.with.insert(namespace.into());
+            state.changed.insert(namespace.into());
+        }
+        known.wake.notify_one();
+    }
+    loop {
+        tokio::select! {
+            biased;
+            () = base.closing.cancelled() => return,
+            () = known.wake.notified() => {}
+        }
+        let changed = {
+            let mut state = known.state.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut state.changed)
+        };
+        for namespace in changed {
+            refresh(&base, &known, &namespace);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn refresh(base: &Base, known: &Quotas, namespace: &str) {
+    // Each quota is read before the objects it counts: a create in between changes the quota, too, and this write
+    // is refused.
+    let quotas = known.of(namespace);
+    if quotas.is_empty() {
+        known.state.lock().unwrap_or_else(PoisonError::into_inner).with.remove(namespace);
+    }
+    for quota in quotas {
+        let used = shown(&usage(base, namespace, &quota));
+        let status = json!({"hard": quota.at(&["spec", "hard"]).unwrap_or_else(|| json!({})), "used": used});
+        if quota.at(&["status"]).as_ref() == Some(&status) {
+            continue;
+        }
+        let mut value = quota.full();
+        tree::object(&mut value).insert("status".into(), status);
+        let write = Write::Update { table: known.table.clone(), prev: quota.clone(), value };
+        if let Err(Refused::Changed(_)) = base.store.commit(vec![write]) {
+            // Its own event brings the loop back.
+            known.wake.notify_one();
+        }
+    }
+}
+
+fn within(table: &Table, namespace: &str) -> Vec<Arc<Obj>> {
+    let prefix = format!("{namespace}/");
+    let range = Range { prefix: &prefix, ..Range::default() };
+    table.page(range, u64::MAX).0.map(|p| p.items).unwrap_or_default()
+}
+
+/// The resource whose unit an amount has: `requests.cpu` is counted as `cpu`.
+fn unit(name: &str) -> &str {
+    name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name)
+}
+
+fn amount(name: &str, value: &Value) -> i64 {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+    quantity::parse(unit(name), &text).unwrap_or(0)
+}
+
+fn shown(amounts: &Amounts) -> Value {
+    let text = |(name, n): (&String, &i64)| (name.clone(), quantity::format(unit(name), *n).into());
+    Value::Object(amounts.iter().map(text).collect())
+}
+
+/// What a quota allows.
+fn hard(quota: &Obj) -> Amounts {
+    let hard = quota.at(&["spec", "hard"]).unwrap_or_default();
+    hard.as_object().into_iter().flatten().map(|(k, v)| (k.clone(), amount(k, v))).collect()
+}
+
+/// Everything that exists and counts against a quota.
+fn usage(base: &Base, namespace: &str, quota: &Obj) -> Amounts {
+    let mut used: Amounts = hard(quota).into_keys().map(|name| (name, 0)).collect();
+    for table in base.store.tables() {
+        let (group, plural) = table.name.split_once('/').unwrap_or(("", &table.name));
+        if !used.keys().any(|name| concerns(name, group, plural)) {
+            continue;
+        }
+        for obj in within(&table, namespace) {
+            let value = obj.value();
+            for (name, n) in &mut used {
+                *n = n.saturating_add(cost(name, group, plural, quota, &value));
+            }
+        }
+    }
+    used
+}
+
+/// True when objects of a kind can count against a name.
+fn concerns(name: &str, group: &str, plural: &str) -> bool {
+    match name.strip_prefix("count/") {
+        Some(kind) => kind.split_once('.').unwrap_or((kind, "")) == (plural, group),
+        None if !group.is_empty() => false,
+        None if COUNTED.contains(&name) => name == plural,
+        None if name.starts_with("services.") => plural == "services",
+        None if name == "requests.storage" => plural == "persistentvolumeclaims",
+        None => plural == "pods",
+    }
+}
+
+/// What one object counts against a name of a quota.
+fn cost(name: &str, group: &str, plural: &str, quota: &Obj, value: &Value) -> i64 {
+    if !concerns(name, group, plural) {
+        return 0;
+    }
+    let kind = tree::text(value, &["spec", "type"]);
+    match name {
+        _ if name.starts_with("count/") => 1,
+        "services.loadbalancers" => i64::from(kind == "LoadBalancer"),
+        "services.nodeports" if matches!(kind, "NodePort" | "LoadBalancer") => {
+            i64::try_from(tree::list(value, &["spec", "ports"]).len()).unwrap_or(i64::MAX)
+        }
+        "services.nodeports" => 0,
+        "requests.storage" => tree::at(value, &["spec", "resources", "requests", "storage"])
+            .map_or(0, |storage| amount("storage", storage)),
+        _ if plural != "pods" => 1,
+        _ if matches!(tree::text(value, &["status", "phase"]), "Succeeded" | "Failed") => 0,
+        _ if !in_scope(quota, value) => 0,
+        "pods" => 1,
+        _ => pod_amount(value, name),
+    }
+}
+
+/// Where a container has the amount of a quota's name: `limits.memory`, `requests.memory`, or `memory`, which means
+/// requests.
+fn stated<'a>(container: &'a Value, name: &str) -> Option<&'a Value> {
+    let part = if name.starts_with("limits.") { "limits" } else { "requests" };
+    tree::at(container, &["resources", part, unit(name)])
+}
+
+/// The request of a pod's containers: all that run together, or the largest of those that run before them.
+fn pod_amount(pod: &Value, name: &str) -> i64 {
+    let of = |container: &Value| stated(container, name).map_or(0, |v| amount(name, v));
+    let together = tree::list(pod, &["spec", "containers"]).iter().map(of).fold(0, i64::saturating_add);
+    let before = tree::list(pod, &["spec", "initContainers"]).iter().map(of).max().unwrap_or(0);
+    let over = tree::at(pod, &["spec", "overhead", unit(name)]).map_or(0, |v| amount(name, v));
+    together.max(before).saturating_add(over)
+}
+
+/// A quota with scopes counts the pods that are in all of them.
+fn in_scope(quota: &Obj, pod: &Value) -> bool {
+    let ends = tree::at(pod, &["spec", "activeDeadlineSeconds"]).is_some_and(|v| !v.is_null());
+    let class = tree::text(pod, &["spec", "priorityClassName"]);
+    let states = |c: &Value| {
+        let part = |key: &str| tree::at(c, &["resources", key]).and_then(Value::as_object);
+        [part("requests"), part("limits")]
+            .into_iter()
+            .flatten()
+            .any(|m| m.contains_key("cpu") || m.contains_key("memory"))
+    };
+    let best_effort = !tree::list(pod, &["spec", "containers"]).iter().any(states);
+    let holds = |scope: &str, operator: &str, values: &[Value]| match scope {
+        "Terminating" => ends,
+        "NotTerminating" => !ends,
+        "BestEffort" => best_effort,
+        "NotBestEffort" => !best_effort,
+        "PriorityClass" => match operator {
+            "In" => values.iter().any(|v| v == class),
+            "NotIn" => !values.iter().any(|v| v == class),
+            "DoesNotExist" => class.is_empty(),
+            _ => !class.is_empty(),
+        },
+        _ => false,
+    };
+    let plain = quota.list(&["spec", "scopes"]);
+    let chosen = quota.list(&["spec", "scopeSelector", "matchExpressions"]);
+    plain.iter().all(|s| holds(s.as_str().unwrap_or_default(), "Exists", &[]))
+        && chosen.iter().all(|e| {
+            holds(tree::text(e, &["scopeName"]), tree::text(e, &["operator"]), tree::list(e, &["values"]))
+        })
+}
+
+/// The writes that charge a new object to the quotas of its namespace, to be committed with it.
+///
+/// # Errors
+/// 403 if a quota is exceeded, or if the object does not say how much it uses.
+pub fn charge(
+    base: &Base,
+    known: &Quotas,
+    r: &Resource,
+    namespace: &str,
+    value: &Value,
+) -> ApiResult<Vec<Write>> {
+    let mut writes = Vec::new();
+    if namespace.is_empty() || known.table.is_empty() {
+        return Ok(writes);
+    }
+    let (name, (group, plural)) = (tree::meta_text(value, "name"), (r.group.as_str(), r.plural.as_str()));
+    for quota in known.of(namespace) {
+        let hard = hard(&quota);
+        let mine = |key: &&String| concerns(key, group, plural);
+        if plural == "pods" && group.is_empty() && in_scope(&quota, value) {
+            unstated(r, &quota, hard.keys().filter(mine), value)?;
+        }
+        let asked: Amounts = hard
+            .keys()
+            .filter(mine)
+            .map(|key| (key.clone(), cost(key, group, plural, &quota, value)))
+            .filter(|(_, n)| *n > 0)
+            .collect();
+        if asked.is_empty() {
+            continue;
+        }
+        let mut used = match quota.at(&["status", "used"]) {
+            Some(Value::Object(known)) => known.iter().map(|(k, v)| (k.clone(), amount(k, v))).collect(),
+            _ => usage(base, namespace, &quota),
+        };
+        let over: Vec<&String> = asked
+            .iter()
+            .filter(|(key, n)| used.get(*key).copied().unwrap_or(0).saturating_add(**n) > hard[*key])
+            .map(|(key, _)| key)
+            .collect();
+        if !over.is_empty() {
+            let list = |amounts: &Amounts| {
+                let text = |key: &&String| {
+                    let n = amounts.get(*key).copied().unwrap_or(0);
+                    format!("{key}={}", quantity::format(unit(key), n))
+                };
+                over.iter().map(text).collect::<Vec<_>>().join(",")
+            };
+            let why = format!(
+                "exceeded quota: {}, requested: {}, used: {}, limited: {}",
+                quota.meta_text("name"),
+                list(&asked),
+                list(&used),
+                list(&hard)
+            );
+            return Err(ApiError::forbidden(r, name, &why));
+        }
+        for (key, n) in asked {
+            let place: &mut i64 = used.entry(key).or_insert(0);
+            *place = place.saturating_add(n);
+        }
+        let mut changed = quota.full();
+        let status = tree::child(&mut changed, "status");
+        status.insert("hard".into(), quota.at(&["spec", "hard"]).unwrap_or_default());
+        status.insert("used".into(), shown(&used));
+        writes.push(Write::Update { table: known.table.clone(), prev: quota, value: changed });
+    }
+    Ok(writes)
+}
+
+/// A quota on an amount asks every container to state it.
+fn unstated<'a>(
+    r: &Resource,
+    quota: &Obj,
+    names: impl Iterator<Item = &'a String>,
+    pod: &Value,
+) -> ApiResult<()> {
+    let containers = tree::list(pod, &["spec", "containers"]);
+    let mut missing: Map<String, Value> = Map::new();
+    for name in names.filter(|n| matches!(unit(n), "cpu" | "memory") && !n.starts_with("count/")) {
+        for container in containers.iter().filter(|c| stated(c, name).is_none()) {
+            let list = missing.entry(tree::text(container, &["name"])).or_insert_with(|| json!([]));
+            if let Value::Array(list) = list {
+                list.push(name.as_str().into());
+            }
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let text = |(container, names): (&String, &Value)| {
+        let names: Vec<&str> = names.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        format!("{} for: {container}", names.join(","))
+    };
+    let list: Vec<String> = missing.iter().map(text).collect();
+    let why = format!("failed quota: {}: must specify {}", quota.meta_text("name"), list.join("; "));
+    Err(ApiError::forbidden(r, tree::meta_text(pod, "name"), &why))
+}

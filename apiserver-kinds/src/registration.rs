@@ -1,0 +1,251 @@
+//! Defaults and checks of the registrations themselves: webhook configurations and policies.
+//!
+//! Inputs: decoded objects of group `admissionregistration.k8s.io`. Absent on purpose: running them.
+
+use fleet_apiserver_ground::tree::{self, default_to};
+use fleet_apiserver_schema::cel::Expression;
+use fleet_apiserver_schema::error::Cause;
+use serde_json::{Map, Value, json};
+
+/// Group of the registrations; webhooks never review them.
+pub const GROUP: &str = "admissionregistration.k8s.io";
+
+fn each<'a>(value: &'a mut Value, path: &[&str]) -> Vec<&'a mut Map<String, Value>> {
+    let Some((last, parents)) = path.split_last() else { return Vec::new() };
+    let mut at = Some(value);
+    for key in parents {
+        at = at.and_then(|v| v.get_mut(*key));
+    }
+    let list = at.and_then(|v| v.get_mut(*last)).and_then(Value::as_array_mut);
+    list.into_iter().flatten().filter_map(Value::as_object_mut).collect()
+}
+
+fn match_defaults(map: &mut Map<String, Value>) {
+    default_to(map, "matchPolicy", "Equivalent");
+    default_to(map, "namespaceSelector", json!({}));
+    default_to(map, "objectSelector", json!({}));
+}
+
+fn rule_defaults(map: &mut Map<String, Value>, key: &str) {
+    let rules = map.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten();
+    rules.filter_map(Value::as_object_mut).for_each(|rule| default_to(rule, "scope", "*"));
+}
+
+/// Fills in the defaults of a registration.
+pub fn defaults(plural: &str, value: &mut Value) {
+    match plural {
+        "mutatingwebhookconfigurations" | "validatingwebhookconfigurations" => {
+            for hook in each(value, &["webhooks"]) {
+                match_defaults(hook);
+                default_to(hook, "failurePolicy", "Fail");
+                default_to(hook, "timeoutSeconds", 10);
+                if plural.starts_with('m') {
+                    default_to(hook, "reinvocationPolicy", "Never");
+                }
+                rule_defaults(hook, "rules");
+                if let Some(Value::Object(service)) =
+                    hook.get_mut("clientConfig").and_then(|c| c.get_mut("service"))
+                {
+                    default_to(service, "port", 443);
+                }
+            }
+        }
+        "validatingadmissionpolicies" => {
+            let spec = tree::child(value, "spec");
+            default_to(spec, "failurePolicy", "Fail");
+            let constraints = tree::object(spec.entry("matchConstraints").or_insert_with(|| json!({})));
+            match_defaults(constraints);
+            rule_defaults(constraints, "resourceRules");
+            rule_defaults(constraints, "excludeResourceRules");
+        }
+        "validatingadmissionpolicybindings" => {
+            let spec = tree::child(value, "spec");
+            if let Some(Value::Object(constraints)) = spec.get_mut("matchResources") {
+                match_defaults(constraints);
+                rule_defaults(constraints, "resourceRules");
+                rule_defaults(constraints, "excludeResourceRules");
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Checks a registration.
+pub fn check(plural: &str, value: &Value, causes: &mut Vec<Cause>) {
+    match plural {
+        "mutatingwebhookconfigurations" | "validatingwebhookconfigurations" => {
+            let mut names = std::collections::BTreeSet::new();
+            for (i, hook) in tree::list(value, &["webhooks"]).iter().enumerate() {
+                let at = format!("webhooks[{i}]");
+                let name = tree::text(hook, &["name"]);
+                if name.is_empty() {
+                    causes.push(Cause::required(format!("{at}.name"), ""));
+                } else if name.split('.').count() < 3 {
+                    let why = "should be a domain with at least three segments separated by dots";
+                    causes.push(Cause::invalid(format!("{at}.name"), &json!(name), why));
+                } else if !names.insert(name) {
+                    let message = format!("Duplicate value: {name:?}");
+                    causes.push(Cause::new("FieldValueDuplicate", format!("{at}.name"), message));
+                }
+                webhook(hook, &at, causes);
+            }
+        }
+        "validatingadmissionpolicies" => {
+            let spec = value.get("spec").unwrap_or(&Value::Null);
+            one_of(spec, "failurePolicy", &["Fail", "Ignore"], "spec", causes);
+            match_conditions(spec, "spec", causes);
+            rules(
+                spec.get("matchConstraints").unwrap_or(&Value::Null),
+                "resourceRules",
+                "spec.matchConstraints",
+                causes,
+            );
+            let checks = tree::list(spec, &["validations"]);
+            if checks.is_empty() && tree::list(spec, &["auditAnnotations"]).is_empty() {
+                let why = "validations or auditAnnotations must contain at least one item";
+                causes.push(Cause::required("spec.validations", why));
+            }
+            for (i, check) in checks.iter().enumerate() {
+                expression(check, "expression", true, &format!("spec.validations[{i}]"), causes);
+                expression(check, "messageExpression", false, &format!("spec.validations[{i}]"), causes);
+            }
+            for (i, variable) in tree::list(spec, &["variables"]).iter().enumerate() {
+                expression(variable, "expression", true, &format!("spec.variables[{i}]"), causes);
+            }
+        }
+        "validatingadmissionpolicybindings" => {
+            if tree::text(value, &["spec", "policyName"]).is_empty() {
+                causes.push(Cause::required("spec.policyName", ""));
+            }
+            let actions = tree::list(value, &["spec", "validationActions"]);
+            if actions.is_empty() {
+                causes.push(Cause::required("spec.validationActions", ""));
+            }
+            for action in actions {
+                if !["Deny", "Warn", "Audit"].iter().any(|known| action == known) {
+                    let message = format!(
+                        "Unsupported value: {action}: supported values: \"Audit\", \"Deny\", \"Warn\""
+                    );
+                    causes.push(Cause::new("FieldValueNotSupported", "spec.validationActions", message));
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn one_of(map: &Value, key: &str, allowed: &[&str], at: &str, causes: &mut Vec<Cause>) {
+    let found = tree::text(map, &[key]);
+    if !allowed.contains(&found) {
+        let list: Vec<String> = allowed.iter().map(|a| format!("{a:?}")).collect();
+        let message = format!("Unsupported value: {found:?}: supported values: {}", list.join(", "));
+        causes.push(Cause::new("FieldValueNotSupported", format!("{at}.{key}"), message));
+    }
+}
+
+fn expression(map: &Value, key: &str, required: bool, at: &str, causes: &mut Vec<Cause>) {
+    match tree::text(map, &[key]) {
+        "" if required => causes.push(Cause::required(format!("{at}.{key}"), "")),
+        "" => {}
+        text => {
+            if let Err(why) = Expression::compile(text) {
+                causes.push(Cause::invalid(format!("{at}.{key}"), &json!(text), &why));
+            }
+        }
+    }
+}
+
+fn match_conditions(spec: &Value, at: &str, causes: &mut Vec<Cause>) {
+    /// As the real server has it.
+    const MOST: usize = 64;
+    let list = tree::list(spec, &["matchConditions"]);
+    if list.len() > MOST {
+        let message = format!("Too many: {}: must have at most {MOST} items", list.len());
+        causes.push(Cause::new("FieldValueTooMany", format!("{at}.matchConditions"), message));
+    }
+    for (i, condition) in list.iter().take(MOST).enumerate() {
+        let at = format!("{at}.matchConditions[{i}]");
+        if tree::text(condition, &["name"]).is_empty() {
+            causes.push(Cause::required(format!("{at}.name"), ""));
+        }
+        expression(condition, "expression", true, &at, causes);
+    }
+}
+
+fn rules(map: &Value, key: &str, at: &str, causes: &mut Vec<Cause>) {
+    for (i, rule) in tree::list(map, &[key]).iter().enumerate() {
+        let at = format!("{at}.{key}[{i}]");
+        for list in ["operations", "apiGroups", "apiVersions", "resources"] {
+            if tree::list(rule, &[list]).is_empty() {
+                causes.push(Cause::required(format!("{at}.{list}"), ""));
+            }
+        }
+        for operation in tree::list(rule, &["operations"]) {
+            if !["CREATE", "UPDATE", "DELETE", "CONNECT", "*"].iter().any(|known| operation == known) {
+                let message = format!(
+                    "Unsupported value: {operation}: supported values: \"*\", \"CONNECT\", \"CREATE\", \"DELETE\", \"UPDATE\""
+                );
+                causes.push(Cause::new("FieldValueNotSupported", format!("{at}.operations"), message));
+            }
+        }
+    }
+}
+
+fn webhook(hook: &Value, at: &str, causes: &mut Vec<Cause>) {
+    one_of(hook, "sideEffects", &["None", "NoneOnDryRun"], at, causes);
+    one_of(hook, "failurePolicy", &["Fail", "Ignore"], at, causes);
+    one_of(hook, "matchPolicy", &["Equivalent", "Exact"], at, causes);
+    rules(hook, "rules", at, causes);
+    match_conditions(hook, at, causes);
+    if tree::list(hook, &["admissionReviewVersions"]).is_empty() {
+        let why = "must specify one of v1, v1beta1";
+        causes.push(Cause::required(format!("{at}.admissionReviewVersions"), why));
+    } else if !tree::list(hook, &["admissionReviewVersions"]).iter().any(|v| v == "v1") {
+        let why = "must include at least one of v1";
+        let found = hook.get("admissionReviewVersions").cloned().unwrap_or_default();
+        causes.push(Cause::invalid(format!("{at}.admissionReviewVersions"), &found, why));
+    }
+    let seconds = tree::number(hook, &["timeoutSeconds"]);
+    if !(1..=30).contains(&seconds) {
+        let why = "the timeout value must be between 1 and 30 seconds";
+        causes.push(Cause::invalid(format!("{at}.timeoutSeconds"), &json!(seconds), why));
+    }
+    let config = hook.get("clientConfig").unwrap_or(&Value::Null);
+    let field = format!("{at}.clientConfig");
+    match (config.get("url").and_then(Value::as_str), config.get("service").filter(|s| !s.is_null())) {
+        (Some(url), None) => {
+            let parsed: Result<reqwest::Url, _> = url.parse();
+            let why = match &parsed {
+                Err(e) => Some(format!("url must be a valid URL: {e}")),
+                Ok(u) if u.scheme() != "https" => Some("'https' is the only allowed URL scheme".into()),
+                Ok(u) if u.host_str().is_none() => Some("host must be specified".into()),
+                Ok(u) if !u.username().is_empty() || u.password().is_some() => {
+                    Some("user information is not permitted in the URL".into())
+                }
+                Ok(u) if u.query().is_some() => Some("query parameters are not permitted in the URL".into()),
+                Ok(u) if u.fragment().is_some() => Some("fragments are not permitted in the URL".into()),
+                Ok(_) => None,
+            };
+            if let Some(why) = why {
+                causes.push(Cause::invalid(format!("{field}.url"), &json!(url), &why));
+            }
+        }
+        (None, Some(service)) => {
+            for key in ["namespace", "name"] {
+                if tree::text(service, &[key]).is_empty() {
+                    causes.push(Cause::required(format!("{field}.service.{key}"), ""));
+                }
+            }
+        }
+        _ => causes.push(Cause::required(field.clone(), "exactly one of url or service is required")),
+    }
+    if let Some(bundle) = config.get("caBundle").and_then(Value::as_str) {
+        use base64::Engine;
+        let pem = base64::engine::general_purpose::STANDARD.decode(bundle).unwrap_or_default();
+        if !pem.is_empty() && reqwest::Certificate::from_pem_bundle(&pem).map_or(true, |list| list.is_empty())
+        {
+            let why = "unable to load root certificates: unable to parse bytes as PEM block";
+            causes.push(Cause::invalid(format!("{field}.caBundle"), &json!("<bytes>"), why));
+        }
+    }
+}

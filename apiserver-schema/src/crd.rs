@@ -1,0 +1,272 @@
+//! CustomResourceDefinitions: what they may say, what they are completed with, and which resources they serve.
+//!
+//! Inputs: CRD objects. Absent on purpose: webhook conversion (versions differ in apiVersion only), and the registry
+//! that serves the resources.
+
+use crate::error::{ApiError, ApiResult, Cause};
+use crate::jsonpath::JsonPath;
+use crate::resource::{Column, Resource, ScalePaths};
+use crate::{builtins, compiled, definition};
+use fleet_apiserver_ground::tree;
+use serde_json::{Value, json};
+
+/// Checks and completes a CRD before it is stored: default names, conditions, stored versions.
+pub fn admit(old: Option<&Value>, crd: &mut Value, now: &str) -> ApiResult<()> {
+    let name = tree::meta_text(crd, "name").to_string();
+    let group = tree::text(crd, &["spec", "group"]).to_string();
+    let plural = tree::text(crd, &["spec", "names", "plural"]).to_string();
+    let kind = tree::text(crd, &["spec", "names", "kind"]).to_string();
+    let mut causes = Vec::new();
+    for (path, found) in [("spec.group", &group), ("spec.names.plural", &plural), ("spec.names.kind", &kind)]
+    {
+        if found.is_empty() {
+            causes.push(Cause::required(path, ""));
+        }
+    }
+    if name != format!("{plural}.{group}") {
+        let why = format!("must be spec.names.plural+\".\"+spec.group: \"{plural}.{group}\"");
+        causes.push(Cause::invalid("metadata.name", &json!(name), &why));
+    }
+    if !matches!(tree::text(crd, &["spec", "scope"]), "Namespaced" | "Cluster") {
+        let message = format!(
+            "Unsupported value: \"{}\": supported values: \"Cluster\", \"Namespaced\"",
+            tree::text(crd, &["spec", "scope"])
+        );
+        causes.push(Cause::new("FieldValueNotSupported", "spec.scope", message));
+    }
+    if builtins::all().iter().any(|r| r.group == group && r.plural == plural) {
+        causes.push(Cause::invalid("spec.group", &json!(group), "is a built-in group and kind"));
+    }
+    approval(old, crd, &group, &mut causes);
+    definition::check(old, crd, &mut causes);
+    let stored = check_versions(old, crd, &mut causes);
+    if !causes.is_empty() {
+        return Err(ApiError::invalid("apiextensions.k8s.io", "CustomResourceDefinition", &name, causes));
+    }
+    complete(old, crd, &kind, stored, now);
+    Ok(())
+}
+
+/// Checks the versions of a CRD: the name of the one that is stored.
+fn check_versions(old: Option<&Value>, crd: &Value, causes: &mut Vec<Cause>) -> String {
+    let mut stored = String::new();
+    let versions = tree::list(crd, &["spec", "versions"]);
+    let mut names = std::collections::BTreeSet::new();
+    for (i, v) in versions.iter().enumerate() {
+        let version = tree::text(v, &["name"]);
+        if !names.insert(version) {
+            let message = format!("Duplicate value: {version:?}");
+            causes.push(Cause::new("FieldValueDuplicate", format!("spec.versions[{i}].name"), message));
+        }
+        if v.get("storage") == Some(&Value::Bool(true)) {
+            stored = tree::text(v, &["name"]).to_string();
+        }
+        if tree::at(v, &["schema", "openAPIV3Schema"]).is_none() {
+            causes.push(Cause::required(
+                format!("spec.versions[{i}].schema.openAPIV3Schema"),
+                "schemas are required",
+            ));
+        }
+        let known = old.is_some_and(|old| same_schema(old, v));
+        if let Some(openapi) = tree::at(v, &["schema", "openAPIV3Schema"]).filter(|_| !known) {
+            let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
+            causes.extend(compiled::check(openapi, &field));
+        }
+        for (j, c) in tree::list(v, &["additionalPrinterColumns"]).iter().enumerate() {
+            if JsonPath::new(tree::text(c, &["jsonPath"])).is_none() {
+                let field = format!("spec.versions[{i}].additionalPrinterColumns[{j}].jsonPath");
+                causes.push(Cause::invalid(field, &c["jsonPath"], "is not a JSONPath this server supports"));
+            }
+        }
+    }
+    let count = versions.iter().filter(|v| v.get("storage") == Some(&Value::Bool(true))).count();
+    if count != 1 {
+        let versions = json!("versions");
+        causes.push(Cause::invalid(
+            "spec.versions",
+            &versions,
+            "must have exactly one version marked as storage version",
+        ));
+    }
+    stored
+}
+
+/// Default names, accepted names, stored versions, conditions.
+fn complete(old: Option<&Value>, crd: &mut Value, kind: &str, stored: String, now: &str) {
+    let spec = tree::child(crd, "spec");
+    tree::default_to(spec, "conversion", json!({"strategy": "None"}));
+    let names = tree::object(spec.entry("names").or_insert_with(|| json!({})));
+    tree::default_to(names, "singular", kind.to_lowercase());
+    tree::default_to(names, "listKind", format!("{kind}List"));
+    let names = Value::Object(names.clone());
+    if let Some(old) = old {
+        tree::put(tree::object(crd), "status", old.get("status").cloned());
+    }
+    let status = tree::child(crd, "status");
+    status.insert("acceptedNames".into(), names);
+    let versions = status.entry("storedVersions").or_insert_with(|| json!([]));
+    if let Value::Array(list) = versions
+        && !list.iter().any(|v| *v == stored)
+    {
+        list.push(stored.into());
+    }
+    if old.is_none() || tree::list(crd, &["status", "conditions"]).is_empty() {
+        condition(crd, "NamesAccepted", "True", "NoConflicts", now);
+        condition(crd, "Established", "True", "InitialNamesAccepted", now);
+    }
+}
+
+/// True if a stored CRD has this version with this schema: what was accepted once stays accepted.
+fn same_schema(old: &Value, version: &Value) -> bool {
+    let name = tree::text(version, &["name"]);
+    let before = tree::list(old, &["spec", "versions"]).iter().find(|v| tree::text(v, &["name"]) == name);
+    before.is_some_and(|b| b.get("schema") == version.get("schema"))
+}
+
+const APPROVED: &str = "api-approved.kubernetes.io";
+const APPROVAL_PAGE: &str = "https://github.com/kubernetes/enhancements/pull/1111";
+
+/// True for groups that the Kubernetes community keeps to itself.
+fn protected(group: &str) -> bool {
+    ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|own| group == *own || group.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')))
+}
+
+/// True for an annotation that names where the CRD was approved, or says that it was not.
+fn says_approved(text: &str) -> bool {
+    let rest = text.split_once("://").filter(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()));
+    text.starts_with("unapproved")
+        || rest.is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty())
+}
+
+/// A definition in a group of the community says where it was approved.
+fn approval(old: Option<&Value>, crd: &Value, group: &str, causes: &mut Vec<Cause>) {
+    let of = |crd: &Value| tree::text(crd, &["metadata", "annotations", APPROVED]).to_string();
+    let found = of(crd);
+    if !protected(group) || says_approved(&found) || old.is_some_and(|old| !says_approved(&of(old))) {
+        return;
+    }
+    let field = format!("metadata.annotations[{APPROVED}]");
+    let must = format!("protected groups must have approval annotation {APPROVED:?}");
+    causes.push(if found.is_empty() {
+        Cause::required(field, &format!("{must}, see {APPROVAL_PAGE}"))
+    } else {
+        let why =
+            format!("{must} with either a URL or a reason starting with \"unapproved\", see {APPROVAL_PAGE}");
+        Cause::invalid(field, &json!(found), &why)
+    });
+}
+
+/// Sets a condition of a CRD.
+pub fn condition(crd: &mut Value, kind: &str, status: &str, reason: &str, now: &str) {
+    let message = match kind {
+        "NamesAccepted" => "no conflicts found",
+        "Established" => "the initial names have been accepted",
+        _ => "CustomResource deletion is in progress",
+    };
+    let conditions = tree::child(crd, "status").entry("conditions").or_insert_with(|| json!([]));
+    if let Value::Array(list) = conditions {
+        list.retain(|c| tree::text(c, &["type"]) != kind);
+        list.push(json!({"type": kind, "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": now}));
+    }
+}
+
+/// The resources a CRD serves, one for each served version.
+pub fn resources(crd: &Value, crd_revision: u64) -> Vec<Resource> {
+    let text = |path: &[&str]| tree::text(crd, path).to_string();
+    let strings = |path: &[&str]| -> Vec<String> {
+        tree::list(crd, path).iter().filter_map(|v| v.as_str().map(str::to_string)).collect()
+    };
+    let group = text(&["spec", "group"]);
+    let versions = tree::list(crd, &["spec", "versions"]);
+    let storage = versions.iter().find(|v| v.get("storage") == Some(&Value::Bool(true)));
+    let stored_as = format!("{group}/{}", storage.map(|v| tree::text(v, &["name"])).unwrap_or_default());
+    let path = |v: &Value, key: &str| -> Vec<String> {
+        let text = tree::text(v, &["subresources", "scale", key]);
+        text.split('.').filter(|s| !s.is_empty()).map(str::to_string).collect()
+    };
+    versions
+        .iter()
+        .filter(|v| v.get("served") == Some(&Value::Bool(true)))
+        .map(|v| {
+            let openapi = tree::at(v, &["schema", "openAPIV3Schema"]).unwrap_or(&Value::Null);
+            let version = tree::text(v, &["name"]).to_string();
+            let kind = text(&["spec", "names", "kind"]);
+            let compiled = compiled::compiled(openapi);
+            Resource {
+                list_kind: text(&["spec", "names", "listKind"]),
+                plural: text(&["spec", "names", "plural"]),
+                singular: text(&["spec", "names", "singular"]),
+                short_names: strings(&["spec", "names", "shortNames"]),
+                categories: strings(&["spec", "names", "categories"]),
+                namespaced: text(&["spec", "scope"]) == "Namespaced",
+                status: tree::at(v, &["subresources", "status"]).is_some(),
+                scale: tree::at(v, &["subresources", "scale"]).map(|_| ScalePaths {
+                    spec: path(v, "specReplicasPath"),
+                    status: path(v, "statusReplicasPath"),
+                    selector: path(v, "labelSelectorPath"),
+                }),
+                schema: compiled.schema.clone(),
+                rules: compiled.rules.clone(),
+                table: format!("{group}/{}", text(&["spec", "names", "plural"])),
+                stored_as: stored_as.clone(),
+                custom: true,
+                columns: columns(v),
+                selectable: tree::list(v, &["selectableFields"])
+                    .iter()
+                    .map(|f| tree::text(f, &["jsonPath"]).trim_start_matches('.').to_string())
+                    .collect(),
+                generation: true,
+                deprecation: (v.get("deprecated") == Some(&Value::Bool(true))).then(|| {
+                    let given = tree::text(v, &["deprecationWarning"]);
+                    if given.is_empty() {
+                        format!("{group}/{version} {kind} is deprecated")
+                    } else {
+                        given.into()
+                    }
+                }),
+                terminating: tree::at(crd, &["metadata", "deletionTimestamp"]).is_some(),
+                crd_revision,
+                group: group.clone(),
+                version,
+                kind,
+                ..Resource::default()
+            }
+        })
+        .collect()
+}
+
+fn columns(version: &Value) -> Vec<Column> {
+    let list = tree::list(version, &["additionalPrinterColumns"]);
+    if list.is_empty() {
+        return vec![Column {
+            name: "Age".into(),
+            ty: "date".into(),
+            format: String::new(),
+            description: "Creation timestamp".into(),
+            priority: 0,
+            path: JsonPath::new(".metadata.creationTimestamp").unwrap_or_default(),
+        }];
+    }
+    list.iter()
+        .map(|c| {
+            let text = |k: &str| tree::text(c, &[k]).to_string();
+            let path = text("jsonPath");
+            Column {
+                name: text("name"),
+                ty: text("type"),
+                format: text("format"),
+                description: match text("description") {
+                    d if d.is_empty() => {
+                        format!("Custom resource definition column (in JSONPath format): {path}")
+                    }
+                    d => d,
+                },
+                priority: tree::number(c, &["priority"]),
+                path: JsonPath::new(&path).unwrap_or_default(),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,311 @@
+//! From a parsed body to an object of a known kind: unknown fields, nulls, pruning and schema defaults.
+//!
+//! Inputs: a value and its schema. Types of built-in kinds are checked here, as by a typed decoder; types of custom
+//! resources in `validate`. Absent on purpose: defaults of built-in kinds.
+
+use crate::{MICRO_TIME, Schema, Type};
+use serde_json::{Map, Value};
+
+/// What decoding found.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Paths of fields that the schema does not know; they were removed.
+    pub unknown: Vec<String>,
+    /// Values that a typed decoder could not take.
+    pub mismatched: Vec<String>,
+}
+
+/// Fields reported at most; the rest is removed silently.
+const MAX_REPORTED: usize = 100;
+
+/// A time as RFC 3339 has it: nothing shorter, and no name of a zone.
+fn read_time(text: &str) -> Option<jiff::Timestamp> {
+    let long = text.len() >= "2006-01-02T15:04:05Z".len() && text.as_bytes().get(10) == Some(&b'T');
+    let ends = text.ends_with('Z') || text.get(text.len().saturating_sub(6)..)?.starts_with(['+', '-']);
+    (long && ends).then(|| text.parse().ok()).flatten()
+}
+
+fn has_micros(text: &str) -> bool {
+    let fraction = text.split_once('.').map_or("", |(_, rest)| rest);
+    fraction.bytes().take_while(u8::is_ascii_digit).count() == 6
+}
+
+fn time_error(text: &str, layout: &str) -> String {
+    format!("parsing time {:?} as {layout:?}: cannot parse {text:?} as \"2006\"", format!("\"{text}\""))
+}
+
+/// What the real server says of a quantity that is none.
+const NO_QUANTITY: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
+struct Walk<'r> {
+    path: String,
+    report: &'r mut Report,
+    typed: bool,
+}
+
+/// Decodes an object of a built-in kind in place.
+pub fn builtin(schema: &Schema, value: &mut Value, report: &mut Report) {
+    Walk { path: String::new(), report, typed: true }.visit(schema, value);
+}
+
+/// Prunes a custom resource in place; nulls of non-nullable fields go away.
+pub fn custom(schema: &Schema, value: &mut Value, report: &mut Report) {
+    Walk { path: String::new(), report, typed: false }.visit(schema, value);
+    if let Some(metadata) = value.get_mut("metadata") {
+        let meta = Schema::builtin(crate::OBJECT_META);
+        // Already pruned by the walk above; this pass checks the types of metadata.
+        let mut walk = Walk { path: "metadata".into(), report, typed: true };
+        walk.visit(&meta, metadata);
+    }
+}
+
+impl Walk<'_> {
+    fn mismatch(&mut self, value: &Value, want: &str) {
+        if self.typed && self.report.mismatched.len() < MAX_REPORTED {
+            let found = match value {
+                Value::Null => "null",
+                Value::Bool(_) => "bool",
+                Value::Number(_) => "number",
+                Value::String(_) => "string",
+                Value::Array(_) => "array",
+                Value::Object(_) => "object",
+            };
+            self.report
+                .mismatched
+                .push(format!("cannot unmarshal {found} into field {} of type {want}", self.path));
+        }
+    }
+
+    fn out_of_range(&mut self, value: &Value, want: &str) {
+        if self.typed && self.report.mismatched.len() < MAX_REPORTED {
+            let text = format!("cannot unmarshal number {value} into field {} of type {want}", self.path);
+            self.report.mismatched.push(text);
+        }
+    }
+
+    /// Bytes and times are read by a typed decoder; times are kept the one way it writes them.
+    fn formatted(&mut self, format: &str, text: &mut String) {
+        use base64::Engine;
+        let why = match format {
+            "byte" => match base64::engine::general_purpose::STANDARD.decode(text.as_bytes()) {
+                Ok(_) => return,
+                Err(base64::DecodeError::InvalidByte(at, _)) => {
+                    format!("illegal base64 data at input byte {at}")
+                }
+                Err(_) => format!("illegal base64 data at input byte {}", text.len() / 4 * 4),
+            },
+            "date-time" => match read_time(text) {
+                Some(t) => {
+                    *text = fleet_apiserver_ground::clock::stamp(t);
+                    return;
+                }
+                None => time_error(text, "2006-01-02T15:04:05Z07:00"),
+            },
+            MICRO_TIME => match read_time(text).filter(|_| has_micros(text)) {
+                Some(t) => {
+                    *text = t.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+                    return;
+                }
+                None => time_error(text, "2006-01-02T15:04:05.000000Z07:00"),
+            },
+            _ => return,
+        };
+        if self.report.mismatched.len() < MAX_REPORTED {
+            self.report.mismatched.push(why);
+        }
+    }
+
+    fn enter<T>(&mut self, name: &str, f: impl FnOnce(&mut Self) -> T) -> T {
+        let length = self.path.len();
+        if length > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        let out = f(self);
+        self.path.truncate(length);
+        out
+    }
+
+    fn visit(&mut self, schema: &Schema, value: &mut Value) {
+        let node = schema.get();
+        match (node.ty, &mut *value) {
+            (Type::Any, Value::Object(map)) if !node.is_opaque() => self.object(node, map),
+            (Type::Any, _) => {}
+            (Type::Object, Value::Object(map)) => self.object(node, map),
+            (Type::Array, Value::Array(list)) => {
+                if let Some(items) = &node.items {
+                    // Scalars of custom resources have nothing to prune.
+                    for (i, item) in list.iter_mut().enumerate() {
+                        let length = self.path.len();
+                        self.path.push_str(&format!("[{i}]"));
+                        self.visit(items, item);
+                        self.path.truncate(length);
+                    }
+                }
+            }
+            (Type::String, Value::String(text)) => {
+                if self.typed
+                    && let Some(format) = node.rules.as_ref().and_then(|r| r.format.as_deref())
+                {
+                    self.formatted(format, text);
+                }
+            }
+            (Type::Integer, Value::Number(n)) => {
+                // Whole floats such as 1.0 decode as integers; only rewrite when exact.
+                if n.is_f64() {
+                    match n.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < 9e15) {
+                        Some(f) if self.typed => *value = Value::from(f as i64),
+                        Some(_) => {}
+                        None => self.mismatch(&Value::Number(n.clone()), "int64"),
+                    }
+                }
+                let small = node.rules.as_ref().is_some_and(|r| r.format.as_deref() == Some("int32"));
+                let fits = match value.as_i64() {
+                    Some(n) => !small || i32::try_from(n).is_ok(),
+                    // Above what an int64 holds.
+                    None => !value.is_u64(),
+                };
+                if !fits {
+                    let found = value.clone();
+                    self.out_of_range(&found, if small { "int32" } else { "int64" });
+                }
+            }
+            (Type::Number, Value::Number(_)) | (Type::Boolean, Value::Bool(_)) => {}
+            (Type::IntOrString, Value::Number(_) | Value::String(_)) => {}
+            (Type::Quantity, Value::String(text)) => {
+                if self.typed
+                    && fleet_resources::quantity::parse("", text).is_err()
+                    && self.report.mismatched.len() < MAX_REPORTED
+                {
+                    self.report.mismatched.push(NO_QUANTITY.into());
+                }
+            }
+            (Type::Quantity, Value::Number(n)) => *value = Value::String(n.to_string()),
+            (want, other) => {
+                let name = match want {
+                    Type::Object => "object",
+                    Type::Array => "array",
+                    Type::Integer => "int64",
+                    Type::Number => "float64",
+                    Type::Boolean => "bool",
+                    Type::IntOrString => "intstr.IntOrString",
+                    Type::Quantity => "resource.Quantity",
+                    Type::String | Type::Any => "string",
+                };
+                let other = std::mem::take(other);
+                self.mismatch(&other, name);
+                *value = other;
+            }
+        }
+    }
+
+    fn object(&mut self, node: &Schema, map: &mut Map<String, Value>) {
+        let opaque = node.is_opaque();
+        let mut gone: Vec<String> = Vec::new();
+        for (key, value) in map.iter_mut() {
+            let Some(field) = node.field(key) else {
+                // A custom resource may not carry unknown fields even below a bare `type: object`.
+                let keep = node.preserve || (opaque && (self.typed || node.ty == Type::Any));
+                let embedded = node.embedded && matches!(key.as_str(), "apiVersion" | "kind" | "metadata");
+                if !keep && !embedded {
+                    if self.report.unknown.len() < MAX_REPORTED {
+                        let path =
+                            if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
+                        self.report.unknown.push(path);
+                    }
+                    gone.push(key.clone());
+                }
+                continue;
+            };
+            if value.is_null() {
+                let target = field.get();
+                let keep = target.nullable || (target.ty == Type::Any && !self.typed);
+                if !keep {
+                    gone.push(key.clone());
+                }
+                continue;
+            }
+            self.enter(key, |w| w.visit(field, value));
+        }
+        for key in gone {
+            map.remove(&key);
+        }
+    }
+}
+
+/// Fills in the defaults of a custom resource's schema.
+pub fn defaults(schema: &Schema, value: &mut Value) {
+    let node = schema.get();
+    if !node.has_defaults {
+        return;
+    }
+    match value {
+        Value::Object(map) => {
+            for (name, field) in node.properties() {
+                if !field.has_defaults {
+                    continue;
+                }
+                if let Some(default) = field.rules.as_ref().and_then(|r| r.default.as_ref()) {
+                    let missing = match map.get(name) {
+                        None => true,
+                        Some(v) => v.is_null() && !field.nullable,
+                    };
+                    if missing {
+                        map.insert(name.to_string(), default.clone());
+                    }
+                }
+                if let Some(v) = map.get_mut(name) {
+                    defaults(field, v);
+                }
+            }
+            if let Some(additional) = &node.additional {
+                for (key, v) in map.iter_mut() {
+                    if !node.properties().any(|(n, _)| n == key) {
+                        defaults(additional, v);
+                    }
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(items) = &node.items {
+                list.iter_mut().for_each(|v| defaults(items, v));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn unknown_fields_of_a_pod() {
+        let mut pod = json!({"metadata": {"creationTimestamp": null, "name": "a", "x": 1},
+            "spec": {"containers": [{"name": "c", "bogus": 1, "resources": {"limits": {"cpu": 1}}}]}});
+        let mut report = Report::default();
+        builtin(&Schema::builtin("api.core.v1.Pod"), &mut pod, &mut report);
+        assert_eq!(report.unknown, ["metadata.x", "spec.containers[0].bogus"]);
+        assert_eq!(pod["spec"]["containers"][0]["resources"]["limits"]["cpu"], "1");
+        assert!(pod["metadata"].get("creationTimestamp").is_none());
+        let mut bad = json!({"spec": {"containers": "x"}});
+        builtin(&Schema::builtin("api.core.v1.Pod"), &mut bad, &mut report);
+        assert_eq!(report.mismatched.len(), 1);
+    }
+
+    #[test]
+    fn custom_defaults_and_pruning() {
+        let schema =
+            Schema::compile_root(&json!({"type": "object", "properties": {"spec": {"type": "object",
+            "properties": {"max": {"type": "integer", "default": 10}, "free": {"type": "object",
+            "x-kubernetes-preserve-unknown-fields": true}}}}}));
+        let mut v = json!({"spec": {"max": null, "zzz": 1, "free": {"a": 1}}});
+        let mut report = Report::default();
+        custom(&schema, &mut v, &mut report);
+        defaults(&schema, &mut v);
+        assert_eq!(v, json!({"spec": {"max": 10, "free": {"a": 1}}}));
+        assert_eq!(report.unknown, ["spec.zzz"]);
+    }
+}

@@ -1,0 +1,387 @@
+//! Validation of values: custom resources against their schema, and metadata of every object.
+//!
+//! Inputs: a pruned object with defaults. Returns all causes at once. Absent on purpose: CEL rules (see `rules`).
+
+use crate::cause::Cause;
+use crate::{ListKind, Rules, Schema, Type};
+use fleet_apiserver_ground::tree;
+use serde_json::Value;
+use std::collections::HashSet;
+
+/// Causes collected at most.
+const MAX_CAUSES: usize = 50;
+
+/// Checks a value against a schema.
+pub fn schema(schema: &Schema, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+    let node = schema.get();
+    if causes.len() >= MAX_CAUSES || (value.is_null() && node.nullable) {
+        return;
+    }
+    let want = match (node.ty, value) {
+        (Type::Object, v) if !v.is_object() => Some("object"),
+        (Type::Array, v) if !v.is_array() => Some("array"),
+        (Type::String, v) if !v.is_string() => Some("string"),
+        (Type::Integer, v) if !v.as_f64().is_some_and(|f| f.fract() == 0.0) => Some("integer"),
+        (Type::Number, v) if !v.is_number() => Some("number"),
+        (Type::Boolean, v) if !v.is_boolean() => Some("boolean"),
+        (Type::IntOrString, v) if !(v.is_string() || v.is_i64() || v.is_u64()) => Some("integer,string"),
+        _ => None,
+    };
+    if let Some(want) = want {
+        let found = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(n) if n.is_f64() => "number",
+            Value::Number(_) => "integer",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        let why = format!("{path} in body must be of type {want}: \"{found}\"");
+        let mut cause = Cause::invalid(path, &Value::String(found.into()), &why);
+        cause.reason = "FieldValueTypeInvalid";
+        causes.push(cause);
+        return;
+    }
+    if let Some(rules) = &node.rules {
+        check_rules(rules, value, path, causes);
+    }
+    match value {
+        Value::Object(map) => {
+            for name in &node.required {
+                if !map.contains_key(&**name) {
+                    causes.push(Cause::required(join(path, name), ""));
+                }
+            }
+            for (key, v) in map {
+                if path.is_empty() && matches!(key.as_str(), "metadata" | "apiVersion" | "kind") {
+                    continue;
+                }
+                if let Some(field) = node.field(key) {
+                    schema_field(field, v, path, key, causes);
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(items) = &node.items {
+                for (i, v) in list.iter().enumerate() {
+                    schema_item(items, v, path, i, causes);
+                }
+            }
+            unique(node.list_kind(), list, path, causes);
+        }
+        _ => {}
+    }
+}
+
+fn schema_field(field: &Schema, v: &Value, path: &str, key: &str, causes: &mut Vec<Cause>) {
+    let node = field.get();
+    // A scalar without rules needs no path of its own.
+    if node.rules.is_none()
+        && matches!((node.ty, v), (Type::String, Value::String(_)) | (Type::Boolean, Value::Bool(_)))
+    {
+        return;
+    }
+    schema(field, v, &join(path, key), causes);
+}
+
+fn schema_item(items: &Schema, v: &Value, path: &str, i: usize, causes: &mut Vec<Cause>) {
+    schema(items, v, &format!("{path}[{i}]"), causes);
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_string() } else { format!("{path}.{name}") }
+}
+
+fn unique(kind: &ListKind, list: &[Value], path: &str, causes: &mut Vec<Cause>) {
+    let mut seen = HashSet::new();
+    for (i, item) in list.iter().enumerate() {
+        let key = match kind {
+            ListKind::Atomic => return,
+            ListKind::Set => item.to_string(),
+            ListKind::Map(keys) => {
+                keys.iter().map(|k| item.get(&**k).map(Value::to_string).unwrap_or_default() + "\0").collect()
+            }
+        };
+        if !seen.insert(key) {
+            let message = format!("Duplicate value: {item}");
+            causes.push(Cause::new("FieldValueDuplicate", format!("{path}[{i}]"), message));
+        }
+    }
+}
+
+fn check_rules(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+    check_number(rules, value, path, causes);
+    if !check_text(rules, value, path, causes) || !check_size(rules, value, path, causes) {
+        return;
+    }
+    if !rules.enumeration.is_empty() && !rules.enumeration.contains(value) {
+        let allowed: Vec<String> = rules.enumeration.iter().map(Value::to_string).collect();
+        let message = format!("Unsupported value: {value}: supported values: {}", allowed.join(", "));
+        causes.push(Cause::new("FieldValueNotSupported", path, message));
+    }
+    for s in &rules.all_of {
+        schema(s, value, path, causes);
+    }
+    let holds = |s: &Schema| {
+        let mut inner = Vec::new();
+        schema(s, value, path, &mut inner);
+        inner.is_empty()
+    };
+    if !rules.any_of.is_empty() && !rules.any_of.iter().any(holds) {
+        causes.push(Cause::invalid(path, value, "must validate at least one schema (anyOf)"));
+    }
+    if !rules.one_of.is_empty() && rules.one_of.iter().filter(|s| holds(s)).count() != 1 {
+        causes.push(Cause::invalid(path, value, "must validate one and only one schema (oneOf)"));
+    }
+    if rules.not.as_ref().is_some_and(|s| holds(s)) {
+        causes.push(Cause::invalid(path, value, "must not validate the schema (not)"));
+    }
+}
+
+fn check_number(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+    let mut invalid =
+        |why: String| causes.push(Cause::invalid(path, value, &format!("{path} in body {why}")));
+    if let Some(n) = value.as_f64() {
+        if let Some((min, exclusive)) = rules.minimum
+            && (n < min || (exclusive && n <= min))
+        {
+            invalid(format!("should be greater than {}{min}", if exclusive { "" } else { "or equal to " }));
+        }
+        if let Some((max, exclusive)) = rules.maximum
+            && (n > max || (exclusive && n >= max))
+        {
+            invalid(format!("should be less than {}{max}", if exclusive { "" } else { "or equal to " }));
+        }
+        if let Some(m) = rules.multiple_of
+            && m > 0.0
+            && (n / m).fract() != 0.0
+        {
+            invalid(format!("should be a multiple of {m}"));
+        }
+    }
+}
+
+/// False when nothing more is said of the value.
+fn check_text(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>) -> bool {
+    let mut invalid =
+        |why: String| causes.push(Cause::invalid(path, value, &format!("{path} in body {why}")));
+    if let Some(text) = value.as_str() {
+        let n = text.chars().count() as u64;
+        if rules.length.0.is_some_and(|min| n < min) {
+            invalid(format!("should be at least {} chars long", rules.length.0.unwrap_or(0)));
+        }
+        if let Some(max) = rules.length.1.filter(|max| n > *max) {
+            causes.push(Cause::new(
+                "FieldValueTooLong",
+                path,
+                format!("Too long: may not be more than {max} bytes"),
+            ));
+            return false;
+        }
+        if let Some((source, Some(pattern))) = &rules.pattern
+            && !pattern.is_match(text)
+        {
+            invalid(format!("should match '{source}'"));
+        }
+        if let Some(format) = &rules.format
+            && !formatted(format, text)
+        {
+            invalid(format!("must be of type {format}: {text:?}"));
+        }
+    }
+    true
+}
+
+/// False when nothing more is said of the value.
+fn check_size(rules: &Rules, value: &Value, path: &str, causes: &mut Vec<Cause>) -> bool {
+    let mut invalid =
+        |why: String| causes.push(Cause::invalid(path, value, &format!("{path} in body {why}")));
+    if let Some(list) = value.as_array() {
+        let n = list.len() as u64;
+        if let Some(min) = rules.items.0.filter(|min| n < *min) {
+            invalid(format!("should have at least {min} items"));
+        }
+        if let Some(max) = rules.items.1.filter(|max| n > *max) {
+            let message = format!("Too many: {n}: must have at most {max} items");
+            causes.push(Cause::new("FieldValueTooMany", path, message));
+            return false;
+        }
+    }
+    if let Some(map) = value.as_object() {
+        let n = map.len() as u64;
+        if let Some(min) = rules.properties.0.filter(|min| n < *min) {
+            invalid(format!("should have at least {min} properties"));
+        }
+        if let Some(max) = rules.properties.1.filter(|max| n > *max) {
+            let message = format!("Too many: {n}: must have at most {max} items");
+            causes.push(Cause::new("FieldValueTooMany", path, message));
+            return false;
+        }
+    }
+    true
+}
+
+fn formatted(format: &str, text: &str) -> bool {
+    match format {
+        "date-time" => text.parse::<jiff::Timestamp>().is_ok(),
+        "date" => text.parse::<jiff::civil::Date>().is_ok(),
+        "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
+        "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
+        "uuid" => uuid::Uuid::parse_str(text).is_ok(),
+        "byte" => {
+            use base64::Engine;
+            base64::engine::general_purpose::STANDARD.decode(text).is_ok()
+        }
+        // Formats the real server does not enforce, or that are rare.
+        _ => true,
+    }
+}
+
+/// What a valid name of a kind looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameRule {
+    /// DNS-1123 subdomain.
+    Subdomain,
+    /// DNS-1123 label.
+    Label,
+    /// Any path segment.
+    Path,
+}
+
+/// Why a name is not valid, or None.
+pub fn name(rule: NameRule, name: &str) -> Option<String> {
+    match rule {
+        NameRule::Path => {
+            let bad = name == "." || name == ".." || name.contains('/') || name.contains('%');
+            bad.then(|| "may not be '.' or '..', or contain '/' or '%'".to_string())
+        }
+        NameRule::Label if name.len() > 63 => Some("must be no more than 63 bytes".into()),
+        NameRule::Subdomain if name.len() > 253 => Some("must be no more than 253 bytes".into()),
+        NameRule::Label => (!is_label(name)).then(|| {
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
+             and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+             '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+                .to_string()
+        }),
+        NameRule::Subdomain => (!name.split('.').all(is_label)).then(|| {
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
+             start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+             '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+                .to_string()
+        }),
+    }
+}
+
+fn is_label(s: &str) -> bool {
+    let ok = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let b = s.as_bytes();
+    b.first().is_some_and(ok) && b.last().is_some_and(ok) && b.iter().all(|c| ok(c) || *c == b'-')
+}
+
+/// A key as labels have it: an optional prefix and a name.
+pub fn is_qualified(key: &str) -> bool {
+    let (prefix, name) = match key.split_once('/') {
+        Some((p, n)) => (Some(p), n),
+        None => (None, key),
+    };
+    prefix.is_none_or(|p| self::name(NameRule::Subdomain, p).is_none())
+        && !name.is_empty()
+        && is_label_value(name)
+}
+
+/// A value as labels have it.
+pub fn is_label_value(s: &str) -> bool {
+    let b = s.as_bytes();
+    let edge = |c: &u8| c.is_ascii_alphanumeric();
+    b.is_empty()
+        || (b.len() <= 63
+            && b.first().is_some_and(edge)
+            && b.last().is_some_and(edge)
+            && b.iter().all(|c| edge(c) || matches!(c, b'-' | b'_' | b'.')))
+}
+
+/// Checks names, labels, annotations, finalizers and owner references.
+pub fn metadata(rule: NameRule, value: &Value, causes: &mut Vec<Cause>) {
+    let found = tree::meta_text(value, "name");
+    if found.is_empty() {
+        causes.push(Cause::required("metadata.name", "name or generateName is required"));
+    } else if let Some(why) = name(rule, found) {
+        causes.push(Cause::invalid("metadata.name", &Value::String(found.into()), &why));
+    }
+    labels(tree::at(value, &["metadata", "labels"]), "metadata.labels", causes);
+    let annotations = tree::at(value, &["metadata", "annotations"]).and_then(Value::as_object);
+    let mut size = 0;
+    for (k, v) in annotations.into_iter().flatten() {
+        size += k.len() + v.as_str().map_or(0, str::len);
+        if !is_qualified(&k.to_lowercase()) {
+            causes.push(Cause::invalid("metadata.annotations", &Value::String(k.clone()), QUALIFIED));
+        }
+    }
+    if size > 256 * 1024 {
+        causes.push(Cause::new(
+            "FieldValueTooLong",
+            "metadata.annotations",
+            "Too long: may not be more than 262144 bytes",
+        ));
+    }
+    for f in tree::list(value, &["metadata", "finalizers"]) {
+        if !f.as_str().is_some_and(is_qualified) {
+            causes.push(Cause::invalid("metadata.finalizers", f, QUALIFIED));
+        }
+    }
+    let owners = tree::list(value, &["metadata", "ownerReferences"]);
+    for (i, o) in owners.iter().enumerate() {
+        for key in ["apiVersion", "kind", "name", "uid"] {
+            if tree::text(o, &[key]).is_empty() {
+                let field = format!("metadata.ownerReferences[{i}].{key}");
+                causes.push(Cause::invalid(field, &Value::String(String::new()), "must not be empty"));
+            }
+        }
+    }
+    if owners.iter().filter(|o| o.get("controller") == Some(&Value::Bool(true))).count() > 1 {
+        let why = "Only one reference can have Controller set to true";
+        causes.push(Cause::invalid("metadata.ownerReferences", &Value::Array(owners.to_vec()), why));
+    }
+}
+
+/// Message for a key that labels cannot have.
+pub const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
+    with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+    '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+
+/// Message for a value that labels cannot have.
+pub const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
+    and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
+    validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
+/// What is wrong with a key of a ConfigMap or Secret.
+pub fn config_key(key: &str) -> Option<&'static str> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    if key.len() > 253 {
+        return Some("must be no more than 253 bytes");
+    }
+    if key.is_empty() || !key.bytes().all(plain) {
+        return Some(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')",
+        );
+    }
+    match key {
+        "." => Some("must not be '.'"),
+        ".." => Some("must not be '..'"),
+        _ if key.starts_with("..") => Some("must not start with '..'"),
+        _ => None,
+    }
+}
+
+/// Checks a label map.
+pub fn labels(map: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
+    for (k, v) in map.and_then(Value::as_object).into_iter().flatten() {
+        if !is_qualified(k) {
+            causes.push(Cause::invalid(path, &Value::String(k.clone()), QUALIFIED));
+        }
+        if !v.as_str().is_some_and(is_label_value) {
+            causes.push(Cause::invalid(path, v, LABEL_VALUE));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! POST of a Binding: a pod gets its node.
+//!
+//! Inputs: a resolved call and a body. Absent on purpose: which node is right; that is the scheduler's.
+
+use crate::verbs::body::decode_body;
+use crate::verbs::read;
+use axum::body::Body;
+use fleet_apiserver_admission::call::Call;
+use fleet_apiserver_ground::store::{Obj, Refused, Write};
+use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause, success};
+use fleet_apiserver_schema::http_io;
+use fleet_apiserver_schema::resource::Resource;
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+/// The node that a Binding names.
+fn target(call: &Call, binding: &Value) -> ApiResult<String> {
+    let node = tree::text(binding, &["target", "name"]).to_string();
+    if node.is_empty() {
+        let cause = Cause::required("target.name", "");
+        return Err(ApiError::invalid("", "Binding", &call.name, vec![cause]));
+    }
+    for (found, of, key) in [
+        (tree::meta_text(binding, "name"), &call.name, "name"),
+        (tree::meta_text(binding, "namespace"), &call.namespace, "namespace"),
+    ] {
+        if !found.is_empty() && found != of {
+            return Err(ApiError::bad_request(format!(
+                "the {key} of the provided object does not match the {key} sent on the request ({found} is not {of})"
+            )));
+        }
+    }
+    let kind = tree::text(binding, &["target", "kind"]);
+    if !matches!(kind, "" | "Node") {
+        let message = format!("Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
+        let cause = Cause::new("FieldValueNotSupported", "target.kind", message);
+        return Err(ApiError::invalid("", "Binding", &call.name, vec![cause]));
+    }
+    Ok(node)
+}
+
+/// Binds the pod of the call.
+pub async fn bind(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
+    let (binding, _) = decode_body(call, body)?;
+    let node = target(call, &binding)?;
+    let wanted = tree::meta_text(&binding, "uid").to_string();
+    loop {
+        let old = read::current(call).await?;
+        let uid = old.meta_text("uid");
+        if !wanted.is_empty() && wanted != uid {
+            let why =
+                format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
+            return Err(ApiError::conflict(call.resource(), &call.name, &why));
+        }
+        let assigned = old.text(&["spec", "nodeName"]);
+        let conflict = |why: String| {
+            let mut pods = Resource { plural: "pods/binding".into(), ..Resource::default() };
+            pods.group.clear();
+            ApiError::conflict(&pods, &call.name, &why)
+        };
+        if old.deleting() {
+            return Err(conflict(format!(
+                "pod {} is being deleted, cannot be assigned to a host",
+                call.name
+            )));
+        }
+        if !assigned.is_empty() {
+            return Err(conflict(format!("pod {} is already assigned to node \"{assigned}\"", call.name)));
+        }
+        if !old.list(&["spec", "schedulingGates"]).is_empty() {
+            return Err(conflict(format!("pod {} has non-empty .spec.schedulingGates", call.name)));
+        }
+        let mut new = old.full();
+        tree::child(&mut new, "spec").insert("nodeName".into(), node.as_str().into());
+        if let Some(Value::Object(extra)) = tree::at(&binding, &["metadata", "annotations"]) {
+            let annotations =
+                tree::object(tree::meta(&mut new).entry("annotations").or_insert_with(|| json!({})));
+            annotations.extend(extra.clone());
+        }
+        let now = call.core.clock.stamp();
+        let status = tree::child(&mut new, "status");
+        let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+        if let Value::Array(list) = conditions {
+            list.retain(|c| tree::text(c, &["type"]) != "PodScheduled");
+            list.push(json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}));
+        }
+        let generation = old.number(&["metadata", "generation"]) + 1;
+        tree::meta(&mut new).insert("generation".into(), generation.into());
+        if call.dry_run() {
+            return Ok(bound(call, &old));
+        }
+        let write = Write::Update { table: call.entry.table.clone(), prev: old.clone(), value: new };
+        match call.core.store.commit(vec![write]) {
+            Ok(objs) => {
+                call.core.store.wait(objs[0].rv).await?;
+                return Ok(bound(call, &objs[0]));
+            }
+            Err(Refused::Changed(_)) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// The answer of an action that worked.
+pub fn bound(call: &Call, obj: &Obj) -> Response<Body> {
+    let mut status = success(call.resource(), &call.name, &obj.meta_text("uid"));
+    if let Value::Object(map) = &mut status {
+        map.insert("code".into(), 201.into());
+        map.remove("details");
+    }
+    http_io::value_response(StatusCode::CREATED, &status)
+}
