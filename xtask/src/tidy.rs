@@ -60,6 +60,22 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("fleet-watchdog", &[]),
     (
+        "fleet-agent-ground",
+        &["fleet-resources", "fleet-policies", "fleet-mirror", "fleet-informer", "fleet-api"],
+    ),
+    (
+        "fleet-job-controllers",
+        &[
+            "fleet-resources",
+            "fleet-policies",
+            "fleet-mirror",
+            "fleet-informer",
+            "fleet-pai",
+            "fleet-api",
+            "fleet-agent-ground",
+        ],
+    ),
+    (
         "member-agent",
         &[
             "fleet-resources",
@@ -70,9 +86,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-mirror",
             "fleet-informer",
             "fleet-cells",
-            "fleet-pai",
             "fleet-api",
             "fleet-watchdog",
+            "fleet-agent-ground",
+            "fleet-job-controllers",
         ],
     ),
 ];
@@ -141,6 +158,8 @@ const FOLDERS: &[&str] = &[
     "hub-core",
     "apiserver",
     "fleet-controller",
+    "agent-ground",
+    "job-controllers",
     "member-agent",
     "watchdog",
     "portal",

@@ -16,7 +16,7 @@ use super::{
     desired::kind_of,
     state::{ObjectId, State},
 };
-use crate::{CallError, jobs::Pod, reconcile::Next};
+use fleet_agent_ground::{CallError, Next, Pod};
 use fleet_api::Work;
 
 /// Annotation on a job: how long its pods may run on after its end, such as `10m`.

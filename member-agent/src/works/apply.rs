@@ -25,7 +25,7 @@ use super::{
     state::{Known, ObjectId, epoch_of},
     templates,
 };
-use crate::{CallError, call, reconcile::Next};
+use fleet_agent_ground::{CallError, Next, call};
 
 /// Dependencies of one Work that are applied at a time.
 const DEPENDENCIES_IN_FLIGHT: usize = 8;
@@ -150,7 +150,7 @@ impl Works {
             _ => {}
         }
         let Some(term) = spec.term else { return Ok(None) };
-        let Err(newest) = self.context.terms.see(&self.context, term).await? else { return Ok(None) };
+        let Err(newest) = self.context.terms.see(term).await? else { return Ok(None) };
         let stands = self.objects(work).first().is_some_and(Option::is_some);
         if stands || report::has_ended(work) {
             return Ok(None);

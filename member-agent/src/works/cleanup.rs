@@ -20,7 +20,7 @@ use super::{
     desired::{self, kind_of},
     state::{ObjectId, epoch_of},
 };
-use crate::{CallError, call, reconcile::Next};
+use fleet_agent_ground::{CallError, Next, call};
 
 /// How far a removal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl Works {
         }
         // An object of that name that is somebody else's keeps its pods.
         let other = self.fetch(id).await?.and_then(|object| object.metadata.uid.clone());
-        let is_stray = |pod: &&Arc<crate::jobs::Pod>| {
+        let is_stray = |pod: &&Arc<fleet_agent_ground::Pod>| {
             pod.controller().is_some_and(|owner| Some(&owner.uid) != other.as_ref())
         };
         let mut removal = Removal::Done;

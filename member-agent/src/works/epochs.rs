@@ -17,7 +17,8 @@ use kube::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::context::{CallError, Context, call};
+use crate::context::Context;
+use fleet_agent_ground::{CallError, call};
 
 /// ConfigMaps the epochs are spread over.
 const SHARDS: usize = 16;

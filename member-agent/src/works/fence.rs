@@ -26,13 +26,7 @@ use super::{
     Key, Works,
     state::{Known, ObjectId, epoch_of},
 };
-use crate::{
-    CallError, JobController,
-    clock::Backoff,
-    jobs::{Pod, resource},
-    reconcile::Next,
-    standing::Standing,
-};
+use fleet_agent_ground::{Backoff, CallError, JobController, Next, Pod, Standing, resource};
 
 /// Pods of one job whose deletions are under way at once.
 const DELETIONS_IN_FLIGHT: usize = 16;
@@ -156,7 +150,7 @@ impl Works {
         let mut objects = Vec::new();
         let mut params = ListParams::default().limit(PAGE);
         loop {
-            let page = crate::call(self.hub.list(&params)).await?;
+            let page = fleet_agent_ground::call(self.hub.list(&params)).await?;
             objects.extend(page.items.into_iter().map(without_managers));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = ListParams::default().limit(PAGE).continue_token(&token),
@@ -245,7 +239,7 @@ impl Works {
         let grace = pod_grace_s(self.context.options.fence_grace);
         let preconditions = Preconditions { uid: Some(pod.uid().to_owned()), resource_version: None };
         let params = DeleteParams::background().grace_period(grace).preconditions(preconditions);
-        match crate::call(api.delete(pod.name(), &params)).await {
+        match fleet_agent_ground::call(api.delete(pod.name(), &params)).await {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => {
                 self.state().may_ask_again(pod.uid());

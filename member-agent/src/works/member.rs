@@ -19,10 +19,7 @@ use super::{
     desired::is_managed,
     state::{KindId, Known, ObjectId},
 };
-use crate::{
-    CallError, call,
-    jobs::{Pod, resource},
-};
+use fleet_agent_ground::{CallError, Pod, call, resource};
 
 const IMPERSONATE_USER: http::HeaderName = http::HeaderName::from_static("impersonate-user");
 

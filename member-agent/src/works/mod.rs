@@ -25,14 +25,9 @@ use fleet_informer::{News, Selection};
 use kube::{Api, api::DynamicObject, discovery::ApiResource};
 use tokio::task::JoinSet;
 
-use crate::{
-    Context,
-    clock::{Backoff, Clock},
-    jobs::{Pod, resource},
-    reconcile::{Next, Queue, follow},
-    standing::Standing,
-};
+use crate::Context;
 use epochs::Epochs;
+use fleet_agent_ground::{Backoff, Clock, Next, Pod, Queue, Standing, follow, resource};
 use state::{KindId, ObjectId, State};
 
 /// Works that are worked on at a time.
@@ -145,7 +140,7 @@ impl Works {
         let mut backoff = Backoff::new(&self.name("epochs"));
         loop {
             let loaded = async {
-                self.context.terms.load(&self.context).await?;
+                self.context.terms.load().await?;
                 self.epochs.load(&self.context).await
             };
             match loaded.await {
@@ -164,7 +159,7 @@ impl Works {
         }
         self.context.lease.renewed().await;
         self.context.sources.hub.begin().await;
-        while let Err(error) = self.context.terms.begin(&self.context).await {
+        while let Err(error) = self.context.terms.begin().await {
             tracing::warn!(%error, "cannot note in the member which incarnation the hub is; trying again");
             backoff.wait().await;
         }

@@ -18,10 +18,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Key, desired::bindings_of, epochs::Epoch, fence::is_fenced_level};
-use crate::{
-    jobs::{Pod, controller_of},
-    reconcile::{Turn, check, key_of, take},
-};
+use fleet_agent_ground::{Pod, Turn, check, controller_of, key_of, take};
 
 /// How many bindings' epochs are remembered in memory beyond those of present Works; as many as the member keeps.
 const EPOCHS_CAPACITY: usize = 4096;

@@ -19,7 +19,7 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::desired::kind_of;
-use crate::JobController;
+use fleet_agent_ground::JobController;
 
 /// The scheduler of pods that name none.
 const MEMBERS_OWN: &str = "default-scheduler";

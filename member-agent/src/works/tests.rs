@@ -11,7 +11,8 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{fixture::Fixture, permits::Permits, reservations::HoldRequest};
+use crate::fixture::Fixture;
+use fleet_agent_ground::{HoldRequest, Permits};
 
 async fn start() -> Fixture {
     let permits = Permits { overwrite: true, ..Permits::default() };
@@ -112,7 +113,7 @@ async fn from_made_to_gone() {
         fixture.holds.recv().await,
         Some(HoldRequest::Consume { binding_uid: "uid-w".to_owned(), epoch: 1 })
     );
-    let resource = crate::jobs::resource("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs");
+    let resource = fleet_agent_ground::resource("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs");
     let jobs: Api<DynamicObject> = Api::namespaced_with(fixture.member.clone(), "team", &resource);
     let made = jobs.get("a").await.unwrap();
     assert_eq!(made.finalizers(), [RESULT_FINALIZER]);
@@ -122,7 +123,7 @@ async fn from_made_to_gone() {
     works(&fixture).delete("w", &DeleteParams::default()).await.unwrap();
     wait_work(&fixture, "w", "gone", |work| work.is_none()).await;
     assert!(jobs.get_opt("a").await.unwrap().is_none());
-    let resource = crate::jobs::resource("", "v1", "ConfigMap", "configmaps");
+    let resource = fleet_agent_ground::resource("", "v1", "ConfigMap", "configmaps");
     let configs: Api<DynamicObject> = Api::namespaced_with(fixture.member.clone(), "team", &resource);
     assert!(configs.get_opt("c").await.unwrap().is_none());
     // Each look at a Work that stands says again that it has arrived.
@@ -258,7 +259,7 @@ async fn a_work_that_vanished_while_the_agent_was_away() {
     let mut fixture = start().await;
     submit(&fixture, work("w", 1, vec![job(), config()])).await;
     wait_applied(&fixture, "w", "True", "AppliedSuccessful").await;
-    fixture.restart(&[]);
+    fixture.restart();
     let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     works(&fixture).patch("w", &PatchParams::default(), &patch).await.unwrap();
     works(&fixture).delete("w", &DeleteParams::default()).await.unwrap();
