@@ -45,8 +45,8 @@ struct Inner<K> {
     failures: HashMap<K, u32>,
 }
 
-impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
-    pub fn new() -> Self {
+impl<K> Default for Queue<K> {
+    fn default() -> Self {
         let inner = Inner {
             ready: VecDeque::new(),
             queued: HashSet::new(),
@@ -57,7 +57,9 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         };
         Self { inner: Mutex::new(inner), added: Notify::new() }
     }
+}
 
+impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
     /// Asks for one more look at the key.
     pub fn add(&self, key: K) {
         let mut inner = self.lock();
@@ -191,7 +193,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_task_per_key_and_one_more_look() {
-        let queue = Arc::new(Queue::new());
+        let queue = Arc::new(Queue::default());
         let shutdown = CancellationToken::new();
         let (running, runs) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         queue.add("a");
@@ -221,7 +223,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failures_wait_longer_each_time() {
-        let queue = Arc::new(Queue::new());
+        let queue = Arc::new(Queue::default());
         let shutdown = CancellationToken::new();
         queue.add(1);
         let times = Arc::new(Mutex::new(Vec::new()));

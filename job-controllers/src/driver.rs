@@ -88,7 +88,7 @@ impl Driver {
             kinds,
             admissions,
             places,
-            queue: Arc::new(Queue::new()),
+            queue: Arc::new(Queue::default()),
             member,
             clock,
             lease,

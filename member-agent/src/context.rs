@@ -7,7 +7,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::Options;
-use fleet_agent_ground::{Admissions, Clock, LeaseClock, Owned, Reservations, Terms};
+use fleet_agent_ground::{Admissions, Clock, LeaseClock, Link, Owned, Reservations, Sorted, Terms};
 
 /// Counts writes under way that others wait for, so that what nobody waits for can let them pass.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ pub struct Context {
     /// The hub and the member, as this agent follows them.
     pub(crate) sources: Sources,
     /// Whether nothing runs here that no Work of the hub names.
-    is_sorted: AtomicBool,
+    pub(crate) sorted: Sorted,
     /// Bindings under way.
     pub(crate) urgent: Urgent,
 }
@@ -120,19 +120,24 @@ impl Context {
             owned: Owned::default(),
             reservations,
             sources,
-            is_sorted: AtomicBool::new(false),
+            sorted: Sorted::default(),
             urgent: Urgent::default(),
         }
     }
 
-    /// Nothing runs here any more that no Work of the hub names.
-    pub(crate) fn sorted(&self) {
-        self.is_sorted.store(true, Ordering::Release);
-    }
-
     /// The incarnation of the hub for which that is so.
     pub(crate) fn sorted_for(&self) -> Option<String> {
-        self.is_sorted.load(Ordering::Acquire).then(|| self.sources.hub.incarnation()).flatten()
+        self.sorted.is_noted().then(|| self.sources.hub.incarnation()).flatten()
+    }
+
+    /// The hub, as rooms ask and follow it.
+    pub(crate) fn hub_link(&self) -> Link {
+        Link::new(self.hub.clone(), self.sources.hub.clone(), &self.options.cluster)
+    }
+
+    /// The member.
+    pub(crate) fn member_link(&self) -> Link {
+        Link::new(self.member.clone(), self.sources.member.clone(), &self.options.cluster)
     }
 
     /// A feed from the hub. `name` says what of.

@@ -3,9 +3,8 @@
 use std::{ops::Deref, sync::Arc};
 
 use fleet_agent_fixture::Fixture as Servers;
-use fleet_agent_ground::{HoldRequest, JobController, LeaseClock, Permits, Reservations};
+use fleet_agent_ground::{JobController, LeaseClock, Reservations};
 use kube::Client;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Context, Options};
@@ -13,7 +12,6 @@ use crate::{Context, Options};
 pub(crate) struct Fixture {
     servers: Servers,
     pub context: Arc<Context>,
-    pub holds: mpsc::Receiver<HoldRequest>,
 }
 
 impl Deref for Fixture {
@@ -28,20 +26,8 @@ impl Fixture {
     /// Servers and a context.
     pub async fn new(controllers: &[JobController]) -> Self {
         let servers = Servers::new(controllers).await;
-        let (context, holds) = context_of(&servers.hub, &servers.member, Options::new("east"));
-        Self { servers, context, holds }
-    }
-
-    /// The same servers with an agent that is told what the hub may do.
-    pub fn permit(&mut self, permits: Permits) {
-        let options = Options { permits, ..self.context.options.clone() };
-        (self.context, self.holds) = context_of(&self.hub, &self.member, options);
-    }
-
-    /// Another agent over the same servers, as after a restart.
-    pub fn restart(&mut self) {
-        self.context.shutdown.cancel();
-        (self.context, self.holds) = context_of(&self.hub, &self.member, Options::new("east"));
+        let context = context_of(&servers.hub, &servers.member, Options::new("east"));
+        Self { servers, context }
     }
 
     /// A whole agent whose scheduler is configured so, until the fixture is dropped.
@@ -64,12 +50,8 @@ impl Drop for Fixture {
     }
 }
 
-fn context_of(
-    hub: &Client,
-    member: &Client,
-    options: Options,
-) -> (Arc<Context>, mpsc::Receiver<HoldRequest>) {
-    let (reservations, holds, _) = Reservations::new();
+fn context_of(hub: &Client, member: &Client, options: Options) -> Arc<Context> {
+    let (reservations, _, _) = Reservations::new();
     let (stop, lease) = (CancellationToken::new(), LeaseClock::held());
-    (Arc::new(Context::new(hub.clone(), member.clone(), options, stop, lease, reservations)), holds)
+    Arc::new(Context::new(hub.clone(), member.clone(), options, stop, lease, reservations))
 }

@@ -34,11 +34,10 @@ mod scheduler;
 mod standing;
 mod state;
 mod webhook;
-pub mod works;
 
-use fleet_agent_ground::{LeaseClock, Link, Reservations};
+use fleet_agent_ground::{LeaseClock, Reservations};
 use fleet_api::patience;
-use std::{future::Future, sync::Arc};
+use std::sync::Arc;
 
 pub use context::Context;
 pub use fleet_agent_ground::{JobController, permits};
@@ -127,7 +126,7 @@ async fn live(
     parts.spawn(standing::run(context.clone()));
     parts.spawn(record::run(context.clone()));
     parts.spawn(run_jobs(context.clone()));
-    parts.spawn(until_stopped(context.clone(), works::run(context.clone())));
+    parts.spawn(run_works(context.clone()));
     parts.spawn(webhook::run(context.clone()));
     parts.spawn(follow_incarnation(context.clone()));
     parts.spawn(speak_for_the_cluster(context, changes, report_receiver));
@@ -149,7 +148,7 @@ async fn live(
 async fn run_jobs(context: Arc<Context>) -> anyhow::Result<()> {
     let options = &context.options;
     let handles = fleet_job_controllers::Handles {
-        member: Link::new(context.member.clone(), context.sources.member.clone(), &options.cluster),
+        member: context.member_link(),
         clock: context.clock,
         lease: Some(context.lease.clone()),
         // Where others schedule, groups are let in by them, or by nobody.
@@ -157,6 +156,31 @@ async fn run_jobs(context: Arc<Context>) -> anyhow::Result<()> {
         places: Some(context.reservations().clone()),
     };
     fleet_job_controllers::run(handles, &options.controllers, context.shutdown.clone()).await;
+    Ok(())
+}
+
+/// Applies Works.
+async fn run_works(context: Arc<Context>) -> anyhow::Result<()> {
+    let options = &context.options;
+    let handles = fleet_works::Handles {
+        hub: context.hub_link(),
+        member: context.member_link(),
+        clock: context.clock,
+        lease: context.lease.clone(),
+        terms: context.terms.clone(),
+        owned: context.owned.clone(),
+        places: context.reservations().clone(),
+        sorted: context.sorted.clone(),
+    };
+    let settings = fleet_works::Settings {
+        permits: options.permits.clone(),
+        scheduler_names: options.scheduler_names.clone(),
+        controllers: options.controllers.clone(),
+        fence_grace: options.fence_grace,
+        watchdog_image: options.watchdog_image.clone(),
+        watchdog_stops_within: options.watchdog_stops_within,
+    };
+    fleet_works::run(handles, settings, context.shutdown.clone()).await;
     Ok(())
 }
 
@@ -204,12 +228,4 @@ async fn speak_for_the_cluster(
         ended??;
     }
     Ok(())
-}
-
-/// Drops `part` when the agent is to stop.
-async fn until_stopped(
-    context: Arc<Context>,
-    part: impl Future<Output = anyhow::Result<()>>,
-) -> anyhow::Result<()> {
-    context.shutdown.run_until_cancelled(part).await.unwrap_or(Ok(()))
 }

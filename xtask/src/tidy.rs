@@ -76,6 +76,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "fleet-works",
+        &[
+            "fleet-resources",
+            "fleet-policies",
+            "fleet-mirror",
+            "fleet-informer",
+            "fleet-api",
+            "fleet-watchdog",
+            "fleet-agent-ground",
+        ],
+    ),
+    (
         "member-agent",
         &[
             "fleet-resources",
@@ -90,6 +102,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-watchdog",
             "fleet-agent-ground",
             "fleet-job-controllers",
+            "fleet-works",
         ],
     ),
 ];
@@ -160,6 +173,7 @@ const FOLDERS: &[&str] = &[
     "fleet-controller",
     "agent-ground",
     "job-controllers",
+    "works",
     "member-agent",
     "watchdog",
     "portal",

@@ -134,7 +134,7 @@ pub(crate) async fn run(member: Link, clock: Clock, shutdown: CancellationToken)
         cluster: member.cluster().to_owned(),
         clock,
         state: Mutex::default(),
-        queue: Arc::new(Queue::new()),
+        queue: Arc::new(Queue::default()),
     });
     let mut watches = tokio::task::JoinSet::new();
     for kind in Kind::ALL {

@@ -1,5 +1,13 @@
 //! Works against embedded API servers of a hub and a member.
 
+use std::{
+    ops::{Deref, DerefMut},
+    sync::Arc,
+    time::Duration,
+};
+
+use fleet_agent_fixture::Fixture;
+use fleet_agent_ground::{Clock, HoldRequest, LeaseClock, Owned, Permits, Reservations, Sorted, Terms};
 use fleet_api::{
     Work,
     names::{RESULT_FINALIZER, RESULT_RECORDED_ANNOTATION, WORK_FINALIZER},
@@ -10,11 +18,31 @@ use kube::{
     runtime::wait::await_condition,
 };
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
-use crate::fixture::Fixture;
-use fleet_agent_ground::{HoldRequest, Permits};
+use crate::{Handles, Settings};
 
-async fn start() -> Fixture {
+/// The room over two servers.
+struct Bed {
+    fixture: Fixture,
+    holds: mpsc::Receiver<HoldRequest>,
+}
+
+impl Deref for Bed {
+    type Target = Fixture;
+
+    fn deref(&self) -> &Fixture {
+        &self.fixture
+    }
+}
+
+impl DerefMut for Bed {
+    fn deref_mut(&mut self) -> &mut Fixture {
+        &mut self.fixture
+    }
+}
+
+async fn start() -> Bed {
     let permits = Permits { overwrite: true, ..Permits::default() };
     start_with(Permits {
         kinds: permits.kinds.into_iter().chain(["Odd.odd.dev".to_owned()]).collect(),
@@ -23,11 +51,36 @@ async fn start() -> Fixture {
     .await
 }
 
-async fn start_with(permits: Permits) -> Fixture {
-    let mut fixture = Fixture::new(&[]).await;
-    fixture.permit(permits);
-    tokio::spawn(super::run(fixture.context.clone()));
-    fixture
+async fn start_with(permits: Permits) -> Bed {
+    let fixture = Fixture::new(&[]).await;
+    let holds = run(&fixture, permits);
+    Bed { fixture, holds }
+}
+
+/// Runs the room until the fixture is told to stop; returns what it asks of the holds.
+fn run(fixture: &Fixture, permits: Permits) -> mpsc::Receiver<HoldRequest> {
+    let (hub, member) = (fixture.hub_link(), fixture.member_link());
+    let (places, holds, _) = Reservations::new();
+    let handles = Handles {
+        terms: Arc::new(Terms::new(member.client.clone(), hub.source.clone(), "east")),
+        hub,
+        member,
+        clock: Clock::start(),
+        lease: LeaseClock::held(),
+        owned: Owned::default(),
+        places,
+        sorted: Sorted::default(),
+    };
+    let settings = Settings {
+        permits,
+        scheduler_names: ["fleet".to_owned(), "volcano".to_owned()].into(),
+        controllers: [].into(),
+        fence_grace: Duration::from_secs(20),
+        watchdog_image: Some("watchdog:1".to_owned()),
+        watchdog_stops_within: Duration::from_secs(10),
+    };
+    tokio::spawn(super::run(handles, settings, fixture.shutdown.clone()));
+    holds
 }
 
 fn works(fixture: &Fixture) -> Api<Work> {
@@ -263,7 +316,7 @@ async fn a_work_that_vanished_while_the_agent_was_away() {
     let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     works(&fixture).patch("w", &PatchParams::default(), &patch).await.unwrap();
     works(&fixture).delete("w", &DeleteParams::default()).await.unwrap();
-    tokio::spawn(super::run(fixture.context.clone()));
+    run(&fixture, Permits::default());
     fixture.wait_gone("pytorchjobs", "a").await;
     fixture.wait_gone("configmaps", "c").await;
 }

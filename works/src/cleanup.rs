@@ -15,16 +15,17 @@ use kube::{
     api::{DynamicObject, Patch, PatchParams},
 };
 
-use super::{
-    Works,
-    desired::{self, kind_of},
-    state::{ObjectId, epoch_of},
+use crate::{
+    desired,
+    keys::ObjectId,
+    marks::{bindings_of, epoch_of, is_managed, kind_of},
+    works::Works,
 };
 use fleet_agent_ground::{CallError, Next, call};
 
 /// How far a removal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Removal {
+pub(crate) enum Removal {
     Done,
     /// Something has to go first; its end is an event.
     Waits,
@@ -32,7 +33,7 @@ pub(super) enum Removal {
 
 impl Works {
     /// The Work is being deleted.
-    pub(super) async fn clean_up(self: &Arc<Self>, work: &Arc<Work>) -> Result<Next, CallError> {
+    pub(crate) async fn clean_up(self: &Arc<Self>, work: &Arc<Work>) -> Result<Next, CallError> {
         if !work.finalizers().iter().any(|finalizer| finalizer == WORK_FINALIZER) {
             return Ok(Next::Wait);
         }
@@ -51,14 +52,14 @@ impl Works {
                 }
             }
         }
-        self.context.reservations().release(uid, work.spec.epoch).await;
+        self.handles.places.release(uid, work.spec.epoch).await;
         // Before the Work, which says the epoch until then, may go.
         if work.annotations().contains_key(BINDING_GONE_ANNOTATION) {
             self.state().forget_epoch(uid);
-            self.epochs.forget(&self.context, uid).await?;
+            self.epochs.forget(uid).await?;
         } else {
             let newest = self.state().close_epoch(uid, work.spec.epoch);
-            self.epochs.keep(&self.context, uid, newest).await?;
+            self.epochs.keep(uid, newest).await?;
         }
         let Some(patch) = desired::without_finalizer(&**work, WORK_FINALIZER) else { return Ok(Next::Wait) };
         match call(self.hub.patch(&work.name_any(), &PatchParams::default(), &Patch::Merge(&patch))).await {
@@ -75,8 +76,7 @@ impl Works {
         let id = ObjectId::of_manifest(manifest);
         let uid = work.spec.binding.uid.as_str();
         let live = self.object(&id).await?;
-        let is_ours =
-            |live: &Arc<DynamicObject>| desired::is_managed(live) && desired::bindings_of(live).contains(uid);
+        let is_ours = |live: &Arc<DynamicObject>| is_managed(live) && bindings_of(live).contains(uid);
         match live.filter(is_ours) {
             Some(live) if kind_of(manifest).is_job() => self.remove_run(&id, &live).await,
             Some(live) => self.release(&id, &live, &|gone| gone == uid).await,
@@ -86,7 +86,7 @@ impl Works {
     }
 
     /// Removes a job and its pods.
-    pub(super) async fn remove_run(
+    pub(crate) async fn remove_run(
         self: &Arc<Self>,
         id: &ObjectId,
         live: &DynamicObject,
@@ -116,7 +116,7 @@ impl Works {
     }
 
     /// Pods whose job is gone already.
-    pub(super) async fn remove_stray_pods(self: &Arc<Self>, id: &ObjectId) -> Result<Removal, CallError> {
+    pub(crate) async fn remove_stray_pods(self: &Arc<Self>, id: &ObjectId) -> Result<Removal, CallError> {
         let (pods, is_synced) = {
             let state = self.state();
             (state.pods_of(id, None), state.pods_synced)
@@ -146,7 +146,7 @@ impl Works {
         live: &DynamicObject,
         gone: &(dyn Fn(&str) -> bool + Sync),
     ) -> Result<Removal, CallError> {
-        if !desired::is_managed(live) || !desired::bindings_of(live).iter().any(|uid| gone(uid)) {
+        if !is_managed(live) || !bindings_of(live).iter().any(|uid| gone(uid)) {
             return Ok(Removal::Done);
         }
         match desired::without(live, &|uid| gone(uid)) {
@@ -168,7 +168,7 @@ impl Works {
         for (ordinal, manifest) in work.spec.workload.manifests.iter().enumerate() {
             let id = ObjectId::of_manifest(manifest);
             let Some(live) = self.object(&id).await? else { continue };
-            if !desired::is_managed(&live) || !desired::bindings_of(&live).contains(uid) {
+            if !is_managed(&live) || !bindings_of(&live).contains(uid) {
                 continue;
             }
             let patch = match desired::without(&live, &|gone| gone == uid) {
@@ -181,18 +181,18 @@ impl Works {
     }
 
     /// An object that Fleet made, some binding of which may have no Work any more.
-    pub(super) async fn look_at_leftover(self: &Arc<Self>, id: &ObjectId) -> Result<Next, CallError> {
+    pub(crate) async fn look_at_leftover(self: &Arc<Self>, id: &ObjectId) -> Result<Next, CallError> {
         if !self.state().works_synced {
             return Ok(Next::Wait);
         }
         // Asked for, because what is known may be older than our own last write.
         let Some(live) = self.fetch(id).await? else { return Ok(Next::Wait) };
-        if !desired::is_managed(&live) {
+        if !is_managed(&live) {
             return Ok(Next::Wait);
         }
         let alive: std::collections::BTreeSet<String> = {
             let state = self.state();
-            desired::bindings_of(&live).into_iter().filter(|uid| state.has_binding(uid)).collect()
+            bindings_of(&live).into_iter().filter(|uid| state.has_binding(uid)).collect()
         };
         let gone = |uid: &str| !alive.contains(uid);
         let kind = fleet_policies::WorkloadKind::of(&id.kind.api_version, &id.kind.kind);
@@ -205,12 +205,12 @@ impl Works {
         };
         if let Some(epoch) = epoch_of(&live) {
             let newest = self.state().close_epoch(owner, epoch);
-            self.epochs.keep(&self.context, owner, newest).await?;
+            self.epochs.keep(owner, newest).await?;
         }
         // Its end, with the pods', is news that leads here again.
         self.remove_run(id, &live).await?;
         if let Some(epoch) = epoch_of(&live) {
-            self.context.reservations().release(owner, epoch).await;
+            self.handles.places.release(owner, epoch).await;
         }
         Ok(Next::Wait)
     }

@@ -8,10 +8,7 @@
 use std::sync::Arc;
 
 use fleet_api::mutation::{self, Mutation};
-use fleet_api::{
-    Work,
-    names::{FENCED_ANNOTATION, FENCING_ANNOTATION},
-};
+use fleet_api::{Work, names::FENCED_ANNOTATION};
 use fleet_informer::without_managers;
 use fleet_mirror::{Listing, Version};
 use fleet_policies::workload::outcome;
@@ -20,47 +17,25 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Preconditions},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{
-    Key, Works,
-    state::{Known, ObjectId, epoch_of},
+use crate::{
+    keys::{Key, ObjectId},
+    marks::{at_path, epoch_of, is_fenced_level, is_watched, suspend_path},
+    state::Known,
+    works::Works,
 };
-use fleet_agent_ground::{Backoff, CallError, JobController, Next, Pod, Standing, resource};
+use fleet_agent_ground::{Backoff, CallError, JobController, Next, Pod, Standing, call, resource};
 
 /// Pods of one job whose deletions are under way at once.
 const DELETIONS_IN_FLIGHT: usize = 16;
 /// Works in one page of the listing of a return.
 const PAGE: u32 = 500;
 
-/// Whether a job in the member must be stopped when its cluster is cut off.
-pub(super) fn is_fenced_level(live: &DynamicObject) -> bool {
-    live.annotations().contains_key(FENCING_ANNOTATION)
-}
-
-/// Whether side containers stop the job's pods when the member's record lapses.
-fn is_watched(live: &DynamicObject) -> bool {
-    live.annotations().get(FENCING_ANNOTATION).is_some_and(|level| level == "Watchdog")
-}
-
-/// Where a kind says that it is to stand still; `None` where it cannot.
-pub(super) fn suspend_path(api_version: &str, kind: &str) -> Option<&'static [&'static str]> {
-    match (api_version.split('/').next().unwrap_or_default(), kind) {
-        ("kubeflow.org", _) => Some(&["spec", "runPolicy", "suspend"]),
-        ("batch", "Job") => Some(&["spec", "suspend"]),
-        _ => None,
-    }
-}
-
-/// `{"spec": {"suspend": value}}` and the like.
-pub(super) fn at_path(path: &[&str], value: Value) -> Value {
-    path.iter().rev().fold(value, |inner, field| json!({*field: inner}))
-}
-
 impl Works {
     /// Follows the standing until the agent stops.
-    pub(super) async fn follow_standing(self: Arc<Self>) {
-        let mut standing = self.context.lease.watch();
+    pub(crate) async fn follow_standing(self: Arc<Self>) {
+        let mut standing = self.handles.lease.watch();
         loop {
             let now = *standing.borrow_and_update();
             match now {
@@ -78,7 +53,7 @@ impl Works {
                     tokio::select! {
                         biased;
                         _ = standing.changed() => continue,
-                        () = learning => self.context.lease.learned(number),
+                        () = learning => self.handles.lease.learned(number),
                     }
                 }
                 Standing::Good => {
@@ -150,14 +125,14 @@ impl Works {
         let mut objects = Vec::new();
         let mut params = ListParams::default().limit(PAGE);
         loop {
-            let page = fleet_agent_ground::call(self.hub.list(&params)).await?;
+            let page = call(self.hub.list(&params)).await?;
             objects.extend(page.items.into_iter().map(without_managers));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = ListParams::default().limit(PAGE).continue_token(&token),
                 None => {
                     let version = Version::of(page.metadata.resource_version.as_ref());
                     // A hub that is another one by now ends this life of the agent.
-                    let incarnation = self.context.sources.hub.incarnation();
+                    let incarnation = self.handles.hub.source.incarnation();
                     return Ok(Listing { objects, version, incarnation });
                 }
             }
@@ -165,8 +140,8 @@ impl Works {
     }
 
     /// A job that must not run while this cluster is cut off.
-    pub(super) async fn look_at_fence(self: &Arc<Self>, id: &ObjectId) -> Result<Next, CallError> {
-        if self.context.lease.standing() != Standing::CutOff || mutation::is_on(Mutation::FenceForgotten) {
+    pub(crate) async fn look_at_fence(self: &Arc<Self>, id: &ObjectId) -> Result<Next, CallError> {
+        if self.handles.lease.standing() != Standing::CutOff || mutation::is_on(Mutation::FenceForgotten) {
             return Ok(Next::Wait);
         }
         let Known::Object(live) = self.state().object(id) else { return Ok(Next::Wait) };
@@ -206,7 +181,7 @@ impl Works {
             ("batch/v1", "Job") => JobController::BatchJob,
             _ => return false,
         };
-        self.context.options.controllers.contains(&controller)
+        self.settings.controllers.contains(&controller)
     }
 
     async fn stop_pods(&self, id: &ObjectId, live: &DynamicObject) -> Result<(), CallError> {
@@ -234,12 +209,15 @@ impl Works {
     /// Deletes a pod so that its containers have ended in time.
     async fn stop_pod(&self, pod: &Pod) -> Result<(), CallError> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let api: Api<Pod> =
-            Api::namespaced_with(self.context.member.clone(), namespace, &resource("", "v1", "Pod", "pods"));
-        let grace = pod_grace_s(self.context.options.fence_grace);
+        let api: Api<Pod> = Api::namespaced_with(
+            self.handles.member.client.clone(),
+            namespace,
+            &resource("", "v1", "Pod", "pods"),
+        );
+        let grace = pod_grace_s(self.settings.fence_grace);
         let preconditions = Preconditions { uid: Some(pod.uid().to_owned()), resource_version: None };
         let params = DeleteParams::background().grace_period(grace).preconditions(preconditions);
-        match fleet_agent_ground::call(api.delete(pod.name(), &params)).await {
+        match call(api.delete(pod.name(), &params)).await {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => {
                 self.state().may_ask_again(pod.uid());
@@ -267,17 +245,5 @@ mod tests {
         for (grace, pods) in [(20, 15), (2, 1), (1, 1), (0, 1)] {
             assert_eq!(pod_grace_s(Duration::from_secs(grace)), pods, "{grace}");
         }
-    }
-
-    #[test]
-    fn kinds_say_where_they_stand_still() {
-        let patch =
-            |api_version, kind| suspend_path(api_version, kind).map(|path| at_path(path, true.into()));
-        assert_eq!(
-            patch("kubeflow.org/v1", "TFJob"),
-            Some(json!({"spec": {"runPolicy": {"suspend": true}}}))
-        );
-        assert_eq!(patch("batch/v1", "Job"), Some(json!({"spec": {"suspend": true}})));
-        assert_eq!(patch("batch.volcano.sh/v1alpha1", "Job"), None);
     }
 }

@@ -9,73 +9,25 @@ use std::{
 
 use fleet_api::{
     Work,
-    names::{BINDING_UID_LABEL, EPOCH_ANNOTATION, JOB_ANNOTATION},
+    names::{BINDING_UID_LABEL, JOB_ANNOTATION},
 };
 use fleet_mirror::{Change, Listing, Mirror};
 use fleet_policies::{WorkloadKind, workload::outcome};
 use kube::{ResourceExt, api::DynamicObject, discovery::ApiResource};
-use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Key, desired::bindings_of, epochs::Epoch, fence::is_fenced_level};
+use crate::{
+    epochs::Epoch,
+    keys::{Key, KindId, ObjectId},
+    marks::{bindings_of, epoch_of, is_fenced_level},
+};
 use fleet_agent_ground::{Pod, Turn, check, controller_of, key_of, take};
 
 /// How many bindings' epochs are remembered in memory beyond those of present Works; as many as the member keeps.
 const EPOCHS_CAPACITY: usize = 4096;
 
-/// API version and kind.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct KindId {
-    pub api_version: String,
-    pub kind: String,
-}
-
-impl KindId {
-    pub fn of(resource: &ApiResource) -> Self {
-        Self { api_version: resource.api_version.clone(), kind: resource.kind.clone() }
-    }
-}
-
-/// An object of the member. The namespace is empty for cluster-scoped ones.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct ObjectId {
-    pub kind: KindId,
-    pub namespace: String,
-    pub name: String,
-}
-
-impl ObjectId {
-    pub fn of_manifest(manifest: &Value) -> Self {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        Self {
-            kind: KindId { api_version: text(&manifest["apiVersion"]), kind: text(&manifest["kind"]) },
-            namespace: text(&manifest["metadata"]["namespace"]),
-            name: text(&manifest["metadata"]["name"]),
-        }
-    }
-
-    pub fn of_object(kind: &KindId, object: &DynamicObject) -> Self {
-        let (namespace, name) = key_of(object);
-        Self { kind: kind.clone(), namespace, name }
-    }
-
-    fn key(&self) -> (String, String) {
-        (self.namespace.clone(), self.name.clone())
-    }
-}
-
-impl std::fmt::Display for ObjectId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { kind, namespace, name } = self;
-        match namespace.as_str() {
-            "" => write!(f, "{} {name}", kind.kind),
-            namespace => write!(f, "{} {namespace}/{name}", kind.kind),
-        }
-    }
-}
-
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(crate) struct State {
     pub works_synced: bool,
     pub pods_synced: bool,
     /// Once nothing ran here that no Work named.
@@ -108,7 +60,7 @@ struct Kind {
 }
 
 /// What is known of an object without asking.
-pub(super) enum Known {
+pub(crate) enum Known {
     Object(Arc<DynamicObject>),
     Absent,
     /// The watch of its kind has not shown everything yet.
@@ -454,11 +406,6 @@ impl State {
 
 fn open(number: i64) -> Epoch {
     Epoch { number, is_closed: false }
-}
-
-/// The epoch under which an object was applied.
-pub(super) fn epoch_of(object: &DynamicObject) -> Option<i64> {
-    object.annotations().get(EPOCH_ANNOTATION)?.parse().ok()
 }
 
 /// The job that a pod is of: the one that its template names, else what controls it.

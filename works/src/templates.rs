@@ -18,7 +18,7 @@ use fleet_policies::{WorkloadKind, workload::components};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::desired::kind_of;
+use crate::{marks::kind_of, pod_templates};
 use fleet_agent_ground::JobController;
 
 /// The scheduler of pods that name none.
@@ -32,7 +32,7 @@ const MARKS: [&str; 4] = [GANG_ANNOTATION, GANG_SIZE_ANNOTATION, RESERVATION_ANN
 
 /// What the agent does in its member.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Served<'a> {
+pub(crate) struct Served<'a> {
     /// Whose pods its scheduler binds.
     pub scheduler_names: &'a BTreeSet<String>,
     /// Kinds whose pods it makes itself.
@@ -40,7 +40,7 @@ pub(super) struct Served<'a> {
 }
 
 /// The job as it is to be made: `wanted` with marks on its pod templates.
-pub(super) fn made(spec: &WorkSpec, mut wanted: Value, served: Served<'_>) -> Value {
+pub(crate) fn made(spec: &WorkSpec, mut wanted: Value, served: Served<'_>) -> Value {
     let kind = kind_of(&wanted);
     let scheduling = spec.pod_scheduling.unwrap_or_default();
     let Some(reservation) = spec.reservation.as_deref().filter(|_| kind.is_job()) else { return wanted };
@@ -83,7 +83,7 @@ pub(super) fn made(spec: &WorkSpec, mut wanted: Value, served: Served<'_>) -> Va
 }
 
 /// The job as one that stands is compared to: `wanted` with the scheduler and the marks of `live`'s templates.
-pub(super) fn as_made(mut wanted: Value, live: &DynamicObject) -> Value {
+pub(crate) fn as_made(mut wanted: Value, live: &DynamicObject) -> Value {
     let kind = kind_of(&wanted);
     if !kind.is_job() {
         return wanted;
@@ -110,37 +110,10 @@ pub(super) fn as_made(mut wanted: Value, live: &DynamicObject) -> Value {
     wanted
 }
 
-/// Every pod template with the component that it is for, as reservations name it.
+/// Every pod template that is an object, with the component that it is for.
 fn templates(kind: WorkloadKind, job: &mut Value) -> Vec<(String, &mut Value)> {
-    let spec = &mut job["spec"];
-    let roles = match kind {
-        WorkloadKind::PyTorchJob => "pytorchReplicaSpecs",
-        WorkloadKind::TFJob => "tfReplicaSpecs",
-        WorkloadKind::MPIJob => "mpiReplicaSpecs",
-        WorkloadKind::VolcanoJob => {
-            let tasks = spec["tasks"].as_array_mut().into_iter().flatten().enumerate();
-            let named = |at: usize, task: &Value| match task["name"].as_str().filter(|name| !name.is_empty())
-            {
-                Some(name) => name.to_owned(),
-                None => format!("default{at}"),
-            };
-            return tasks
-                .filter_map(|(at, task)| Some((named(at, task), object_in(task, "template")?)))
-                .collect();
-        }
-        WorkloadKind::BatchJob => {
-            let template = object_in(spec, "template");
-            return template.map(|template| ("job".to_owned(), template)).into_iter().collect();
-        }
-        _ => return Vec::new(),
-    };
-    let name = |role: &str| if kind == WorkloadKind::MPIJob { role.to_owned() } else { role.to_lowercase() };
-    let specs = spec[roles].as_object_mut().into_iter().flatten();
-    specs.filter_map(|(role, spec)| Some((name(role), object_in(spec, "template")?))).collect()
-}
-
-fn object_in<'v>(value: &'v mut Value, field: &str) -> Option<&'v mut Value> {
-    value.get_mut(field).filter(|found| found.is_object())
+    let all = pod_templates::of(kind, job).into_iter().filter(|template| template.value.is_object());
+    all.map(|template| (template.component, template.value)).collect()
 }
 
 /// How many pods must be there before any is bound. A launcher that is made once the workers run cannot be waited for.

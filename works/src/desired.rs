@@ -3,8 +3,6 @@
 //! Pure. A comparison looks only at fields the manifest names: what defaults, the member's controllers and
 //! its users add stays theirs.
 
-use std::collections::BTreeSet;
-
 use fleet_api::mutation::{self, Mutation};
 use fleet_api::{
     names::{
@@ -14,20 +12,18 @@ use fleet_api::{
     policy::{ConflictResolution, Fencing},
     work::WorkSpec,
 };
-use fleet_policies::WorkloadKind;
 use fleet_resources::quantity;
 use kube::{ResourceExt, api::DynamicObject};
 use serde_json::{Map, Value, json};
 
-use super::{fence, inject, state::epoch_of};
-
-/// Annotation on what is not a job: uids of the bindings that need the object, as a sorted comma list. It
-/// is deleted with the last one.
-pub(super) const BINDINGS_ANNOTATION: &str = "fleet.dev/bindings";
+use crate::{
+    inject,
+    marks::{BINDINGS_ANNOTATION, bindings_of, epoch_of, is_fenced_level, is_managed, kind_of, suspend_path},
+};
 
 /// What an object in the member means for a manifest.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Same,
     /// This merge patch brings it in line.
     Patch(Value),
@@ -41,17 +37,12 @@ pub(super) enum Verdict {
     Stale(i64),
 }
 
-pub(super) fn kind_of(manifest: &Value) -> WorkloadKind {
-    let text = |field: &str| manifest[field].as_str().unwrap_or_default();
-    WorkloadKind::of(text("apiVersion"), text("kind"))
-}
-
 /// The manifest with Fleet's marks. Position 0 is the governed object. `means` is for the side
 /// container that stops pods where the policy asks for one.
 ///
 /// # Errors
 /// Why no such object can be made, as a sentence.
-pub(super) fn desired(spec: &WorkSpec, ordinal: usize, means: inject::Means<'_>) -> Result<Value, String> {
+pub(crate) fn desired(spec: &WorkSpec, ordinal: usize, means: inject::Means<'_>) -> Result<Value, String> {
     let not_an_object =
         || format!("spec.workload.manifests[{ordinal}]: found no object; allowed is an object");
     let mut object = spec.workload.manifests.get(ordinal).cloned().ok_or_else(not_an_object)?;
@@ -86,7 +77,7 @@ pub(super) fn desired(spec: &WorkSpec, ordinal: usize, means: inject::Means<'_>)
 
 /// What the object that stands in the member means for the desired one. `overwrite`: the member's administrator
 /// consents to policies that take over what Fleet did not make.
-pub(super) fn judge(
+pub(crate) fn judge(
     spec: &WorkSpec,
     ordinal: usize,
     desired: &Value,
@@ -122,19 +113,8 @@ pub(super) fn judge(
     bring_in_line(desired, live)
 }
 
-pub(super) fn is_managed(live: &DynamicObject) -> bool {
-    live.labels().get(MANAGED_LABEL).is_some_and(|value| value == "true")
-}
-
-/// The bindings for which an object stands.
-pub(super) fn bindings_of(live: &DynamicObject) -> BTreeSet<String> {
-    let listed = live.annotations().get(BINDINGS_ANNOTATION).map(String::as_str).unwrap_or_default();
-    let listed = listed.split(',').filter(|uid| !uid.is_empty()).map(str::to_owned);
-    listed.chain(live.labels().get(BINDING_UID_LABEL).cloned()).collect()
-}
-
 /// What becomes of an object that is not a job when these bindings no longer need it: `None` deletes it.
-pub(super) fn without(live: &DynamicObject, gone: &dyn Fn(&str) -> bool) -> Option<Value> {
+pub(crate) fn without(live: &DynamicObject, gone: &dyn Fn(&str) -> bool) -> Option<Value> {
     let mut stay = bindings_of(live);
     stay.retain(|uid| !gone(uid));
     if stay.is_empty() {
@@ -149,7 +129,7 @@ pub(super) fn without(live: &DynamicObject, gone: &dyn Fn(&str) -> bool) -> Opti
 }
 
 /// Removes all marks of Fleet from an object that is to stay.
-pub(super) fn unmarked(live: &DynamicObject) -> Value {
+pub(crate) fn unmarked(live: &DynamicObject) -> Value {
     let mut patch = json!({"metadata": {
         "labels": {MANAGED_LABEL: null, BINDING_UID_LABEL: null},
         "annotations": {EPOCH_ANNOTATION: null, RESERVATION_ANNOTATION: null, BINDINGS_ANNOTATION: null},
@@ -162,7 +142,7 @@ pub(super) fn unmarked(live: &DynamicObject) -> Value {
 }
 
 /// The patch that drops a finalizer, if it is there; it fails when the object has changed meanwhile.
-pub(super) fn without_finalizer<K: ResourceExt>(live: &K, finalizer: &str) -> Option<Value> {
+pub(crate) fn without_finalizer<K: ResourceExt>(live: &K, finalizer: &str) -> Option<Value> {
     if !live.finalizers().iter().any(|one| one == finalizer) {
         return None;
     }
@@ -193,7 +173,7 @@ fn bring_in_line(desired: &Value, live: &DynamicObject) -> Verdict {
 
 /// Takes off what stopped the job while its cluster was cut off, and a level of fencing it no longer has.
 fn unfence(desired: &Value, live: &DynamicObject, patch: &mut Value) {
-    if !desired["metadata"]["annotations"][FENCING_ANNOTATION].is_string() && fence::is_fenced_level(live) {
+    if !desired["metadata"]["annotations"][FENCING_ANNOTATION].is_string() && is_fenced_level(live) {
         patch["metadata"]["annotations"][FENCING_ANNOTATION] = Value::Null;
     }
     if !live.annotations().contains_key(FENCED_ANNOTATION) {
@@ -201,7 +181,7 @@ fn unfence(desired: &Value, live: &DynamicObject, patch: &mut Value) {
     }
     patch["metadata"]["annotations"][FENCED_ANNOTATION] = Value::Null;
     let text = |field: &str| desired[field].as_str().unwrap_or_default();
-    let Some(path) = fence::suspend_path(text("apiVersion"), text("kind")) else { return };
+    let Some(path) = suspend_path(text("apiVersion"), text("kind")) else { return };
     let pointer = format!("/{}", path.join("/"));
     // One that the manifest names is in the patch already, where it differs.
     let named = desired.pointer(&pointer).is_some_and(|value| !value.is_null());

@@ -8,20 +8,20 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 use std::sync::Arc;
 
-use super::{desired::kind_of, state::epoch_of};
+use crate::marks::{epoch_of, kind_of};
 
 /// The one condition type of a Work's status.
 const APPLIED: &str = "Applied";
 
 /// How applying went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Applied {
+pub(crate) enum Applied {
     Yes,
     No { reason: Reason, message: String },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
+pub(crate) enum Reason {
     NameTaken,
     NotPermitted,
     AppliedFailed,
@@ -45,7 +45,7 @@ impl Reason {
 
 /// The status of the Work, from its old one, how applying went (`None`: it was not tried), and the
 /// objects of the Work that stand in the member, by position.
-pub(super) fn status(
+pub(crate) fn status(
     work: &Work,
     applied: Option<&Applied>,
     objects: &[Option<Arc<DynamicObject>>],
@@ -85,12 +85,12 @@ pub(super) fn status(
 }
 
 /// Nothing was said of it yet.
-pub(super) fn is_unreported(work: &Work) -> bool {
+pub(crate) fn is_unreported(work: &Work) -> bool {
     work.status.as_ref().is_none_or(|status| status.conditions.is_empty())
 }
 
 /// Whether the end of this Work's run has been reported for its epoch.
-pub(super) fn has_ended(work: &Work) -> bool {
+pub(crate) fn has_ended(work: &Work) -> bool {
     let Some(status) = &work.status else { return false };
     let Some(manifest) = work.spec.workload.manifests.first() else { return false };
     status.observed_epoch == Some(work.spec.epoch)

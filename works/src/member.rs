@@ -14,10 +14,11 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{
-    Works,
-    desired::is_managed,
-    state::{KindId, Known, ObjectId},
+use crate::{
+    keys::{KindId, ObjectId},
+    marks::is_managed,
+    state::Known,
+    works::Works,
 };
 use fleet_agent_ground::{CallError, Pod, call, resource};
 
@@ -25,26 +26,26 @@ const IMPERSONATE_USER: http::HeaderName = http::HeaderName::from_static("impers
 
 impl Works {
     /// The resource of a kind, from what is known or from the member; its watch is started.
-    pub(super) async fn resource_of(self: &Arc<Self>, kind: &KindId) -> Result<ApiResource, CallError> {
+    pub(crate) async fn resource_of(self: &Arc<Self>, kind: &KindId) -> Result<ApiResource, CallError> {
         if let Some(resource) = self.state().resource(kind) {
             return Ok(resource);
         }
         let (group, version) = kind.api_version.split_once('/').unwrap_or(("", &kind.api_version));
         let wanted = GroupVersionKind::gvk(group, version, &kind.kind);
-        let (resource, _) = call(oneshot::pinned_kind(&self.context.member, &wanted)).await?;
+        let (resource, _) = call(oneshot::pinned_kind(&self.handles.member.client, &wanted)).await?;
         self.watch_kind(resource.clone());
         Ok(resource)
     }
 
     fn api(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
         match namespace {
-            "" => Api::all_with(self.context.member.clone(), resource),
-            namespace => Api::namespaced_with(self.context.member.clone(), namespace, resource),
+            "" => Api::all_with(self.handles.member.client.clone(), resource),
+            namespace => Api::namespaced_with(self.handles.member.client.clone(), namespace, resource),
         }
     }
 
     /// The object as it is known; asked for where the watch has not shown everything yet.
-    pub(super) async fn object(
+    pub(crate) async fn object(
         self: &Arc<Self>,
         id: &ObjectId,
     ) -> Result<Option<Arc<DynamicObject>>, CallError> {
@@ -57,7 +58,7 @@ impl Works {
     }
 
     /// The object as the member has it now, whoever made it.
-    pub(super) async fn fetch(
+    pub(crate) async fn fetch(
         self: &Arc<Self>,
         id: &ObjectId,
     ) -> Result<Option<Arc<DynamicObject>>, CallError> {
@@ -74,7 +75,7 @@ impl Works {
     }
 
     /// Creates an object, and its namespace when that is missing.
-    pub(super) async fn create(
+    pub(crate) async fn create(
         self: &Arc<Self>,
         id: &ObjectId,
         object: &Value,
@@ -107,12 +108,12 @@ impl Works {
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
         let mut request = request.map_err(|error| CallError::Api(kube::Error::BuildRequest(error)))?;
-        if let Some(user) = self.context.options.permits.user(namespace) {
+        if let Some(user) = self.settings.permits.user(namespace) {
             let user = http::HeaderValue::try_from(user)
                 .map_err(|error| CallError::Api(kube::Error::HttpError(error.into())))?;
             request.headers_mut().insert(IMPERSONATE_USER, user);
         }
-        call(self.context.member.request(request)).await
+        call(self.handles.member.client.request(request)).await
     }
 
     async fn create_namespace(&self, name: &str) -> Result<(), CallError> {
@@ -125,7 +126,7 @@ impl Works {
     }
 
     /// Merge patch; `None` when the object is gone.
-    pub(super) async fn patch(
+    pub(crate) async fn patch(
         self: &Arc<Self>,
         id: &ObjectId,
         patch: &Value,
@@ -154,7 +155,7 @@ impl Works {
 
     /// Deletes the object in the background, if it is still this one. A conflict may mean that it is not, and as well
     /// that the server could not settle a race: it is told, and the next look finds out.
-    pub(super) async fn delete(
+    pub(crate) async fn delete(
         self: &Arc<Self>,
         id: &ObjectId,
         object: &DynamicObject,
@@ -183,10 +184,13 @@ impl Works {
         }
     }
 
-    pub(super) async fn delete_pod(&self, pod: &Pod) -> Result<(), CallError> {
+    pub(crate) async fn delete_pod(&self, pod: &Pod) -> Result<(), CallError> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let api: Api<Pod> =
-            Api::namespaced_with(self.context.member.clone(), namespace, &resource("", "v1", "Pod", "pods"));
+        let api: Api<Pod> = Api::namespaced_with(
+            self.handles.member.client.clone(),
+            namespace,
+            &resource("", "v1", "Pod", "pods"),
+        );
         let preconditions = Preconditions { uid: Some(pod.uid().to_owned()), resource_version: None };
         let params = DeleteParams::background().preconditions(preconditions);
         match call(api.delete(pod.name(), &params)).await {

@@ -12,12 +12,11 @@ use std::{
 use fleet_api::names;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
-    Api,
+    Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Map, Value, json};
 
-use crate::context::Context;
 use fleet_agent_ground::{CallError, call};
 
 /// ConfigMaps the epochs are spread over.
@@ -30,7 +29,7 @@ const LABEL: &str = "fleet.dev/epochs";
 
 /// The newest epoch of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Epoch {
+pub(crate) struct Epoch {
     pub number: i64,
     /// The run of this epoch is over here; it does not begin again.
     pub is_closed: bool,
@@ -52,8 +51,8 @@ impl Epoch {
     }
 }
 
-#[derive(Default)]
-pub(super) struct Epochs {
+pub(crate) struct Epochs {
+    member: Client,
     shards: [Shard; SHARDS],
 }
 
@@ -74,13 +73,17 @@ struct Known {
 }
 
 impl Epochs {
+    pub fn new(member: Client) -> Self {
+        Self { member, shards: Default::default() }
+    }
+
     /// What former processes have kept.
     ///
     /// # Errors
     /// The member does not answer.
-    pub async fn load(&self, context: &Context) -> Result<Vec<(String, Epoch)>, CallError> {
+    pub async fn load(&self) -> Result<Vec<(String, Epoch)>, CallError> {
         let mut all = Vec::new();
-        for map in call(maps(context).list(&ListParams::default().labels(LABEL))).await?.items {
+        for map in call(self.maps().list(&ListParams::default().labels(LABEL))).await?.items {
             for (uid, text) in map.data.into_iter().flatten() {
                 let Some(epoch) = Epoch::read(&text) else {
                     tracing::warn!(uid, text, "an epoch that cannot be read; it counts as unknown");
@@ -100,7 +103,7 @@ impl Epochs {
     ///
     /// # Errors
     /// The member does not answer.
-    pub async fn keep(&self, context: &Context, uid: &str, epoch: Epoch) -> Result<(), CallError> {
+    pub async fn keep(&self, uid: &str, epoch: Epoch) -> Result<(), CallError> {
         let shard = self.shard(uid);
         {
             let mut known = shard.lock();
@@ -109,14 +112,14 @@ impl Epochs {
             }
             known.put(uid, epoch);
         }
-        self.write(context, shard_of(uid)).await
+        self.write(shard_of(uid)).await
     }
 
     /// The binding is gone: nothing of it will come any more.
     ///
     /// # Errors
     /// The member does not answer.
-    pub async fn forget(&self, context: &Context, uid: &str) -> Result<(), CallError> {
+    pub async fn forget(&self, uid: &str) -> Result<(), CallError> {
         {
             let mut known = self.shard(uid).lock();
             if known.epochs.remove(uid).is_none() {
@@ -125,11 +128,11 @@ impl Epochs {
             known.order.retain(|one| one != uid);
             known.dirty.insert(uid.to_owned());
         }
-        self.write(context, shard_of(uid)).await
+        self.write(shard_of(uid)).await
     }
 
     /// Writes all that is noted and not written of a shard.
-    async fn write(&self, context: &Context, at: usize) -> Result<(), CallError> {
+    async fn write(&self, at: usize) -> Result<(), CallError> {
         let shard = &self.shards[at];
         let _writing = shard.writing.lock().await;
         let (dirty, data) = {
@@ -142,7 +145,7 @@ impl Epochs {
         if dirty.is_empty() {
             return Ok(());
         }
-        patch(context, at, &data).await?;
+        self.patch(at, &data).await?;
         let mut known = shard.lock();
         for uid in &dirty {
             // Noted anew meanwhile: it is written once more.
@@ -156,6 +159,39 @@ impl Epochs {
 
     fn shard(&self, uid: &str) -> &Shard {
         &self.shards[shard_of(uid)]
+    }
+
+    fn maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.member.clone(), names::MEMBER_NAMESPACE)
+    }
+
+    async fn patch(&self, at: usize, data: &Map<String, Value>) -> Result<(), CallError> {
+        let name = format!("{NAME_PREFIX}{at:x}");
+        let params =
+            PatchParams { field_manager: Some(names::AGENT_MANAGER.to_owned()), ..PatchParams::default() };
+        match call(self.maps().patch(&name, &params, &Patch::Merge(json!({"data": data})))).await {
+            Err(error) if error.is_not_found() => {}
+            answer => return answer.map(drop),
+        }
+        let present: Map<String, Value> =
+            data.iter().filter(|(_, value)| !value.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect();
+        let map: ConfigMap = serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": {LABEL: "true"}}, "data": present}))
+        .unwrap_or_default();
+        let made = call(self.maps().create(&PostParams::default(), &map)).await;
+        match made {
+            Err(error) if error.is_not_found() => {
+                let mut namespace = Namespace::default();
+                namespace.metadata.name = Some(names::MEMBER_NAMESPACE.to_owned());
+                let namespaces: Api<Namespace> = Api::all(self.member.clone());
+                match call(namespaces.create(&PostParams::default(), &namespace)).await {
+                    Err(error) if !error.is_conflict() => return Err(error),
+                    _ => {}
+                }
+                call(self.maps().create(&PostParams::default(), &map)).await.map(drop)
+            }
+            answer => answer.map(drop),
+        }
     }
 }
 
@@ -186,39 +222,6 @@ fn shard_of(uid: &str) -> usize {
         uid.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     // The remainder is below SHARDS.
     (hash % SHARDS as u32) as usize
-}
-
-fn maps(context: &Context) -> Api<ConfigMap> {
-    Api::namespaced(context.member.clone(), names::MEMBER_NAMESPACE)
-}
-
-async fn patch(context: &Context, at: usize, data: &Map<String, Value>) -> Result<(), CallError> {
-    let name = format!("{NAME_PREFIX}{at:x}");
-    let params =
-        PatchParams { field_manager: Some(names::AGENT_MANAGER.to_owned()), ..PatchParams::default() };
-    match call(maps(context).patch(&name, &params, &Patch::Merge(json!({"data": data})))).await {
-        Err(error) if error.is_not_found() => {}
-        answer => return answer.map(drop),
-    }
-    let present: Map<String, Value> =
-        data.iter().filter(|(_, value)| !value.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect();
-    let map: ConfigMap = serde_json::from_value(json!({
-        "metadata": {"name": name, "labels": {LABEL: "true"}}, "data": present}))
-    .unwrap_or_default();
-    let made = call(maps(context).create(&PostParams::default(), &map)).await;
-    match made {
-        Err(error) if error.is_not_found() => {
-            let mut namespace = Namespace::default();
-            namespace.metadata.name = Some(names::MEMBER_NAMESPACE.to_owned());
-            let namespaces: Api<Namespace> = Api::all(context.member.clone());
-            match call(namespaces.create(&PostParams::default(), &namespace)).await {
-                Err(error) if !error.is_conflict() => return Err(error),
-                _ => {}
-            }
-            call(maps(context).create(&PostParams::default(), &map)).await.map(drop)
-        }
-        answer => answer.map(drop),
-    }
 }
 
 #[cfg(test)]

@@ -11,11 +11,7 @@ use fleet_policies::workload::ended_at;
 use jiff::{SignedDuration, Timestamp};
 use kube::{ResourceExt, api::DynamicObject};
 
-use super::{
-    Works,
-    desired::kind_of,
-    state::{ObjectId, State},
-};
+use crate::{keys::ObjectId, marks::kind_of, state::State, works::Works};
 use fleet_agent_ground::{CallError, Next, Pod};
 use fleet_api::Work;
 
@@ -25,7 +21,7 @@ const AFTER_END_ANNOTATION: &str = "fleet.dev/after-end";
 const AFTER_END: SignedDuration = SignedDuration::from_secs(60);
 
 /// Pods of a job that has ended which have not.
-pub(super) fn live_pods(state: &State, id: &ObjectId) -> Vec<Arc<Pod>> {
+pub(crate) fn live_pods(state: &State, id: &ObjectId) -> Vec<Arc<Pod>> {
     let mut pods = state.pods_of(id, None);
     pods.retain(|pod| !pod.is_ended());
     pods
@@ -41,7 +37,7 @@ fn deadline(job: &DynamicObject, kind: fleet_policies::WorkloadKind) -> Option<T
 
 impl Works {
     /// Deletes pods that have outlived their job for too long, or says when to look again.
-    pub(super) async fn end_pods(
+    pub(crate) async fn end_pods(
         &self,
         work: &Work,
         job: Option<&Arc<DynamicObject>>,
@@ -51,7 +47,7 @@ impl Works {
         if pods.is_empty() {
             return Ok(None);
         }
-        let now = self.clock.now();
+        let now = self.now();
         let deadline = job.and_then(|job| deadline(job, kind_of(manifest))).unwrap_or(now);
         if now < deadline {
             let left = Duration::try_from(deadline.duration_since(now)).unwrap_or_default();

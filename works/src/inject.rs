@@ -10,7 +10,7 @@ use fleet_policies::WorkloadKind;
 use fleet_watchdog::{CONTAINER, IN_POD_VARIABLE, STATE_FOLDER, TOKEN_FOLDER};
 use serde_json::{Value, json};
 
-use crate::Options;
+use crate::pod_templates;
 
 const TOKEN_VOLUME: &str = "fleet-watchdog-token";
 const TOKEN_SECONDS: i64 = 3600;
@@ -19,7 +19,7 @@ const START_PROBES: i64 = 300;
 
 /// What the agent has for the side container.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Means<'a> {
+pub(crate) struct Means<'a> {
     pub image: Option<&'a str>,
     /// How long after the lease's end the last process may end.
     pub fence_grace: Duration,
@@ -27,22 +27,12 @@ pub struct Means<'a> {
     pub stops_within: Duration,
 }
 
-impl<'a> Means<'a> {
-    pub fn of(options: &'a Options) -> Self {
-        Self {
-            image: options.watchdog_image.as_deref(),
-            fence_grace: options.fence_grace,
-            stops_within: options.watchdog_stops_within,
-        }
-    }
-}
-
 /// Adds the side container to each pod template of a job.
 ///
 /// # Errors
 /// A pod template in which it could not do its work, no image for it, or an agent that gives it too little time: a
 /// sentence with field, found, allowed.
-pub fn watchdog(kind: WorkloadKind, job: &mut Value, means: Means<'_>) -> Result<(), String> {
+pub(crate) fn watchdog(kind: WorkloadKind, job: &mut Value, means: Means<'_>) -> Result<(), String> {
     let Some(image) = means.image else {
         return Err(
             "fencing Watchdog: the agent has no image for the side container; allowed with --watchdog-image"
@@ -57,40 +47,13 @@ pub fn watchdog(kind: WorkloadKind, job: &mut Value, means: Means<'_>) -> Result
             means.stops_within.as_secs()
         ));
     }
-    let mut templates = templates_mut(kind, job);
+    let templates = pod_templates::of(kind, job);
     if templates.is_empty() {
         return Err(format!(
             "fencing Watchdog: found no pod template in a {kind:?}; allowed are jobs with some"
         ));
     }
-    templates.iter_mut().try_for_each(|(path, template)| into_template(path, template, image))
-}
-
-/// Every pod template with its path.
-fn templates_mut(kind: WorkloadKind, job: &mut Value) -> Vec<(String, &mut Value)> {
-    let spec = &mut job["spec"];
-    let roles = match kind {
-        WorkloadKind::PyTorchJob => "pytorchReplicaSpecs",
-        WorkloadKind::TFJob => "tfReplicaSpecs",
-        WorkloadKind::MPIJob => "mpiReplicaSpecs",
-        WorkloadKind::VolcanoJob => {
-            let tasks = spec["tasks"].as_array_mut().into_iter().flatten().enumerate();
-            return tasks
-                .filter_map(|(at, task)| {
-                    Some((format!("spec.tasks[{at}].template"), task.get_mut("template")?))
-                })
-                .collect();
-        }
-        WorkloadKind::BatchJob => {
-            let template = spec.get_mut("template");
-            return template.map(|template| ("spec.template".to_owned(), template)).into_iter().collect();
-        }
-        _ => return Vec::new(),
-    };
-    let specs = spec[roles].as_object_mut().into_iter().flatten();
-    specs
-        .filter_map(|(role, spec)| Some((format!("spec.{roles}.{role}.template"), spec.get_mut("template")?)))
-        .collect()
+    templates.into_iter().try_for_each(|template| into_template(&template.path, template.value, image))
 }
 
 fn into_template(path: &str, template: &mut Value, image: &str) -> Result<(), String> {
@@ -178,8 +141,8 @@ mod tests {
     }
 
     fn means(image: Option<&str>) -> Means<'_> {
-        let options = Options::new("east");
-        Means { image, fence_grace: options.fence_grace, stops_within: options.watchdog_stops_within }
+        let stops_within = fleet_watchdog::ANSWER_TIMEOUT + fleet_watchdog::KILL_GRACE;
+        Means { image, fence_grace: Duration::from_secs(20), stops_within }
     }
 
     #[test]

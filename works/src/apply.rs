@@ -16,14 +16,17 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{
-    Works, after_end,
+use crate::{
+    after_end,
     cleanup::Removal,
-    desired::{self, Verdict, kind_of},
+    desired::{self, Verdict},
     inject,
+    keys::ObjectId,
+    marks::{epoch_of, kind_of},
     report::{self, Applied, Reason},
-    state::{Known, ObjectId, epoch_of},
+    state::Known,
     templates,
+    works::Works,
 };
 use fleet_agent_ground::{CallError, Next, call};
 
@@ -47,8 +50,8 @@ enum Placed {
 }
 
 impl Works {
-    pub(super) async fn look_at_work(self: &Arc<Self>, name: &str) -> Result<Next, CallError> {
-        let work = self.state().work(&self.context.cluster_namespace(), name);
+    pub(crate) async fn look_at_work(self: &Arc<Self>, name: &str) -> Result<Next, CallError> {
+        let work = self.state().work(self.hub.namespace().unwrap_or_default(), name);
         let Some(work) = work else { return Ok(Next::Wait) };
         if work.metadata.deletion_timestamp.is_some() {
             return self.clean_up(&work).await;
@@ -65,10 +68,10 @@ impl Works {
         // The Work's arrival is what the hold was for: from now on it has an owner and no deadline, however
         // long it takes until everything stands.
         if !report::has_ended(&work) {
-            self.context.reservations().consume(&work.spec.binding.uid, work.spec.epoch).await;
+            self.handles.places.consume(&work.spec.binding.uid, work.spec.epoch).await;
         }
         // A fenced job is started and resumed in good standing only; a change of the standing leads here again.
-        let may_run = work.spec.fencing() == Fencing::None || self.context.lease.may_run();
+        let may_run = work.spec.fencing() == Fencing::None || self.handles.lease.may_run();
         if work.spec.suspend_dispatching == Some(true) || !may_run {
             let objects = self.objects(&work);
             self.write_status(&work, None, &objects).await?;
@@ -130,7 +133,7 @@ impl Works {
         if !goes_on || !is_busy || report::is_unreported(work) {
             return None;
         }
-        let status = report::status(work, applied, objects, self.clock.now());
+        let status = report::status(work, applied, objects, self.now());
         let is_new = merge_diff_of(&work.status.clone().unwrap_or_default(), &status).is_some();
         is_new.then(|| self.state().hold_report(&work.name_any(), NEWS)).flatten()
     }
@@ -150,7 +153,7 @@ impl Works {
             _ => {}
         }
         let Some(term) = spec.term else { return Ok(None) };
-        let Err(newest) = self.context.terms.see(term).await? else { return Ok(None) };
+        let Err(newest) = self.handles.terms.see(term).await? else { return Ok(None) };
         let stands = self.objects(work).first().is_some_and(Option::is_some);
         if stands || report::has_ended(work) {
             return Ok(None);
@@ -195,10 +198,14 @@ impl Works {
 
     /// Brings one manifest about.
     async fn place(self: &Arc<Self>, work: &Arc<Work>, ordinal: usize) -> Result<Placed, CallError> {
-        if let Err(message) = self.context.options.permits.manifest(&work.spec, ordinal) {
+        if let Err(message) = self.settings.permits.manifest(&work.spec, ordinal) {
             return Ok(Placed::Not(Applied::No { reason: Reason::NotPermitted, message }));
         }
-        let means = inject::Means::of(&self.context.options);
+        let means = inject::Means {
+            image: self.settings.watchdog_image.as_deref(),
+            fence_grace: self.settings.fence_grace,
+            stops_within: self.settings.watchdog_stops_within,
+        };
         let wanted = match desired::desired(&work.spec, ordinal, means) {
             Ok(wanted) => wanted,
             Err(message) => {
@@ -219,8 +226,8 @@ impl Works {
                 return Ok(Placed::Not(Applied::No { reason: Reason::WaitingForCleanup, message }));
             }
             let served = templates::Served {
-                scheduler_names: &self.context.options.scheduler_names,
-                controllers: &self.context.options.controllers,
+                scheduler_names: &self.settings.scheduler_names,
+                controllers: &self.settings.controllers,
             };
             let made = if is_job { &templates::made(&work.spec, wanted.clone(), served) } else { &wanted };
             match self.create(&id, made).await {
@@ -248,7 +255,7 @@ impl Works {
     ) -> Result<Placed, CallError> {
         let not = |reason, message| Ok(Placed::Not(Applied::No { reason, message }));
         let is_job = ordinal == 0 && kind_of(wanted).is_job();
-        let overwrite = self.context.options.permits.overwrite;
+        let overwrite = self.settings.permits.overwrite;
         match desired::judge(&work.spec, ordinal, wanted, &live, overwrite) {
             Verdict::Taken => {
                 let asks = work.spec.conflict_resolution == Some(ConflictResolution::Overwrite);
@@ -328,7 +335,7 @@ impl Works {
         applied: Option<&Applied>,
         objects: &[Option<Arc<DynamicObject>>],
     ) -> Result<(), CallError> {
-        let mut status = report::status(work, applied, objects, self.clock.now());
+        let mut status = report::status(work, applied, objects, self.now());
         let first = work.spec.workload.manifests.first().filter(|_| self.has_ended(work, objects));
         let live = first.map(|job| after_end::live_pods(&self.state(), &ObjectId::of_manifest(job)).len());
         status.live_pods = live.filter(|live| *live > 0).and_then(|live| i64::try_from(live).ok());
