@@ -19,12 +19,8 @@ use kube::{
 use serde_json::json;
 use tokio::{sync::watch, time::Instant};
 
-use crate::{
-    clock::Backoff,
-    context::{CallError, Context, call},
-    join, rights,
-    state::MemberState,
-};
+use crate::{context::Context, join, rights, state::MemberState};
+use fleet_agent_ground::{Backoff, CallError, call};
 
 /// How often the member is asked for its version and its kinds.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(30);

@@ -5,8 +5,10 @@
 //! through handles.
 
 use std::{
-    future::Future,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -15,13 +17,8 @@ use kube::Api;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    Options, admissions::Admissions, clock::Clock, owned::Owned, reservations::Reservations,
-    standing::LeaseClock, terms::Terms,
-};
-
-/// Longest wait for the answer to one request, watches excepted.
-pub const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+use crate::Options;
+use fleet_agent_ground::{Admissions, Clock, LeaseClock, Link, Owned, Reservations, Sorted, Terms};
 
 /// Counts writes under way that others wait for, so that what nobody waits for can let them pass.
 #[derive(Debug, Default)]
@@ -80,7 +77,7 @@ pub struct Context {
     /// Until when the hub believes this agent alive.
     pub lease: LeaseClock,
     /// The newest term of a leader of the hub.
-    pub(crate) terms: Terms,
+    pub(crate) terms: Arc<Terms>,
     /// Wall-clock time.
     pub clock: Clock,
     /// Which Volcano Jobs are let into their queues.
@@ -91,7 +88,7 @@ pub struct Context {
     /// The hub and the member, as this agent follows them.
     pub(crate) sources: Sources,
     /// Whether nothing runs here that no Work of the hub names.
-    is_sorted: AtomicBool,
+    pub(crate) sorted: Sorted,
     /// Bindings under way.
     pub(crate) urgent: Urgent,
 }
@@ -106,11 +103,11 @@ impl Context {
         reservations: Reservations,
     ) -> Self {
         let clock = options.clock;
-        let (terms, admissions) = (Terms::default(), Admissions::default());
         let sources = Sources {
             hub: Source::asked(hub.clone(), &format!("hub of {}", options.cluster)),
             member: Source::unasked(&options.cluster),
         };
+        let terms = Arc::new(Terms::new(member.clone(), sources.hub.clone(), &options.cluster));
         Self {
             hub,
             member,
@@ -119,23 +116,28 @@ impl Context {
             lease,
             terms,
             clock,
-            admissions,
+            admissions: Admissions::default(),
             owned: Owned::default(),
             reservations,
             sources,
-            is_sorted: AtomicBool::new(false),
+            sorted: Sorted::default(),
             urgent: Urgent::default(),
         }
     }
 
-    /// Nothing runs here any more that no Work of the hub names.
-    pub(crate) fn sorted(&self) {
-        self.is_sorted.store(true, Ordering::Release);
-    }
-
     /// The incarnation of the hub for which that is so.
     pub(crate) fn sorted_for(&self) -> Option<String> {
-        self.is_sorted.load(Ordering::Acquire).then(|| self.sources.hub.incarnation()).flatten()
+        self.sorted.is_noted().then(|| self.sources.hub.incarnation()).flatten()
+    }
+
+    /// The hub, as rooms ask and follow it.
+    pub(crate) fn hub_link(&self) -> Link {
+        Link::new(self.hub.clone(), self.sources.hub.clone(), &self.options.cluster)
+    }
+
+    /// The member.
+    pub(crate) fn member_link(&self) -> Link {
+        Link::new(self.member.clone(), self.sources.member.clone(), &self.options.cluster)
     }
 
     /// A feed from the hub. `name` says what of.
@@ -160,46 +162,5 @@ impl Context {
     /// The way to the holds: `consume` when a Work has arrived, `release` when its job is gone.
     pub fn reservations(&self) -> &Reservations {
         &self.reservations
-    }
-}
-
-/// A call that did not end well, or not in time.
-#[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    #[error(transparent)]
-    Api(#[from] kube::Error),
-    #[error("no answer within {} s", CALL_TIMEOUT.as_secs())]
-    TimedOut,
-    /// What was to be sent could not be made.
-    #[error("{0}")]
-    Local(String),
-}
-
-impl CallError {
-    /// Status code of the API server's answer; `None` when there was no answer.
-    pub fn code(&self) -> Option<u16> {
-        match self {
-            Self::Api(kube::Error::Api(status)) => Some(status.code),
-            _ => None,
-        }
-    }
-
-    pub fn is_not_found(&self) -> bool {
-        self.code() == Some(404)
-    }
-
-    pub fn is_conflict(&self) -> bool {
-        self.code() == Some(409)
-    }
-}
-
-/// Runs one request with the bound that every request has.
-///
-/// # Errors
-/// The request's own error, or `TimedOut`.
-pub async fn call<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, CallError> {
-    match tokio::time::timeout(CALL_TIMEOUT, request).await {
-        Ok(answer) => answer.map_err(CallError::Api),
-        Err(_) => Err(CallError::TimedOut),
     }
 }

@@ -12,7 +12,6 @@ use std::{
 };
 
 use fleet_api::{Reservation, names};
-use fleet_informer::Selection;
 use kube::{Api, api::ListParams};
 use tokio::{
     sync::{mpsc, watch},
@@ -22,18 +21,15 @@ use tokio::{
 
 use crate::{
     capacity::{self, Report},
-    clock::Backoff,
-    context::{Context, call},
+    changes::{CoreChange, NODES, PODS, READ_FIRST},
+    context::Context,
     core_budgets, core_commands,
     core_extender::Extender,
     core_groups::{self, Statuses},
     core_numa, core_resource_quotas,
     core_shared::{self, Shared},
-    feed::{self, Event},
-    jobs::Object,
-    lean::{LeanNode, LeanPod},
     notices::Notices,
-    reservations::{HoldRequest, PlaceQuestion, book::Book, write::HoldWritten},
+    reservations::{book::Book, write::HoldWritten},
     scheduler::{
         self, Binding, Decision, Rank, Refused,
         fresh::Look,
@@ -41,9 +37,8 @@ use crate::{
     },
     state::{GangKey, MemberState, PodKey, Release},
 };
+use fleet_agent_ground::{Backoff, Event, HoldRequest, PlaceQuestion, call};
 
-/// Changes that may wait before their feed does.
-const CHANGES: usize = 1024;
 /// Changes handled in one round at most.
 const ROUND: usize = 512;
 /// Gangs whose bindings are under way at once.
@@ -55,54 +50,8 @@ const TELLS_AT_ONCE: usize = 4;
 /// A gang is told a new sentence at most this often.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Names of feeds, as logs have them.
-const NODES: &str = "nodes";
-const PODS: &str = "pods";
-
 /// Pause before a PodGroup that could not be made is asked for again.
 const DESCRIBE_PAUSE: Duration = Duration::from_secs(10);
-
-/// What reaches the core from the feeds.
-#[derive(Debug)]
-pub(crate) enum CoreChange {
-    Node(Event<LeanNode>),
-    Pod(Event<LeanPod>),
-    Reservation(Event<Reservation>),
-    /// Of the member: what stands there of the holds.
-    Copy(Event<Reservation>),
-    PodGroup(Event<Object>),
-    Queue(Event<Object>),
-    PriorityClass(Event<Object>),
-    HyperNode(Event<Object>),
-    ResourceQuota(Event<Object>),
-    Budget(Event<Object>),
-    Numatopology(Event<Object>),
-    Command(Event<Object>),
-    /// What was measured of nodes.
-    Loads(Vec<scheduler::loads::Reading>),
-    /// The scheduler's configuration is new.
-    Config(Box<fleet_scheduler::Config>),
-    /// Number of the last report that the hub has.
-    LastReport(i64),
-}
-
-impl CoreChange {
-    /// The kind that this is a whole listing of.
-    fn lists(&self) -> Option<&'static str> {
-        Some(match self {
-            Self::Node(Event::Listed) => NODES,
-            Self::Pod(Event::Listed) => PODS,
-            Self::PodGroup(Event::Listed) => core_groups::POD_GROUPS,
-            Self::Queue(Event::Listed) => core_groups::QUEUES,
-            Self::PriorityClass(Event::Listed) => core_groups::PRIORITY_CLASSES,
-            Self::HyperNode(Event::Listed) => core_groups::HYPER_NODES,
-            Self::ResourceQuota(Event::Listed) => core_groups::RESOURCE_QUOTAS,
-            Self::Budget(Event::Listed) => core_groups::BUDGETS,
-            Self::Numatopology(Event::Listed) => core_groups::NUMATOPOLOGIES,
-            _ => return None,
-        })
-    }
-}
 
 /// A write that has ended.
 #[derive(Debug)]
@@ -182,66 +131,12 @@ pub(crate) struct Channels {
     pub notices: Notices,
 }
 
-/// The channel that feeds the core.
-pub(crate) fn changes() -> (mpsc::Sender<CoreChange>, mpsc::Receiver<CoreChange>) {
-    mpsc::channel(CHANGES)
-}
-
-/// Feeds the member's nodes, pods and copies of reservations to the core.
-pub(crate) async fn feed_member(
-    context: Arc<Context>,
-    changes: mpsc::Sender<CoreChange>,
-) -> anyhow::Result<()> {
-    let (sender, shutdown) = (changes.clone(), context.shutdown.clone());
-    let nodes = Api::<LeanNode>::all(context.member.clone());
-    let nodes = context.member_feed(nodes, Selection::default(), "core/nodes");
-    let nodes = feed::run(nodes, shutdown.clone(), move |told| send(sender.clone(), CoreChange::Node(told)));
-    let sender = changes.clone();
-    let pods = Api::<LeanPod>::all(context.member.clone());
-    let pods = context.member_feed(pods, Selection::default(), "core/pods");
-    let pods = feed::run(pods, shutdown.clone(), move |told| send(sender.clone(), CoreChange::Pod(told)));
-    let sender = changes.clone();
-    let copies = Api::<Reservation>::namespaced(context.member.clone(), names::MEMBER_NAMESPACE);
-    let copies = context.member_feed(copies, Selection::default(), "core/copies");
-    let copies = feed::run(copies, shutdown, move |told| send(sender.clone(), CoreChange::Copy(told)));
-    let copies = async {
-        // A member without the definition holds nothing.
-        if context.options.reservation {
-            copies.await;
-        }
-    };
-    let groups = core_groups::feed(context.clone(), changes.clone());
-    let conf = async {
-        if let Some(file) = context.options.scheduler_conf.clone() {
-            let (sources, source) = watch::channel(None);
-            let loads = scheduler::loads::run(context.clone(), source, changes.clone());
-            let conf = scheduler::conf::watch(file, changes, sources);
-            context.shutdown.run_until_cancelled(async { tokio::join!(conf, loads) }).await;
-        }
-    };
-    tokio::join!(nodes, pods, copies, groups, conf);
-    Ok(())
-}
-
-/// Feeds the hub's reservations for this member to the core.
-pub(crate) async fn feed_hub(context: Arc<Context>, changes: mpsc::Sender<CoreChange>) -> anyhow::Result<()> {
-    let asked = Api::<Reservation>::namespaced(context.hub.clone(), &context.cluster_namespace());
-    let asked = context.hub_feed(asked, Selection::default(), "core/reservations");
-    let send = move |told| send(changes.clone(), CoreChange::Reservation(told));
-    feed::run(asked, context.shutdown.clone(), send).await;
-    Ok(())
-}
-
-pub(crate) async fn send(changes: mpsc::Sender<CoreChange>, change: CoreChange) -> bool {
-    changes.send(change).await.is_ok()
-}
-
 impl Core {
     pub fn new(context: Arc<Context>, channels: Channels) -> Self {
         let statuses = Statuses::new(&context.options.scheduler_names);
         let mut unlisted: BTreeSet<&'static str> = [NODES, PODS].into();
         if !context.options.scheduler_names.is_empty() {
-            unlisted.extend(core_groups::READ_FIRST);
+            unlisted.extend(READ_FIRST);
         }
         Self {
             state: MemberState::new(context.options.scheduler_names.clone()),

@@ -2,11 +2,8 @@
 
 use fleet_scheduler::budgets::Budget;
 
-use crate::{
-    feed::Event,
-    jobs::Object,
-    state::{MemberState, read_labels},
-};
+use crate::state::{MemberState, read_labels};
+use fleet_agent_ground::{Event, Object};
 
 /// Tells the scheduler.
 pub(crate) fn take(told: Event<Object>, state: &mut MemberState) {

@@ -14,11 +14,13 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    context::{CallError, Context},
-    feed::Event,
-    jobs::{Object, resource, writes},
+    context::Context,
     notices::{Notice, Notices},
     state::MemberState,
+};
+use fleet_agent_ground::{
+    CallError, Event, Object, requests as writes,
+    volcano::{commands, is_for_queue, queues},
 };
 
 /// On queues that were closed with one above them.
@@ -27,17 +29,6 @@ pub(crate) const CLOSED_BY_PARENT: &str = "volcano.sh/closed-by-parent";
 const AGAIN: Duration = Duration::from_secs(1);
 /// Commands that are carried out at once.
 const AT_ONCE: usize = 4;
-
-pub(crate) fn commands() -> kube::discovery::ApiResource {
-    resource("bus.volcano.sh", "v1alpha1", "Command", "commands")
-}
-
-/// Whether a Command is for a queue.
-pub(crate) fn is_for_queue(command: &Object) -> bool {
-    let target = &command.rest["target"];
-    target["kind"] == "Queue"
-        && target["apiVersion"].as_str().is_some_and(|version| version.starts_with("scheduling.volcano.sh/"))
-}
 
 type Key = (String, String);
 
@@ -216,7 +207,7 @@ impl CommandWrite {
 }
 
 async fn set(context: &Context, step: &Step) -> Result<(), CallError> {
-    let queues = resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues");
+    let queues = queues();
     let mut queue = Object::default();
     queue.metadata.name = Some(step.queue.clone());
     if let Some(marked) = step.by_parent {

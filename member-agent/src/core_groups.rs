@@ -8,87 +8,32 @@ use std::{
 };
 
 use fleet_api::patch::merge_diff;
-use fleet_informer::Selection;
 use fleet_resources::Resources;
 use fleet_scheduler::{
     GroupId, Phase, QueueInput, QueueState, node_groups::NodeGroups, queue::DEFAULT_QUEUE,
 };
-use kube::Api;
 use serde_json::{Value, json};
-use tokio::{sync::mpsc, time::Instant};
+use tokio::time::Instant;
 
 use crate::{
-    admissions::Admissions,
-    context::{CallError, Context},
-    core::{CoreChange, send},
+    context::Context,
     core_commands::{self, CLOSED_BY_PARENT},
     core_hyper_nodes::HyperNodes,
-    feed::{self, Event},
-    jobs::{Object, controller_of, resource, writes},
     scheduler::status,
     state::{GangKey, MemberState, PodGroupObject, PodKey},
 };
+use fleet_agent_ground::{
+    Admissions, CallError, Event, Object, controller_of, requests as writes, resource,
+    volcano::{pod_groups, queues},
+};
 
-const GROUP: &str = "scheduling.volcano.sh";
-const VERSION: &str = "v1beta1";
 /// Statuses of PodGroups whose writes wait at once.
 const GROUP_WRITES: usize = 64;
 /// A queue's status is written at most this often.
 const QUEUE_INTERVAL: Duration = Duration::from_secs(1);
 
-fn pod_groups() -> kube::discovery::ApiResource {
-    resource(GROUP, VERSION, "PodGroup", "podgroups")
-}
-
-fn hyper_nodes() -> kube::discovery::ApiResource {
+pub(crate) fn hyper_nodes() -> kube::discovery::ApiResource {
     resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes")
-}
-
-pub(crate) fn queues() -> kube::discovery::ApiResource {
-    resource(GROUP, VERSION, "Queue", "queues")
-}
-
-pub(crate) const HYPER_NODES: &str = "hypernodes";
-pub(crate) const POD_GROUPS: &str = "podgroups";
-pub(crate) const QUEUES: &str = "queues";
-pub(crate) const PRIORITY_CLASSES: &str = "priorityclasses";
-pub(crate) const RESOURCE_QUOTAS: &str = "resourcequotas";
-pub(crate) const NUMATOPOLOGIES: &str = "numatopologies";
-pub(crate) const BUDGETS: &str = "poddisruptionbudgets";
-
-/// What must have been listed before the first decision: all that decides who enters and where pods may go.
-pub(crate) const READ_FIRST: [&str; 7] =
-    [HYPER_NODES, POD_GROUPS, QUEUES, PRIORITY_CLASSES, RESOURCE_QUOTAS, NUMATOPOLOGIES, BUDGETS];
-
-/// Makes a change of the core of a change of an object.
-type Wrap = fn(Event<Object>) -> CoreChange;
-
-/// Feeds PodGroups, Queues, PriorityClasses and what else the scheduler reads to the core, where this agent schedules.
-pub(crate) async fn feed(context: Arc<Context>, changes: mpsc::Sender<CoreChange>) {
-    if context.options.scheduler_names.is_empty() {
-        return;
-    }
-    let classes = resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
-    let quotas = resource("", "v1", "ResourceQuota", "resourcequotas");
-    let numa = resource("nodeinfo.volcano.sh", "v1alpha1", "Numatopology", "numatopologies");
-    let budgets = resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
-    let kinds: [(&str, kube::discovery::ApiResource, Wrap); 8] = [
-        (BUDGETS, budgets, CoreChange::Budget),
-        ("commands", core_commands::commands(), CoreChange::Command),
-        (HYPER_NODES, hyper_nodes(), CoreChange::HyperNode),
-        (POD_GROUPS, pod_groups(), CoreChange::PodGroup),
-        (QUEUES, queues(), CoreChange::Queue),
-        (PRIORITY_CLASSES, classes, CoreChange::PriorityClass),
-        (RESOURCE_QUOTAS, quotas, CoreChange::ResourceQuota),
-        (NUMATOPOLOGIES, numa, CoreChange::Numatopology),
-    ];
-    let feeds = kinds.map(|(name, kind, wrap)| {
-        let changes = changes.clone();
-        let api = Api::<Object>::all_with(context.member.clone(), &kind);
-        let feed = context.member_feed(api, Selection::default(), &format!("core/{name}"));
-        feed::run(feed, context.shutdown.clone(), move |told| send(changes.clone(), wrap(told)))
-    });
-    futures::future::join_all(feeds).await;
 }
 
 pub(crate) fn priority_class(told: Event<Object>, state: &mut MemberState) {

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use crate::{
-    feed::Event,
-    jobs::Object,
     scheduler::status::set_valid,
     state::{HyperNode, MemberState},
 };
+use fleet_agent_ground::{Event, Object};
 
 /// What stands in the API of the HyperNodes' statuses.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! Numatopologies in the core: the cpus of nodes go to the scheduler's plugin numa-aware.
 
-use crate::{feed::Event, jobs::Object, lean_numa, state::MemberState};
+use crate::{lean_numa, state::MemberState};
+use fleet_agent_ground::{Event, Object};
 
 /// Tells the scheduler.
 pub(crate) fn take(told: Event<Object>, state: &mut MemberState) {
@@ -52,7 +53,7 @@ mod tests {
         let told = "0/2 nodes are unavailable: 2 node(s) had not enough free cpus close together.";
         fixture.wait_told("p", told).await;
         let topologies =
-            crate::jobs::resource("nodeinfo.volcano.sh", "v1alpha1", "Numatopology", "numatopologies");
+            fleet_agent_ground::resource("nodeinfo.volcano.sh", "v1alpha1", "Numatopology", "numatopologies");
         let topologies: kube::Api<kube::api::DynamicObject> =
             kube::Api::all_with(fixture.member.clone(), &topologies);
         let freed = json!({"spec": {"numares": {"cpu": {"allocatable": "0-3,8-15"}}}});

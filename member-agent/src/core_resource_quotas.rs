@@ -6,7 +6,8 @@ use fleet_resources::{ResourceName, Resources, quantity};
 use fleet_scheduler::resource_quotas::{ResourceQuota, resource_behind};
 use serde_json::Value;
 
-use crate::{feed::Event, jobs::Object, state::MemberState};
+use crate::state::MemberState;
+use fleet_agent_ground::{Event, Object};
 
 /// Tells the scheduler.
 pub(crate) fn take(told: Event<Object>, state: &mut MemberState) {

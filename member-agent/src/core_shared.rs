@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    context::{CallError, Context, call},
+    context::Context,
     core::{Core, Lazy},
     notices::{Notice, Notices},
     state::{GangKey, Gated, PodKey, Release, gates::HOSTNAME},
 };
+use fleet_agent_ground::{CallError, call};
 
 /// Longest pause between two searches for places that others have taken.
 const REPLAN_PAUSE: Duration = Duration::from_secs(5);

@@ -27,10 +27,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    clock::Backoff,
-    context::{CallError, call},
-};
+use fleet_agent_ground::{Backoff, CallError, call};
 
 /// Secret of the member that keeps the credential.
 pub const CREDENTIAL_SECRET: &str = "fleet-agent-hub";

@@ -14,11 +14,8 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 
-use crate::{
-    Options,
-    clock::Backoff,
-    context::{CallError, Context, call},
-};
+use crate::{Options, context::Context};
+use fleet_agent_ground::{Backoff, CallError, call};
 
 /// ConfigMap in the member that keeps who the agent of this installation is.
 pub(crate) const IDENTITY_CONFIG_MAP: &str = "fleet-agent";

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use fleet_resources::Resources;
 use fleet_scheduler::devices::{ALL_CORES, Ask, Card, Part, Sharing, cards_by_memory};
 
-use crate::lean::{LeanContainer, LeanNode, LeanPodSpec};
+use fleet_agent_ground::lean::{LeanContainer, LeanNode, LeanPodSpec};
 
 const GPU_MEMORY: &str = "volcano.sh/gpu-memory";
 const GPU_NUMBER: &str = "volcano.sh/gpu-number";

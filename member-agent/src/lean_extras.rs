@@ -8,7 +8,8 @@ use fleet_scheduler::{Extras, PodTerm, Port, Spread};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{lean::LeanPodSpec, lean_numa};
+use crate::lean_numa;
+use fleet_agent_ground::lean::LeanPodSpec;
 
 const REVOCABLE_ZONE_ANNOTATION: &str = "volcano.sh/revocable-zone";
 

@@ -9,7 +9,7 @@ use fleet_resources::Resources;
 use fleet_scheduler::numa::{MAX_CELLS, Numa, NumaAsk, NumaCell, NumaPolicy};
 use serde_json::Value;
 
-use crate::lean::{LeanContainer, LeanPodSpec};
+use fleet_agent_ground::lean::{LeanContainer, LeanPodSpec};
 
 pub(crate) const POLICY_ANNOTATION: &str = "volcano.sh/numa-topology-policy";
 

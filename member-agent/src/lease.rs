@@ -3,6 +3,7 @@
 //! The deadline counts from the moment the last renewal that succeeded was *sent*, on this process's
 //! monotonic clock, so it is never later than the hub's own count.
 
+use fleet_agent_ground::LeaseState;
 use std::{sync::Arc, time::Duration};
 
 use fleet_api::{names, ordered};
@@ -10,34 +11,8 @@ use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v
 use kube::{Api, api::PostParams};
 use tokio::time::Instant;
 
-use crate::{
-    clock::Backoff,
-    context::{CallError, Context, call},
-};
-
-/// What is known of the lease.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LeaseState {
-    /// Until when this process's last renewal that succeeded holds.
-    pub deadline: Option<Instant>,
-    /// Until when a former process's did, as far as its record says; `None`: there is no record.
-    pub inherited: Option<Instant>,
-    /// Whether that record has been looked for.
-    pub is_record_read: bool,
-    /// The hub has declared the cluster lost and has not taken that back.
-    pub is_declared_lost: bool,
-}
-
-impl LeaseState {
-    /// Until when the hub must believe this cluster alive.
-    pub fn end(&self) -> Option<Instant> {
-        self.deadline.or(self.inherited)
-    }
-
-    pub fn is_held_at(&self, now: Instant) -> bool {
-        !self.is_declared_lost && self.end().is_some_and(|end| now < end)
-    }
-}
+use crate::context::Context;
+use fleet_agent_ground::{Backoff, CallError, call};
 
 /// Another agent is at work under the cluster's name.
 #[derive(Debug, thiserror::Error)]

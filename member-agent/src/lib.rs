@@ -2,58 +2,49 @@
 //! reservations, applies Works, reports status, and brings the job controllers and the gang scheduler
 //! to members that have none.
 
-mod admissions;
 mod capacity;
-mod clock;
+mod changes;
 mod context;
 mod core;
 mod core_budgets;
 mod core_commands;
 mod core_extender;
+mod core_feeds;
 mod core_groups;
 mod core_hyper_nodes;
 mod core_numa;
 mod core_resource_quotas;
 mod core_shared;
 pub mod credential;
-mod cycle;
-mod feed;
 #[cfg(test)]
 mod fixture;
-mod flows;
-pub mod jobs;
 mod join;
-mod lean;
 mod lean_devices;
 mod lean_extras;
 mod lean_numa;
+mod lean_shape;
 mod lease;
 mod notices;
 mod options;
 mod outside;
-mod owned;
-pub mod permits;
-mod pod_group;
-mod reconcile;
 mod record;
 mod reservations;
 mod rights;
 mod scheduler;
 mod standing;
 mod state;
-mod terms;
 mod webhook;
-pub mod works;
 
+use fleet_agent_ground::{LeaseClock, Reservations};
 use fleet_api::patience;
-use std::{future::Future, sync::Arc};
+use std::sync::Arc;
 
-pub use context::{CALL_TIMEOUT, CallError, Context, call};
+pub use context::Context;
+pub use fleet_agent_ground::{JobController, permits};
+pub use fleet_job_controllers as jobs;
 pub use lease::TwoAgents;
-pub use options::{DEFAULT_WATCHDOG_IMAGE, JobController, Options, Reach, Webhook};
+pub use options::{DEFAULT_WATCHDOG_IMAGE, Options, Reach, Webhook};
 pub use record::RECORD_TIMEOUT;
-pub use reservations::Reservations;
-pub use standing::{LeaseClock, Standing};
 
 use futures::future::BoxFuture;
 use tokio::{
@@ -64,7 +55,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     capacity::Report,
-    core::{Channels, Core, CoreChange},
+    changes::CoreChange,
+    core::{Channels, Core},
     lease::Holder,
     notices::Notices,
 };
@@ -120,20 +112,21 @@ async fn live(
     let (reservations, requests, questions) = Reservations::new();
     // A part that fails stops the others, not the caller's other agents.
     let stop = shutdown.child_token();
-    let context = Arc::new(Context::new(hub, member, options, stop.clone(), LeaseClock::new(), reservations));
+    let context =
+        Arc::new(Context::new(hub, member, options, stop.clone(), LeaseClock::default(), reservations));
     let (notices, notices_receiver) = Notices::new();
     let (reports, report_receiver) = watch::channel(None);
-    let (changes, changes_receiver) = core::changes();
+    let (changes, changes_receiver) = changes::channel();
     let channels = Channels { changes: changes_receiver, requests, questions, reports, notices };
 
     let mut parts = JoinSet::new();
     parts.spawn(Core::new(context.clone(), channels).run());
-    parts.spawn(core::feed_member(context.clone(), changes.clone()));
+    parts.spawn(core_feeds::feed_member(context.clone(), changes.clone()));
     parts.spawn(notices::run(context.clone(), notices_receiver));
     parts.spawn(standing::run(context.clone()));
     parts.spawn(record::run(context.clone()));
-    parts.spawn(until_stopped(context.clone(), jobs::run(context.clone())));
-    parts.spawn(until_stopped(context.clone(), works::run(context.clone())));
+    parts.spawn(run_jobs(context.clone()));
+    parts.spawn(run_works(context.clone()));
     parts.spawn(webhook::run(context.clone()));
     parts.spawn(follow_incarnation(context.clone()));
     parts.spawn(speak_for_the_cluster(context, changes, report_receiver));
@@ -149,6 +142,46 @@ async fn live(
         }
     }
     outcome
+}
+
+/// Runs the job controllers that the options name.
+async fn run_jobs(context: Arc<Context>) -> anyhow::Result<()> {
+    let options = &context.options;
+    let handles = fleet_job_controllers::Handles {
+        member: context.member_link(),
+        clock: context.clock,
+        lease: Some(context.lease.clone()),
+        // Where others schedule, groups are let in by them, or by nobody.
+        admissions: (!options.scheduler_names.is_empty()).then(|| context.admissions.clone()),
+        places: Some(context.reservations().clone()),
+    };
+    fleet_job_controllers::run(handles, &options.controllers, context.shutdown.clone()).await;
+    Ok(())
+}
+
+/// Applies Works.
+async fn run_works(context: Arc<Context>) -> anyhow::Result<()> {
+    let options = &context.options;
+    let handles = fleet_works::Handles {
+        hub: context.hub_link(),
+        member: context.member_link(),
+        clock: context.clock,
+        lease: context.lease.clone(),
+        terms: context.terms.clone(),
+        owned: context.owned.clone(),
+        places: context.reservations().clone(),
+        sorted: context.sorted.clone(),
+    };
+    let settings = fleet_works::Settings {
+        permits: options.permits.clone(),
+        scheduler_names: options.scheduler_names.clone(),
+        controllers: options.controllers.clone(),
+        fence_grace: options.fence_grace,
+        watchdog_image: options.watchdog_image.clone(),
+        watchdog_stops_within: options.watchdog_stops_within,
+    };
+    fleet_works::run(handles, settings, context.shutdown.clone()).await;
+    Ok(())
 }
 
 /// Ends this life when the store of the hub or of the member is seen to have gone back in time.
@@ -188,19 +221,11 @@ async fn speak_for_the_cluster(
 
     let mut parts = JoinSet::new();
     parts.spawn(holder.run());
-    parts.spawn(core::feed_hub(context.clone(), changes));
+    parts.spawn(core_feeds::feed_hub(context.clone(), changes));
     parts.spawn(capacity::run(context.clone(), reports, status));
     while let Some(ended) = parts.join_next().await {
         // The rest is dropped with the set.
         ended??;
     }
     Ok(())
-}
-
-/// Drops `part` when the agent is to stop.
-async fn until_stopped(
-    context: Arc<Context>,
-    part: impl Future<Output = anyhow::Result<()>>,
-) -> anyhow::Result<()> {
-    context.shutdown.run_until_cancelled(part).await.unwrap_or(Ok(()))
 }

@@ -7,11 +7,8 @@ use kube::api::{PostParams, Request};
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinSet};
 
-use crate::{
-    context::{Context, call},
-    scheduler::Binding,
-    state::PodKey,
-};
+use crate::{context::Context, scheduler::Binding, state::PodKey};
+use fleet_agent_ground::call;
 
 /// Events that may wait; more are dropped.
 const CAPACITY: usize = 256;

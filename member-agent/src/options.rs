@@ -1,5 +1,6 @@
 //! How an agent runs. Every bound and period is here, so that tests can shrink it.
 
+use fleet_agent_ground::JobController;
 use std::{
     collections::BTreeSet,
     net::{Ipv4Addr, SocketAddr},
@@ -8,28 +9,12 @@ use std::{
 
 use fleet_api::clock::Clock;
 
-use crate::permits::Permits;
+use fleet_agent_ground::Permits;
 
 /// Default of [`Options::fence_grace`].
 pub const DEFAULT_FENCE_GRACE: Duration = Duration::from_secs(20);
 /// Default of [`Options::watchdog_image`].
 pub const DEFAULT_WATCHDOG_IMAGE: &str = "registry.example.com/fleet/watchdog:0.1.0";
-
-/// Job kinds the agent can bring a controller for, to members without an operator of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum JobController {
-    PyTorchJob,
-    TFJob,
-    MPIJob,
-    VolcanoJob,
-    BatchJob,
-    Deployment,
-}
-
-impl JobController {
-    pub const ALL: [JobController; 6] =
-        [Self::PyTorchJob, Self::TFJob, Self::MPIJob, Self::VolcanoJob, Self::BatchJob, Self::Deployment];
-}
 
 /// Settings of one agent.
 #[derive(Clone, Debug)]

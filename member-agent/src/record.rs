@@ -16,11 +16,8 @@ use kube::{
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::{
-    clock::Backoff,
-    context::{CallError, Context, call},
-    standing::Standing,
-};
+use crate::context::Context;
+use fleet_agent_ground::{Backoff, CallError, Standing, call};
 
 /// Longest wait for the answer to one write of the record: what is under way for longer is given up, so that a
 /// late write does not keep watchdogs content.

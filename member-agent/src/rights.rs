@@ -7,10 +7,8 @@ use fleet_api::{cluster::AgentStatus, names};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview};
 use kube::{Api, api::PostParams};
 
-use crate::{
-    Options,
-    context::{CallError, Context, call},
-};
+use crate::{Options, context::Context};
+use fleet_agent_ground::{CallError, call};
 
 /// Rights that every agent needs: verb, resource, group, and whether in its own namespace alone.
 const NEEDED: [(&str, &str, &str, bool); 10] = [

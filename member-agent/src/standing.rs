@@ -6,100 +6,16 @@
 //! then is in good standing. The deadline of a former process is taken over from its record: a restarted agent that
 //! does not reach the hub stops what the former one would have stopped.
 
+use fleet_agent_ground::{LeaseState, Standing};
 use std::sync::Arc;
 
-use fleet_api::ordered;
 use tokio::time::Instant;
 
-use crate::{context::Context, lease::LeaseState, record};
+use crate::{context::Context, record};
 
 /// Part of the grace that a process that has just started takes to reach the hub, before it acts on a record that has
 /// lapsed.
 const FIRST_TRY: u32 = 4;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It is not known yet how long the hub believes this cluster alive. Nothing fenced starts or is stopped.
-    Starting,
-    /// The hub must believe this cluster alive.
-    Good,
-    /// The hub may count this cluster as lost: nothing fenced runs or starts.
-    CutOff,
-    /// The lease holds again; the current epochs are being learned. The number tells this return from others.
-    Returning(u64),
-}
-
-/// What the parts of an agent see of its lease and standing.
-#[derive(Clone, Debug)]
-pub struct LeaseClock {
-    state: Arc<ordered::Sender<LeaseState>>,
-    standing: Arc<ordered::Sender<Standing>>,
-    /// The last return whose epochs have been learned.
-    learned: Arc<ordered::Sender<u64>>,
-}
-
-impl LeaseClock {
-    pub(crate) fn new() -> Self {
-        Self {
-            state: Arc::new(ordered::Sender::new(LeaseState::default())),
-            standing: Arc::new(ordered::Sender::new(Standing::Starting)),
-            learned: Arc::new(ordered::Sender::new(0)),
-        }
-    }
-
-    pub(crate) fn sender(&self) -> Arc<ordered::Sender<LeaseState>> {
-        self.state.clone()
-    }
-
-    pub(crate) fn state(&self) -> ordered::Receiver<LeaseState> {
-        self.state.subscribe()
-    }
-
-    /// Until when this process's last renewal holds; `None`: never renewed yet.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.state.borrow().deadline
-    }
-
-    pub fn standing(&self) -> Standing {
-        *self.standing.borrow()
-    }
-
-    /// Follows the standing.
-    pub(crate) fn watch(&self) -> ordered::Receiver<Standing> {
-        self.standing.subscribe()
-    }
-
-    /// Whether pods of fenced jobs may be made at this moment. Asks the clock, too: the deadline may have passed
-    /// before anybody was told.
-    pub fn may_run(&self) -> bool {
-        self.standing() == Standing::Good && self.state.borrow().is_held_at(Instant::now())
-    }
-
-    /// The epochs of this return have been learned.
-    pub(crate) fn learned(&self, number: u64) {
-        self.learned.send_replace(number);
-    }
-
-    /// Waits until this process has renewed the lease.
-    pub(crate) async fn renewed(&self) {
-        // The sender lives in `self`.
-        let _ = self.state.subscribe().wait_for(|state| state.deadline.is_some()).await;
-    }
-
-    /// In good standing for ever, for tests of single parts.
-    #[cfg(test)]
-    pub(crate) fn held() -> Self {
-        let clock = Self::new();
-        let deadline = Instant::now() + std::time::Duration::from_secs(3600);
-        clock.state.send_replace(LeaseState {
-            deadline: Some(deadline),
-            is_record_read: true,
-            ..LeaseState::default()
-        });
-        clock.standing.send_replace(Standing::Good);
-        clock
-    }
-}
 
 /// What a standing follows from.
 #[derive(Clone, Copy, Debug)]
@@ -146,7 +62,7 @@ pub(crate) async fn run(context: Arc<Context>) -> anyhow::Result<()> {
 
 async fn keep(context: Arc<Context>) {
     let clock = context.lease.clone();
-    let (mut lease, mut learned) = (clock.state.subscribe(), clock.learned.subscribe());
+    let (mut lease, mut learned) = (clock.state(), clock.watch_learned());
     let first_try_until = Instant::now() + context.options.fence_grace / FIRST_TRY;
     let mut returns = 0;
     let mut reading = std::pin::pin!(record::read(&context));
@@ -163,7 +79,7 @@ async fn keep(context: Arc<Context>) {
         }
         if standing != before {
             tracing::info!(cluster = %context.options.cluster, ?before, now = ?standing, "standing with the hub");
-            clock.standing.send_replace(standing);
+            clock.set_standing(standing);
         }
         let wake = [state.end(), Some(first_try_until)].into_iter().flatten().filter(|at| *at > now).min();
         tokio::select! {
@@ -173,7 +89,7 @@ async fn keep(context: Arc<Context>) {
             _ = learned.changed() => {}
             found = &mut reading, if !is_read => {
                 is_read = true;
-                clock.state.send_modify(|state| {
+                clock.sender().send_modify(|state| {
                     state.is_record_read = true;
                     state.inherited = found;
                 });
@@ -186,6 +102,8 @@ async fn keep(context: Arc<Context>) {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use fleet_agent_ground::LeaseClock;
 
     use super::*;
 

@@ -87,6 +87,34 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("fleet-watchdog", &[]),
     (
+        "fleet-agent-ground",
+        &["fleet-resources", "fleet-policies", "fleet-mirror", "fleet-informer", "fleet-api"],
+    ),
+    (
+        "fleet-job-controllers",
+        &[
+            "fleet-resources",
+            "fleet-policies",
+            "fleet-mirror",
+            "fleet-informer",
+            "fleet-pai",
+            "fleet-api",
+            "fleet-agent-ground",
+        ],
+    ),
+    (
+        "fleet-works",
+        &[
+            "fleet-resources",
+            "fleet-policies",
+            "fleet-mirror",
+            "fleet-informer",
+            "fleet-api",
+            "fleet-watchdog",
+            "fleet-agent-ground",
+        ],
+    ),
+    (
         "member-agent",
         &[
             "fleet-resources",
@@ -97,9 +125,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "fleet-mirror",
             "fleet-informer",
             "fleet-cells",
-            "fleet-pai",
             "fleet-api",
             "fleet-watchdog",
+            "fleet-agent-ground",
+            "fleet-job-controllers",
+            "fleet-works",
         ],
     ),
 ];
@@ -173,6 +203,9 @@ const FOLDERS: &[&str] = &[
     "apiserver-admission",
     "apiserver",
     "fleet-controller",
+    "agent-ground",
+    "job-controllers",
+    "works",
     "member-agent",
     "watchdog",
     "portal",

@@ -1,10 +1,11 @@
+use fleet_agent_ground::{Event, Object};
 use serde_json::json;
 
 use super::*;
 use crate::{fixture::Fixture, state::testing};
 
 fn core(context: Arc<Context>) -> Core {
-    let (_, changes) = changes();
+    let (_, changes) = crate::changes::channel();
     let (_, requests) = mpsc::channel(1);
     let (_, questions) = mpsc::channel(1);
     let (reports, _) = watch::channel(None);

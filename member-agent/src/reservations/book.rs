@@ -21,10 +21,8 @@ use fleet_scheduler::PodSpec;
 use jiff::{SignedDuration, Timestamp};
 
 use super::write::{CopyWrite, HoldWrite, HoldWritten};
-use crate::{
-    permits::Permits,
-    state::{Hold, MemberState},
-};
+use crate::state::{Hold, MemberState};
+use fleet_agent_ground::Permits;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Verdict {

@@ -11,10 +11,8 @@ use kube::{
 use serde_json::json;
 
 use super::book::CopyState;
-use crate::{
-    clock::Backoff,
-    context::{CallError, Context, call},
-};
+use crate::context::Context;
+use fleet_agent_ground::{Backoff, CallError, call};
 
 /// Annotation on a copy: the answer it was made with. An API server drops the status of an object that is created; so
 /// the places stand here, in the same write as the copy itself, and nowhere else.

@@ -10,7 +10,7 @@ use fleet_scheduler::{
 use tokio::sync::{mpsc, watch};
 
 use super::loads::Source;
-use crate::core::CoreChange;
+use crate::changes::CoreChange;
 
 mod metrics;
 

@@ -24,9 +24,10 @@ use serde_json::{Value, json};
 
 use super::Binding;
 use crate::{
-    Context, call, outside,
+    Context, outside,
     state::{MemberState, PodEntry, PodKey},
 };
+use fleet_agent_ground::call;
 
 /// Nodes that are put up for scoring at once.
 const SCORED_NODES: usize = 1_000;

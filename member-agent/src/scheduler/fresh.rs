@@ -1,6 +1,7 @@
 //! A last look before a gang is bound on nodes that other schedulers use as well: their pods are listed anew, because
 //! the watch may not have told of the latest.
 
+use crate::lean_shape;
 use std::{collections::BTreeMap, sync::Arc};
 
 use fleet_resources::{ResourceName, Resources};
@@ -8,11 +9,8 @@ use futures::{StreamExt, stream};
 use kube::{Api, api::ListParams};
 
 use super::Binding;
-use crate::{
-    context::{CallError, Context, call},
-    lean::LeanPod,
-    state::MemberState,
-};
+use crate::{context::Context, state::MemberState};
+use fleet_agent_ground::{CallError, call, lean::LeanPod};
 
 /// Nodes looked at at once.
 const NODES_AT_ONCE: usize = 16;
@@ -81,7 +79,7 @@ impl Wanted {
         for pod in pods.iter().filter(|pod| !is_over(pod)) {
             count += 1;
             // One that cannot be read counts as the watch counts it: as nothing.
-            if let Ok(shape) = pod.spec.shape() {
+            if let Ok(shape) = lean_shape::shape(&pod.spec) {
                 used.add(&shape.requests);
             }
         }

@@ -14,10 +14,10 @@ pub(crate) mod write;
 use std::sync::Arc;
 
 use crate::{
-    lean::LeanPod,
     lean_devices::Assigned,
     state::{GangKey, MemberState, PodEntry, PodKey},
 };
+use fleet_agent_ground::lean::LeanPod;
 
 /// Who places pods that name nobody.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";

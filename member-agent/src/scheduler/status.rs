@@ -6,7 +6,7 @@ use fleet_resources::quantity;
 use fleet_scheduler::{Cluster, GroupId, Phase, QueueId, QueueState, Status, group::Group};
 use serde_json::{Map, Value, json};
 
-use crate::pod_group::{Condition, READY, remove_condition};
+use fleet_agent_ground::pod_group::{Condition, READY, remove_condition};
 
 /// The phase of a group by where its pods stand.
 pub(crate) fn phase(group: &Group) -> Phase {

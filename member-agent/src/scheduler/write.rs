@@ -16,13 +16,12 @@ use super::{
     fresh::Look,
 };
 use crate::{
-    clock::Backoff,
-    context::{CallError, Context, call},
-    lean::LeanPod,
+    context::Context,
     lean_devices,
     notices::{Notice, Notices},
     state::PodKey,
 };
+use fleet_agent_ground::{Backoff, CallError, call, lean::LeanPod};
 
 /// Bindings of one gang that are under way at once.
 const BINDINGS_AT_ONCE: usize = 16;

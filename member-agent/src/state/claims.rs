@@ -11,7 +11,7 @@ use fleet_policies::WorkloadKind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{MemberState, PodEntry, PodKey};
-use crate::owned::OwnedJob;
+use fleet_agent_ground::OwnedJob;
 
 /// Labels and annotations by which controllers say the role of a pod, the most telling first.
 const ROLES: [&str; 5] = [

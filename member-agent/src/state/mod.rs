@@ -30,9 +30,9 @@ pub(crate) use hold::{Hold, Place};
 pub(crate) use hyper_nodes::{HyperNode, read_labels};
 pub(crate) use pod::{PodEntry, PodKey, UNKNOWN_SIZE};
 
-use crate::{
+use fleet_agent_ground::{
+    OwnedJob,
     lean::{LeanNode, LeanPod},
-    owned::OwnedJob,
 };
 
 /// What has changed since [`MemberState::take_effects`] was last called.
@@ -181,7 +181,7 @@ impl MemberState {
 
     pub fn apply_node(&mut self, node: &LeanNode) {
         let cards = crate::lean_devices::cards(node);
-        let mut node = node.read();
+        let mut node = crate::lean_shape::node(node);
         let had = self
             .cluster
             .nodes

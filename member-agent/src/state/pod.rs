@@ -1,5 +1,6 @@
 //! A pod as the scheduler sees it.
 
+use crate::lean_shape;
 use std::{collections::BTreeSet, sync::Arc};
 
 use fleet_api::names;
@@ -10,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::{GangKey, claims, claims::Claim};
-use crate::lean::{LeanGate, LeanPod};
+use fleet_agent_ground::lean::{LeanGate, LeanPod};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PodKey {
@@ -129,7 +130,7 @@ impl PodEntry {
         let annotation = |name: &str| meta.annotations.as_ref().and_then(|all| all.get(name));
         let label = |name: &str| meta.labels.as_ref().and_then(|all| all.get(name));
         let scheduler_name = pod.spec.scheduler_name.clone().unwrap_or_default();
-        let (shape, unreadable) = match pod.spec.shape() {
+        let (shape, unreadable) = match lean_shape::shape(&pod.spec) {
             Ok(shape) => (shape, None),
             Err(error) => (PodShape::default(), Some(error.to_string())),
         };

@@ -7,7 +7,7 @@ use super::{
     testing::{key, node, pod, reservation, state, used},
     *,
 };
-use crate::owned::OwnedJob;
+use fleet_agent_ground::OwnedJob;
 
 fn hold(name: &str, nodes: &[(&str, &[&str])], components: &[&str]) -> Hold {
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{MemberState, PodKey};
-use crate::lean::{LeanNode, LeanPod};
+use fleet_agent_ground::lean::{LeanNode, LeanPod};
 
 pub(crate) fn state(nodes: &[&str]) -> MemberState {
     let mut state = MemberState::new(["fleet".to_owned()].into());

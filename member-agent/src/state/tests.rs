@@ -186,13 +186,13 @@ fn a_podgroup_made_again_is_let_in_anew() {
 fn pods_of_volcano_that_come_without_a_podgroup_get_one() {
     let mut state = MemberState::new(["fleet".to_owned(), "volcano".to_owned()].into());
     state.apply_node(&node("n1 8"));
-    let mut apply = |text: &str, change: &dyn Fn(&mut crate::lean::LeanPod)| {
+    let mut apply = |text: &str, change: &dyn Fn(&mut fleet_agent_ground::lean::LeanPod)| {
         let mut pod = pod(text);
         pod.spec.scheduler_name = Some("volcano".into());
         change(&mut pod);
         state.apply_pod(&pod);
     };
-    let owned = |pod: &mut crate::lean::LeanPod| {
+    let owned = |pod: &mut fleet_agent_ground::lean::LeanPod| {
         pod.metadata.owner_references = Some(vec![
             serde_json::from_value(serde_json::json!({
             "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": true}))

@@ -27,13 +27,10 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    CallError, Context, call,
-    clock::Backoff,
-    core_groups,
-    jobs::Object,
+    Context,
     options::{Reach, Webhook},
-    reconcile::show,
 };
+use fleet_agent_ground::{Backoff, CallError, Object, call, show};
 use fleet_api::names::AGENT_MANAGER;
 
 use queues::Queues;
@@ -56,7 +53,7 @@ pub(crate) async fn run(context: Arc<Context>) -> anyhow::Result<()> {
     let server = Server::bind(&webhook).await?;
     let queues = Arc::new(Queues::new(context.member.clone()));
     let seen = queues.clone();
-    let feed = Api::<Object>::all_with(context.member.clone(), &core_groups::queues());
+    let feed = Api::<Object>::all_with(context.member.clone(), &fleet_agent_ground::volcano::queues());
     let feed = context.member_feed(feed, Selection::default(), "webhook/queues");
     let following = show(feed, context.shutdown.clone(), move |change| seen.change(change));
     let configuration = configuration(&webhook, &server);

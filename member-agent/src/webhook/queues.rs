@@ -11,12 +11,8 @@ use fleet_scheduler::{
 };
 use kube::Client;
 
-use crate::{
-    CallError,
-    core_groups::{queues, read_queue},
-    jobs::{Object, writes},
-    reconcile::Shown,
-};
+use crate::core_groups::read_queue;
+use fleet_agent_ground::{CallError, Object, Shown, requests as writes, volcano::queues};
 
 /// Queues asked for to answer one review.
 const MOST_ASKED: usize = 16;

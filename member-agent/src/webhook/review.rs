@@ -6,13 +6,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use fleet_api::names::MANAGED_LABEL;
+use fleet_job_controllers::{flow_problem, volcano_job_problem};
 
 use super::queues::Queues;
-use crate::{
-    CallError, flows,
-    jobs::{Object, controller_of, volcano},
-    state::HyperNode,
-};
+use crate::state::HyperNode;
+use fleet_agent_ground::{CallError, Object, controller_of};
 
 /// How long the member's API server may take to say which queues stand.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
@@ -96,7 +94,7 @@ async fn look_at(request: &Request, queues: &Queues) -> Said {
         }
         ("JobFlow", _, Some(flow)) => {
             let (namespace, name) = (flow.namespace(), flow.name());
-            flows::problem_of(flow)
+            flow_problem(flow)
                 .map_or(Said::Allowed, |why| Said::Refused(format!("jobflow {namespace}/{name}, {why}")))
         }
         (kind, "CREATE", Some(object)) => of_work(kind, object, queues).await,
@@ -155,7 +153,7 @@ async fn of_work(kind: &str, object: &Object, queues: &Queues) -> Said {
     }
     let name = object.metadata.name.as_deref().or(object.metadata.generate_name.as_deref());
     let (of_job, kind, namespace) = (kind == "Job", kind.to_lowercase(), object.namespace());
-    if let Some(why) = volcano::problem(object).filter(|_| of_job) {
+    if let Some(why) = volcano_job_problem(object).filter(|_| of_job) {
         return Said::Refused(format!("{kind} {namespace}/{}, {why}", name.unwrap_or_default()));
     }
     let Some(queue) = object.spec["queue"].as_str().filter(|name| !name.is_empty()) else {

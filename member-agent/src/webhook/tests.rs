@@ -1,7 +1,8 @@
 use serde_json::{Value, json};
 
 use super::{queues::Queues, review};
-use crate::{JobController, fixture::Fixture, jobs::Object, reconcile::Shown};
+use crate::fixture::Fixture;
+use fleet_agent_ground::{JobController, Object, Shown};
 
 /// What the webhook says of a request, empty when it is allowed.
 async fn said(queues: &Queues, kind: &str, operation: &str, object: &Value, old: Option<&Value>) -> String {

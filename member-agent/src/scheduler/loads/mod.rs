@@ -16,7 +16,7 @@ use fleet_scheduler::{
 };
 use tokio::sync::{mpsc, watch};
 
-use crate::{Context, core::CoreChange};
+use crate::{Context, changes::CoreChange};
 
 pub(crate) use source::{Address, Elasticsearch, Kind, Source};
 

@@ -8,7 +8,8 @@ use fleet_resources::quantity;
 use serde_json::{Value, json};
 
 use super::{Reading, Use};
-use crate::{Context, context::CALL_TIMEOUT, outside};
+use crate::{Context, outside};
+use fleet_agent_ground::CALL_TIMEOUT;
 
 /// Over which loads are averaged.
 const PERIOD: &str = "10m";
@@ -133,7 +134,7 @@ fn client(address: &Address) -> Result<reqwest::Client, String> {
 
 async fn member(context: &Context, path: String) -> Result<Value, String> {
     let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
-    crate::call(context.member.request(request)).await.map_err(|error| error.to_string())
+    fleet_agent_ground::call(context.member.request(request)).await.map_err(|error| error.to_string())
 }
 
 /// Nodes of which both are known.

@@ -1,0 +1,57 @@
+//! Which Volcano Jobs their queues have let in: decided by the scheduler, read by the job controller.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::sync::Notify;
+
+/// Let in, or why not.
+pub type Verdict = Result<(), String>;
+
+#[derive(Clone, Debug, Default)]
+pub struct Admissions {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    verdicts: Mutex<(BTreeMap<String, Verdict>, BTreeSet<String>)>,
+    changed: Notify,
+}
+
+impl Admissions {
+    /// The scheduler's word on the job of this uid; `None` takes it back.
+    pub fn set(&self, job: &str, verdict: Option<Verdict>) {
+        // Nothing under the lock can panic.
+        let mut inner = self.inner.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let (verdicts, changed) = &mut *inner;
+        if verdicts.get(job) == verdict.as_ref() {
+            return;
+        }
+        match verdict {
+            Some(verdict) => drop(verdicts.insert(job.to_owned(), verdict)),
+            None => drop(verdicts.remove(job)),
+        }
+        changed.insert(job.to_owned());
+        self.inner.changed.notify_one();
+    }
+
+    /// The last word; `None` before the first.
+    pub fn get(&self, job: &str) -> Option<Verdict> {
+        self.inner.verdicts.lock().unwrap_or_else(PoisonError::into_inner).0.get(job).cloned()
+    }
+
+    /// Waits for news and returns the jobs concerned.
+    pub async fn changed(&self) -> BTreeSet<String> {
+        loop {
+            let news =
+                std::mem::take(&mut self.inner.verdicts.lock().unwrap_or_else(PoisonError::into_inner).1);
+            if !news.is_empty() {
+                return news;
+            }
+            self.inner.changed.notified().await;
+        }
+    }
+}

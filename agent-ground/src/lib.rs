@@ -1,0 +1,41 @@
+//! What the rooms of the agent stand on: requests with a bound, objects and pods as far as they are read, feeds and queues,
+//! and the handles by which rooms speak to each other ([`Admissions`], [`Reservations`], [`Owned`], [`Terms`],
+//! [`LeaseClock`]).
+//!
+//! A handle is data with an owner: one room writes it, others read. Deliberately absent: any decision about an object.
+
+mod admissions;
+mod call;
+mod clock;
+mod events;
+mod job_controller;
+pub mod lean;
+mod link;
+mod objects;
+mod owned;
+pub mod permits;
+mod places;
+pub mod pod_group;
+mod queue;
+pub mod requests;
+mod sorted;
+mod standing;
+mod terms;
+mod turns;
+pub mod volcano;
+
+pub use admissions::{Admissions, Verdict};
+pub use call::{CALL_TIMEOUT, CallError, call};
+pub use clock::{Backoff, Clock};
+pub use events::{Event, run as feed_events};
+pub use job_controller::JobController;
+pub use link::Link;
+pub use objects::{Object, Pod, PodStatus, controller_of, resource};
+pub use owned::{Owned, OwnedJob};
+pub use permits::Permits;
+pub use places::{HoldRequest, PlaceQuestion, Reservations};
+pub use queue::{Next, Queue};
+pub use sorted::Sorted;
+pub use standing::{LeaseClock, LeaseState, Standing};
+pub use terms::{IDENTITY_CONFIG_MAP, Terms};
+pub use turns::{ObjectKey, Shown, Turn, check, follow, key_of, show, take};

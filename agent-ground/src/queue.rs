@@ -1,0 +1,250 @@
+//! A queue of keys: each key is worked on by one task at a time, a key that is added while it is worked
+//! on is worked on once more, and keys are worked on in the order in which they came.
+//!
+//! Bounded by construction: a key is in the queue at most once, and at most `concurrency` tasks run.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    fmt::Debug,
+    future::Future,
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::Notify, task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+/// First wait after a failure; doubles with each further one of the same key.
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+/// Longest wait after a failure.
+const LAST_RETRY: Duration = Duration::from_secs(30);
+
+/// What a task says about its key when it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing to do until the key is added again.
+    Wait,
+    /// Look again after this time, if nothing adds the key before.
+    After(Duration),
+    /// It failed; try again after a wait that grows with each failure in a row.
+    Retry,
+}
+
+pub struct Queue<K> {
+    inner: Mutex<Inner<K>>,
+    added: Notify,
+}
+
+struct Inner<K> {
+    ready: VecDeque<K>,
+    queued: HashSet<K>,
+    running: HashSet<K>,
+    timers: BTreeMap<Instant, Vec<K>>,
+    due: HashMap<K, Instant>,
+    failures: HashMap<K, u32>,
+}
+
+impl<K> Default for Queue<K> {
+    fn default() -> Self {
+        let inner = Inner {
+            ready: VecDeque::new(),
+            queued: HashSet::new(),
+            running: HashSet::new(),
+            timers: BTreeMap::new(),
+            due: HashMap::new(),
+            failures: HashMap::new(),
+        };
+        Self { inner: Mutex::new(inner), added: Notify::new() }
+    }
+}
+
+impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
+    /// Asks for one more look at the key.
+    pub fn add(&self, key: K) {
+        let mut inner = self.lock();
+        if inner.queued.insert(key.clone()) {
+            inner.ready.push_back(key);
+            drop(inner);
+            self.added.notify_one();
+        }
+    }
+
+    /// How many keys are worked on or wait for it.
+    pub fn load(&self) -> usize {
+        let inner = self.lock();
+        inner.running.len() + inner.ready.len()
+    }
+
+    /// Works on keys until `shutdown`; then waits for the tasks that run.
+    pub async fn run<W, F>(self: Arc<Self>, concurrency: usize, shutdown: CancellationToken, work: W)
+    where
+        W: Fn(K) -> F,
+        F: Future<Output = Next> + Send + 'static,
+    {
+        let mut tasks = JoinSet::new();
+        let mut keys = HashMap::new();
+        loop {
+            while tasks.len() < concurrency
+                && let Some(key) = self.take()
+            {
+                let task = tasks.spawn(work(key.clone()));
+                keys.insert(task.id(), key);
+            }
+            let wake = self.lock().timers.keys().next().copied();
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                Some(ended) = tasks.join_next_with_id() => {
+                    // A task that panicked has said so; its key is tried again like a failure.
+                    let (id, next) = match ended {
+                        Ok((id, next)) => (id, next),
+                        Err(error) => (error.id(), Next::Retry),
+                    };
+                    if let Some(key) = keys.remove(&id) {
+                        self.finish(key, next);
+                    }
+                }
+                () = self.added.notified() => {}
+                () = tokio::time::sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {
+                    self.fire(Instant::now());
+                }
+            }
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// The next key nobody works on. A key that runs stays queued until it has ended.
+    fn take(&self) -> Option<K> {
+        let mut inner = self.lock();
+        let at = {
+            let Inner { ready, running, .. } = &*inner;
+            ready.iter().position(|key| !running.contains(key))?
+        };
+        let key = inner.ready.remove(at)?;
+        inner.queued.remove(&key);
+        inner.running.insert(key.clone());
+        Some(key)
+    }
+
+    fn finish(&self, key: K, next: Next) {
+        let mut inner = self.lock();
+        inner.running.remove(&key);
+        let wait = match next {
+            Next::Wait => {
+                inner.failures.remove(&key);
+                inner.cancel(&key);
+                return;
+            }
+            Next::After(wait) => {
+                inner.failures.remove(&key);
+                wait
+            }
+            Next::Retry => {
+                let failures = inner.failures.entry(key.clone()).or_default();
+                *failures = failures.saturating_add(1);
+                FIRST_RETRY.saturating_mul(1 << (*failures - 1).min(16)).min(LAST_RETRY)
+            }
+        };
+        inner.cancel(&key);
+        let at = Instant::now() + wait;
+        inner.due.insert(key.clone(), at);
+        inner.timers.entry(at).or_default().push(key);
+    }
+
+    fn fire(&self, now: Instant) {
+        let mut inner = self.lock();
+        while let Some(entry) = inner.timers.first_entry()
+            && *entry.key() <= now
+        {
+            for key in entry.remove() {
+                inner.due.remove(&key);
+                if inner.queued.insert(key.clone()) {
+                    inner.ready.push_back(key);
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<K>> {
+        // No code that can panic runs under the lock, so the state is whole even then.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Clone + Eq + Hash> Inner<K> {
+    fn cancel(&mut self, key: &K) {
+        if let Some(at) = self.due.remove(key)
+            && let Some(keys) = self.timers.get_mut(&at)
+        {
+            keys.retain(|other| other != key);
+            if keys.is_empty() {
+                self.timers.remove(&at);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_task_per_key_and_one_more_look() {
+        let queue = Arc::new(Queue::default());
+        let shutdown = CancellationToken::new();
+        let (running, runs) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        queue.add("a");
+        queue.add("a");
+        let work = {
+            let (queue, running, runs, shutdown) =
+                (queue.clone(), running.clone(), runs.clone(), shutdown.clone());
+            move |key| {
+                let (queue, running, runs, shutdown) =
+                    (queue.clone(), running.clone(), runs.clone(), shutdown.clone());
+                async move {
+                    assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0, "two tasks on one key");
+                    if runs.fetch_add(1, Ordering::SeqCst) == 0 {
+                        queue.add(key);
+                    } else {
+                        shutdown.cancel();
+                    }
+                    tokio::task::yield_now().await;
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    Next::Wait
+                }
+            }
+        };
+        queue.run(4, shutdown, work).await;
+        assert_eq!(runs.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_wait_longer_each_time() {
+        let queue = Arc::new(Queue::default());
+        let shutdown = CancellationToken::new();
+        queue.add(1);
+        let times = Arc::new(Mutex::new(Vec::new()));
+        let start = Instant::now();
+        let work = {
+            let (times, shutdown) = (times.clone(), shutdown.clone());
+            move |_| {
+                let (times, shutdown) = (times.clone(), shutdown.clone());
+                async move {
+                    let mut times = times.lock().unwrap();
+                    times.push(start.elapsed().as_millis());
+                    if times.len() == 4 {
+                        shutdown.cancel();
+                    }
+                    Next::Retry
+                }
+            }
+        };
+        queue.run(1, shutdown, work).await;
+        let times = times.lock().unwrap().clone();
+        let waits: Vec<u128> = times.windows(2).map(|pair| (pair[1] - pair[0]) / 10 * 10).collect();
+        assert_eq!(waits, [50, 100, 200]);
+    }
+}

@@ -1,0 +1,341 @@
+//! Writes what a plan says: pods and what they need beside them, ReplicaSets, defaults and the status.
+//!
+//! Answers to writes are taken into the driver's state at once.
+
+use std::{sync::Arc, time::Duration};
+
+use fleet_agent_ground::{CallError, Next, Object, Pod, controller_of, requests as writes, resource};
+use fleet_api::patch::merge_diff;
+use fleet_informer::without_managers;
+use fleet_mirror::Change;
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use crate::{
+    driver::Driver,
+    kinds::Role,
+    pace,
+    plan::{Plan, volcano},
+    ssh_keys,
+    state::{Snapshot, Support},
+};
+
+/// Requests of one job in flight.
+const CALLS_PER_JOB: usize = 16;
+
+impl Driver {
+    /// Everything but the status. Returns whether it wrote something that changes the next plan.
+    pub(crate) async fn carry_out(&self, snapshot: &Snapshot, plan: &Plan) -> Result<bool, CallError> {
+        let job = &snapshot.job.object;
+        if !plan.annotations.is_empty() {
+            let patch = json!({"metadata": {"annotations": plan.annotations}});
+            let resource = self.resource_of(snapshot);
+            let answer = writes::patch(&self.client, resource, job, None, &patch).await?;
+            self.state().put_job(snapshot.job.kind, Arc::new(answer), false);
+        }
+        if plan.delete_pod_group {
+            self.delete_pod_group(job).await?;
+        }
+        let makes = !plan.create.is_empty() && snapshot.job.support != Support::Made;
+        let support: &[Value] = if makes { &plan.support } else { &[] };
+        let follows = !makes && snapshot.job.support == Support::Unknown && !plan.delete_support;
+        if follows && snapshot.pods.values().any(|pod| !pod.is_deleting() && !pod.is_ended()) {
+            self.follow_size(job, &plan.support).await?;
+            self.state().set_support(job.uid(), Support::Made);
+        }
+        let mut creations = Vec::new();
+        for manifest in support.iter().chain(&plan.create) {
+            creations.push(self.create(snapshot, manifest).boxed());
+        }
+        all(creations).await?;
+        if !support.is_empty() {
+            self.state().set_support(job.uid(), Support::Made);
+        }
+        self.delete_children(snapshot, &plan.delete).await?;
+        if plan.delete_support {
+            self.delete_support(snapshot, plan).await?;
+        }
+        Ok(!plan.create.is_empty() || !plan.delete.is_empty() || !plan.annotations.is_empty())
+    }
+
+    /// Lists of hosts follow the number of replicas, whether pods are made for it or go.
+    pub(crate) async fn follow_size(&self, job: &Object, support: &[Value]) -> Result<(), CallError> {
+        for manifest in support.iter().filter(|one| one["kind"] == "ConfigMap" || one["kind"] == "Secret") {
+            let resource = writes::resource_of(manifest);
+            let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+            let found: Option<Object> = writes::get(&self.client, &resource, job.namespace(), name).await?;
+            let ours =
+                |found: &Object| controller_of(&found.metadata).is_some_and(|owner| owner.uid == job.uid());
+            if let Some(found) = found.filter(ours)
+                && let Some(change) = news(manifest, &found)
+            {
+                match writes::patch(&self.client, &resource, &found, None, &change).await {
+                    // Deleted meanwhile: by the job's end, or to be made with the next pod.
+                    Err(error) if error.is_not_found() => {}
+                    answer => drop(answer?),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates an object of a job; one that the job has already is fine.
+    pub(crate) async fn create(&self, snapshot: &Snapshot, manifest: &Value) -> Result<(), CallError> {
+        let job = &snapshot.job.object;
+        let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+        if manifest["kind"] == "Pod" {
+            let placed = writes::placed(self.places.as_ref(), manifest).await;
+            let manifest = placed.as_ref().unwrap_or(manifest);
+            if self.must_stand_still(job) {
+                return Ok(());
+            }
+            let pod = match writes::create::<Pod>(&self.client, manifest).await {
+                Err(error) if error.is_conflict() => {
+                    let pods = writes::resource_of(manifest);
+                    let found: Option<Pod> = writes::get(&self.client, &pods, job.namespace(), name).await?;
+                    match found {
+                        Some(pod) if pod.controller().is_some_and(|owner| owner.uid == job.uid()) => pod,
+                        _ => {
+                            // The name is still taken by a pod of an older run, or of somebody else.
+                            let key = (job.namespace().to_owned(), name.to_owned());
+                            self.state().block(key, job.uid());
+                            return Err(error);
+                        }
+                    }
+                }
+                answer => answer?,
+            };
+            self.state().take_pods(Change::Answer(without_managers(pod)));
+            return Ok(());
+        }
+        let with_keys;
+        // Keys are drawn for a Secret that is made; one that stands keeps its own.
+        let planned = manifest;
+        let manifest = if manifest["metadata"]["labels"][volcano::SSH_SECRET_LABEL].is_string() {
+            let mut secret = manifest.clone();
+            ssh_keys::fill(&mut secret).map_err(|error| CallError::Local(error.to_string()))?;
+            with_keys = secret;
+            &with_keys
+        } else {
+            manifest
+        };
+        let made = match writes::create::<Object>(&self.client, manifest).await {
+            Err(error) if error.is_conflict() => {
+                let resource = writes::resource_of(manifest);
+                let found: Option<Object> =
+                    writes::get(&self.client, &resource, job.namespace(), name).await?;
+                let Some(found) = found else { return Err(error) };
+                match controller_of(&found.metadata) {
+                    Some(owner) if owner.uid == job.uid() => match news(planned, &found) {
+                        Some(change) => writes::patch(&self.client, &resource, &found, None, &change).await?,
+                        None => found,
+                    },
+                    // Left by an older run of that name.
+                    Some(owner)
+                        if owner.name == job.name() && self.kind_of(owner) == Some(snapshot.job.kind) =>
+                    {
+                        writes::delete(&self.client, &resource, found.namespace(), name, found.uid()).await?;
+                        writes::create::<Object>(&self.client, manifest).await?
+                    }
+                    _ => {
+                        tracing::warn!(
+                            kind = resource.kind,
+                            namespace = found.namespace(),
+                            name,
+                            "the name is taken by an object that is not the job's; the job goes on without"
+                        );
+                        return Ok(());
+                    }
+                }
+            }
+            answer => answer?,
+        };
+        if manifest["kind"] == "ReplicaSet"
+            && let Some(kind) = self.kinds.iter().position(|kind| kind.role == Role::ReplicaSet)
+        {
+            self.state().put_job(kind, Arc::new(made), true);
+        }
+        Ok(())
+    }
+
+    /// Deletes pods of a job, or ReplicaSets of a Deployment, by name.
+    pub(crate) async fn delete_children(
+        &self,
+        snapshot: &Snapshot,
+        names: &[String],
+    ) -> Result<(), CallError> {
+        let mut deletions = Vec::new();
+        for name in names {
+            deletions.push(self.delete_child(snapshot, name).boxed());
+        }
+        all(deletions).await
+    }
+
+    pub(crate) async fn delete_child(&self, snapshot: &Snapshot, name: &str) -> Result<(), CallError> {
+        if let Some(pod) = snapshot.pods.get(name) {
+            return self.delete_pod(pod).await;
+        }
+        let Some(set) = snapshot.replica_sets.iter().find(|set| set.name() == name) else { return Ok(()) };
+        let resource = resource("apps", "v1", "ReplicaSet", "replicasets");
+        writes::delete(&self.client, &resource, set.namespace(), set.name(), set.uid()).await?;
+        self.state().end_job(set);
+        self.queue.add(set.uid().to_owned());
+        Ok(())
+    }
+
+    pub(crate) async fn delete_pod(&self, pod: &Pod) -> Result<(), CallError> {
+        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+        let pods = resource("", "v1", "Pod", "pods");
+        writes::delete(&self.client, &pods, &namespace, pod.name(), pod.uid()).await?;
+        self.state().mark_deleting(&(namespace, pod.name().to_owned()), pod.uid());
+        Ok(())
+    }
+
+    /// Deletes what the pods needed beside them, once.
+    pub(crate) async fn delete_support(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
+        let job = &snapshot.job.object;
+        if snapshot.job.support == Support::Deleted {
+            return Ok(());
+        }
+        for manifest in &plan.support {
+            let resource = writes::resource_of(manifest);
+            let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+            let found: Option<Object> = writes::get(&self.client, &resource, job.namespace(), name).await?;
+            if let Some(found) = found
+                && controller_of(&found.metadata).is_some_and(|owner| owner.uid == job.uid())
+            {
+                writes::delete(&self.client, &resource, job.namespace(), name, found.uid()).await?;
+            }
+        }
+        self.state().set_support(job.uid(), Support::Deleted);
+        Ok(())
+    }
+
+    pub(crate) async fn scale(&self, snapshot: &Snapshot, sizes: &[(String, i64)]) -> Result<(), CallError> {
+        let resource = resource("apps", "v1", "ReplicaSet", "replicasets");
+        for (name, size) in sizes {
+            let Some(set) = snapshot.replica_sets.iter().find(|set| set.name() == name) else { continue };
+            let patch = json!({"spec": {"replicas": size}});
+            let answer = writes::patch(&self.client, &resource, set, None, &patch).await?;
+            if let Some(kind) = self.kinds.iter().position(|kind| kind.role == Role::ReplicaSet) {
+                self.state().put_job(kind, Arc::new(answer), false);
+            }
+        }
+        Ok(())
+    }
+
+    /// How long a status waits for what comes next.
+    pub(crate) fn batched(&self, snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
+        let job = &snapshot.job.object;
+        let wait = match self.kinds[snapshot.job.kind].role {
+            Role::Batch | Role::Kubeflow(_) if !plan.delete_job => {
+                let kind = &self.kinds[snapshot.job.kind].resource;
+                pace::wait(kind, job, &snapshot.pods, plan, self.queue.load())
+            }
+            _ => None,
+        };
+        let now = Instant::now();
+        let mut state = self.state();
+        if let Some(wait) = wait {
+            let due = state.batched.entry(job.uid().to_owned()).or_insert(now + wait);
+            *due = (*due).min(now + wait);
+            if *due > now {
+                return Some(*due - now);
+            }
+        }
+        state.batched.remove(job.uid());
+        None
+    }
+
+    /// Fields that the job leaves open are written into it, once.
+    pub(crate) async fn write_defaults(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
+        let (job, resource) = (&snapshot.job.object, self.resource_of(snapshot));
+        let Some(spec) = &plan.spec else { return Ok(()) };
+        match writes::patch(&self.client, resource, job, None, &json!({"spec": spec})).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+            Ok(answer) => {
+                self.state().put_job(snapshot.job.kind, Arc::new(answer), false);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) async fn write_status(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), CallError> {
+        let job = &snapshot.job.object;
+        let Some(status) = &plan.status else { return Ok(()) };
+        let Some(change) = merge_diff(&job.status, status) else { return Ok(()) };
+        let patch = json!({"status": change});
+        let resource = self.resource_of(snapshot);
+        match writes::patch(&self.client, resource, job, Some("status"), &patch).await {
+            // Deleted meanwhile; the watch says so.
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+            Ok(answer) => {
+                self.state().put_job(snapshot.job.kind, Arc::new(answer), false);
+                // The end of a job has consequences of its own: clean-up, time to live.
+                self.queue.add(job.uid().to_owned());
+                Ok(())
+            }
+        }
+    }
+
+    /// The job is deleted: so is what it owned.
+    pub(crate) async fn clear(&self, snapshot: &Snapshot) -> Result<Next, CallError> {
+        let job = &snapshot.job.object;
+        self.state().batched.remove(job.uid());
+        let alive: Vec<_> = snapshot.pods.values().filter(|pod| !pod.is_deleting()).collect();
+        for pod in alive {
+            self.delete_pod(pod).await?;
+        }
+        for set in &snapshot.replica_sets {
+            let resource = resource("apps", "v1", "ReplicaSet", "replicasets");
+            writes::delete(&self.client, &resource, set.namespace(), set.name(), set.uid()).await?;
+        }
+        self.delete_support(snapshot, &self.plan(snapshot).0).await?;
+        let mut state = self.state();
+        if state.pods_of(job.uid()).is_empty() {
+            state.forget_job(job.uid());
+        }
+        Ok(Next::Wait)
+    }
+}
+
+/// What a manifest says in its data that the object as it stands does not: keys that were drawn for it stay.
+fn news(manifest: &Value, found: &Object) -> Option<Value> {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let stands = |key: &String| found.rest.get("data").and_then(|data| data.get(key)).and_then(Value::as_str);
+    let changed = |field: &str, encode: &dyn Fn(&str) -> String| -> Map<String, Value> {
+        let wanted = manifest[field].as_object().into_iter().flatten();
+        let differs =
+            |(key, text): &(&String, &Value)| stands(key).map(str::to_owned) != text.as_str().map(encode);
+        wanted.filter(differs).map(|(key, text)| (key.clone(), text.clone())).collect()
+    };
+    let data = match manifest["kind"].as_str() {
+        Some("ConfigMap") => {
+            let mut data = changed("data", &str::to_owned);
+            // Tasks that are no more.
+            let known = found.rest.get("data").and_then(Value::as_object).into_iter().flatten();
+            let gone = known.filter(|(key, _)| manifest["data"].get(key.as_str()).is_none());
+            data.extend(gone.map(|(key, _)| (key.clone(), Value::Null)));
+            json!({"data": data})
+        }
+        Some("Secret") => json!({"stringData": changed("stringData", &|text| STANDARD.encode(text))}),
+        _ => return None,
+    };
+    data.as_object()?
+        .values()
+        .any(|keys| keys.as_object().is_some_and(|keys| !keys.is_empty()))
+        .then_some(data)
+}
+
+/// Runs all requests, a bounded number at a time; says the first failure after all have ended.
+async fn all(requests: Vec<BoxFuture<'_, Result<(), CallError>>>) -> Result<(), CallError> {
+    let mut answers = stream::iter(requests).buffer_unordered(CALLS_PER_JOB);
+    let mut failed = None;
+    while let Some(answer) = answers.next().await {
+        failed = failed.or(answer.err());
+    }
+    failed.map_or(Ok(()), Err)
+}

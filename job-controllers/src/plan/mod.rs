@@ -1,0 +1,24 @@
+//! What is to be done for one job, as pure functions of the job, its pods and the time.
+//!
+//! Inputs: the job as JSON, the pods whose controller it is, `now`. Output: a `Plan`, which the driver
+//! carries out without choices of its own. Deliberately absent: clients, clocks, random names.
+
+mod batch;
+mod deployment;
+mod kubeflow;
+mod mpi;
+mod pod;
+mod pytorch;
+mod replicas;
+mod status;
+mod tensorflow;
+#[cfg(test)]
+mod tests;
+mod types;
+pub(crate) mod volcano;
+
+pub(crate) use batch::plan as batch;
+pub(crate) use deployment::{plan_deployment, plan_replica_set};
+pub(crate) use kubeflow::plan as kubeflow;
+pub(crate) use replicas::Framework;
+pub(crate) use types::{Delayed, Plan, Pods, RESTARTS_ANNOTATION, count, rfc3339, time_left};

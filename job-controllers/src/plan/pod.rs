@@ -1,0 +1,145 @@
+//! Making a pod from a job's template.
+
+use fleet_api::names::{COMPONENT_LABEL, GANG_ANNOTATION, GANG_SIZE_ANNOTATION, RESERVATION_ANNOTATION};
+use kube::discovery::ApiResource;
+use serde_json::{Map, Value, json};
+
+use fleet_agent_ground::Object;
+
+/// The pod of a template, owned by the job: the template's labels, annotations and spec as written.
+pub(super) fn from_template(job: &Object, resource: &ApiResource, name: &str, template: &Value) -> Value {
+    let mut spec = template["spec"].clone();
+    if !spec.is_object() {
+        spec = json!({});
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": job.namespace(),
+            "labels": map_of(&template["metadata"]["labels"]),
+            "annotations": map_of(&template["metadata"]["annotations"]),
+            "ownerReferences": [owner_reference(job, resource)],
+        },
+        "spec": spec,
+    })
+}
+
+pub(super) fn owner_reference(job: &Object, resource: &ApiResource) -> Value {
+    json!({
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": job.name(),
+        "uid": job.uid(),
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
+
+/// Marks the pod as one of a gang of `size`, and names the reservation whose places it takes.
+pub(super) fn mark_gang(pod: &mut Value, job: &Object, component: &str, size: i64) {
+    pod["metadata"]["labels"][COMPONENT_LABEL] = component.into();
+    let annotations = &mut pod["metadata"]["annotations"];
+    annotations[GANG_ANNOTATION] = job.name().into();
+    annotations[GANG_SIZE_ANNOTATION] = size.to_string().into();
+    if pod["spec"]["schedulerName"] == "volcano" {
+        pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = job.name().into();
+    }
+    let annotations = &mut pod["metadata"]["annotations"];
+    if let Some(reservation) = job.annotation(RESERVATION_ANNOTATION) {
+        annotations[RESERVATION_ANNOTATION] = reservation.into();
+    }
+}
+
+pub(super) fn set_label(pod: &mut Value, name: &str, value: &str) {
+    pod["metadata"]["labels"][name] = value.into();
+}
+
+/// Sets a variable in one container; one of the same name gives way.
+pub(super) fn set_env(container: &mut Value, name: &str, value: &str) {
+    let env = list_mut(container, "env");
+    env.retain(|entry| entry["name"] != name);
+    env.push(json!({"name": name, "value": value}));
+}
+
+pub(super) fn has_env(container: &Value, name: &str) -> bool {
+    container["env"].as_array().is_some_and(|env| env.iter().any(|entry| entry["name"] == name))
+}
+
+/// The containers of a pod, without init containers.
+pub(super) fn containers_mut(pod: &mut Value) -> impl Iterator<Item = &mut Value> {
+    pod["spec"]["containers"].as_array_mut().into_iter().flatten().filter(|c| c.is_object())
+}
+
+/// The port named `name` in the container called `container`, else in the first one; `default` when
+/// none is declared.
+pub(super) fn declared_port(template: &Value, container: &str, name: &str, default: i64) -> i64 {
+    let containers = template["spec"]["containers"].as_array().map_or(&[][..], Vec::as_slice);
+    let chosen = containers.iter().find(|c| c["name"] == container).or(containers.first());
+    let ports = chosen.and_then(|c| c["ports"].as_array()).map_or(&[][..], Vec::as_slice);
+    ports.iter().find(|p| p["name"] == name).and_then(|p| p["containerPort"].as_i64()).unwrap_or(default)
+}
+
+/// Declares a port in the container called `container`, else in the first one, unless it is there.
+pub(super) fn declare_port(pod: &mut Value, container: &str, name: &str, port: i64) {
+    let Some(containers) = pod["spec"]["containers"].as_array_mut() else { return };
+    let at = containers.iter().position(|c| c["name"] == container).unwrap_or(0);
+    let Some(chosen) = containers.get_mut(at).filter(|c| c.is_object()) else { return };
+    let ports = list_mut(chosen, "ports");
+    if !ports.iter().any(|p| p["name"] == name) {
+        ports.push(json!({"name": name, "containerPort": port, "protocol": "TCP"}));
+    }
+}
+
+/// A headless service over the pods with these labels.
+pub(super) fn headless_service(
+    job: &Object,
+    resource: &ApiResource,
+    name: &str,
+    labels: &Value,
+    port: Option<(&str, i64)>,
+) -> Value {
+    let mut service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": name,
+            "namespace": job.namespace(),
+            "labels": labels,
+            "ownerReferences": [owner_reference(job, resource)],
+        },
+        "spec": {"clusterIP": "None", "selector": labels, "publishNotReadyAddresses": true},
+    });
+    if let Some((name, port)) = port {
+        service["spec"]["ports"] =
+            json!([{"name": name, "port": port, "targetPort": port, "protocol": "TCP"}]);
+    }
+    service
+}
+
+/// The list in a field of an object, made when it is not there.
+pub(super) fn list_mut<'v>(object: &'v mut Value, field: &str) -> &'v mut Vec<Value> {
+    let list = &mut object[field];
+    if !list.is_array() {
+        *list = Value::Array(Vec::new());
+    }
+    match list {
+        Value::Array(list) => list,
+        // Made an array by the lines above.
+        _ => unreachable!("a list"),
+    }
+}
+
+fn map_of(value: &Value) -> Value {
+    value.as_object().cloned().map_or_else(|| Value::Object(Map::new()), Value::Object)
+}
+
+/// Mounts a volume in all containers and init containers.
+pub(super) fn mount(pod: &mut Value, mount: &Value) {
+    for field in ["containers", "initContainers"] {
+        for container in pod["spec"][field].as_array_mut().into_iter().flatten() {
+            list_mut(container, "volumeMounts").push(mount.clone());
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The plan of one Job: what is due, the phase it leads to, and what the phase entails.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::{
+    count, group, group_status, make,
+    phase::Phase,
+    plugins, policy,
+    step::{self, Kill, Step},
+    task::problem,
+    view::{Input, View, version_of},
+};
+use crate::plan::{Plan, time_left};
+
+/// Reason of a job that says what can never be.
+const INVALID_SPEC: &str = "InvalidSpec";
+/// Reason of a job whose queue has not let it in.
+const GROUP_PENDING: &str = "PodGroupPending";
+/// The plan of one Job.
+pub(crate) fn plan(input: &Input<'_>) -> Plan {
+    let view = View::of(input);
+    let mut plan = Plan { support: plugins::support(&view), ..Plan::default() };
+    if view.job.is_deleting() {
+        plan.delete_all(view.pods);
+        plan.delete_support = true;
+        plan.delete_pod_group = true;
+        return plan;
+    }
+    let mut status = view.job.status.clone();
+    if !status.is_object() {
+        status = json!({});
+    }
+    if !status["state"]["phase"].is_string() {
+        // As Volcano's admission writes it. What does not depend on other fields stands in the definition.
+        if view.job.spec["minAvailable"].is_null() {
+            plan.spec = Some(json!({"minAvailable": view.min_available}));
+        }
+        step::enter(&mut status, Phase::Pending, None, view.job, input.now);
+        plan.status_first = true;
+        count::write(&mut status, &view);
+        plan.set_status(view.job, status);
+        return plan;
+    }
+    let due = match &view.rules {
+        Some(rules) if input.command.is_none() => policy::due_by_rules(&view, rules),
+        _ => policy::due(&view),
+    };
+    plan.delayed = Some(due.delayed.clone());
+    if let Some(wait) = due.look_again {
+        plan.look_again_in(wait);
+    }
+    match step::step(&view, &due.action) {
+        Step::Enter(next, cause) => {
+            let reason = due.why.clone().map(|why| (cause, why));
+            if next == Phase::Restarting {
+                status["retryCount"] = (view.retries + i64::from(due.counts)).into();
+                if let Kill::Targets(targets) = &due.targets(&view) {
+                    plan.mark = targets.clone();
+                } else {
+                    status["version"] = (view.version + 1).into();
+                }
+            } else if next.is_whole_kill() {
+                status["version"] = (view.version + 1).into();
+            }
+            step::enter(&mut status, next, reason, view.job, input.now);
+            plan.status_first = true;
+            plan.command_done = input.command.is_some();
+        }
+        Step::Settle(next) => {
+            let before = status["state"].clone();
+            step::enter(&mut status, next, None, view.job, input.now);
+            if view.rules.is_some() && next.is_final() {
+                // What ended it is what people ask for.
+                for field in ["reason", "message"] {
+                    if !before[field].is_null() {
+                        status["state"][field] = before[field].clone();
+                    }
+                }
+            }
+            plan.status_first = true;
+        }
+        Step::Stay => {
+            plan.command_done = input.command.is_some();
+            say_why_it_waits(&view, &mut status);
+            carry(&view, &mut plan, &mut status, input);
+            if let Some(group) = input.pod_group.filter(|_| !plan.delete_pod_group) {
+                plan.pod_group_status = group_status::plan(&view, group, &plan.delete);
+            }
+        }
+    }
+    count::write(&mut status, &view);
+    plan.set_status(view.job, status);
+    plan
+}
+
+/// A job that its queue does not let in says so, and no more once it is let in.
+fn say_why_it_waits(view: &View<'_>, status: &mut Value) {
+    if view.phase != Phase::Pending {
+        return;
+    }
+    if let Some(problem) = problem(view.job) {
+        status["state"]["reason"] = INVALID_SPEC.into();
+        status["state"]["message"] = problem.into();
+        return;
+    }
+    match view.input.gate {
+        Err(why) if !why.is_empty() => {
+            status["state"]["reason"] = GROUP_PENDING.into();
+            status["state"]["message"] = format!("field spec.queue: {why}").into();
+        }
+        Ok(()) if status["state"]["reason"] == GROUP_PENDING => {
+            if let Some(state) = status["state"].as_object_mut() {
+                state.remove("reason");
+                state.remove("message");
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What the present phase entails, again and again until it is done.
+fn carry(view: &View<'_>, plan: &mut Plan, status: &mut Value, input: &Input<'_>) {
+    match view.phase {
+        Phase::Pending | Phase::Running => {
+            sync(view, plan, status);
+            if let Some(rules) = &view.rules {
+                policy::retry_tasks(view, rules, plan, status);
+            }
+        }
+        Phase::Restarting => {
+            let keep_ended = view.retries >= view.max_retry();
+            let doomed = view.pods.values().filter(|pod| !pod.is_deleting() && !view.is_current(pod));
+            let doomed = doomed.filter(|pod| !(keep_ended && pod.is_ended()));
+            plan.delete = doomed.map(|pod| pod.name().to_owned()).collect();
+            let whole = view.pods.values().all(|pod| version_of(pod) != view.version);
+            plan.delete_support = whole;
+            plan.delete_pod_group = whole;
+        }
+        _ => {
+            let doomed = view.pods.values().filter(|pod| !pod.is_deleting() && !pod.is_ended());
+            plan.delete = doomed.map(|pod| pod.name().to_owned()).collect();
+            plan.delete_support = true;
+            // The group of a finished job stays and shows how it ended; that of a job that may resume goes.
+            plan.delete_pod_group = view.phase == Phase::Aborted;
+            expire(view, plan, input.now);
+        }
+    }
+    if plan.delete_support {
+        status["controlledResources"] = Value::Object(Map::new());
+    }
+}
+
+fn expire(view: &View<'_>, plan: &mut Plan, now: Timestamp) {
+    if !matches!(view.phase, Phase::Completed | Phase::Failed | Phase::Terminated) {
+        return;
+    }
+    let ended = &view.job.status["state"]["lastTransitionTime"];
+    if let Some(seconds) = view.job.spec["ttlSecondsAfterFinished"].as_i64()
+        && let Some(left) = time_left(ended, seconds, now)
+    {
+        if left.is_zero() {
+            plan.delete_job = true;
+        } else {
+            plan.look_again_in(left);
+        }
+    }
+}
+
+/// Makes the group and, once it is let in, the pods that lack; deletes those above the replicas.
+fn sync(view: &View<'_>, plan: &mut Plan, status: &mut Value) {
+    plan.pod_group = Some(group::desired(view));
+    plan.support.extend(make::claims(view));
+    status["controlledResources"] = make::controlled_resources(view);
+    let surplus = view.pods.values().filter(|pod| !pod.is_deleting());
+    let surplus = surplus.filter(|pod| !view.is_current(pod) || view.task_of(pod.name()).is_none());
+    plan.delete.extend(surplus.map(|pod| pod.name().to_owned()));
+    let admitted = view.input.pod_group.is_some_and(|group| {
+        group.metadata.deletion_timestamp.is_none()
+            && group.status["phase"].as_str().is_some_and(|phase| !phase.is_empty() && phase != "Pending")
+    });
+    if !admitted {
+        return;
+    }
+    for task in view.tasks.iter().filter(|task| view.may_start(task)) {
+        for index in 0..task.replicas {
+            if !view.pods.contains_key(&task.pod_name(view.job, index)) {
+                plan.create.push(make::pod(view, task, index));
+            }
+        }
+    }
+}

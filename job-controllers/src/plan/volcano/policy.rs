@@ -1,0 +1,395 @@
+//! Lifecycle policies: which events stand, and which action they call for.
+//!
+//! The first that applies counts: a Command, then the task's policies, then the job's. A policy with a
+//! `timeout` acts when the event has stood for that long.
+//!
+//! A job may bring completion rules ([`fleet_pai::completion::Rules`]) in an annotation. They take the place of its
+//! policies: so many failed or succeeded tasks of a role end an attempt, and what is transient is tried again without
+//! being counted. How often a task was tried again stands in the job's status, beside what its plugins made, written
+//! before the failed pod goes.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use fleet_pai::{
+    completion::{Ended, RoleRule, Rules, judge},
+    exit,
+    retry::{self, Decision, Retried},
+};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use fleet_agent_ground::Pod;
+
+use super::{phase::Phase, task::Task, view::View};
+use crate::plan::{Delayed, Plan};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Sync,
+    AbortJob,
+    RestartJob,
+    RestartTask,
+    RestartPod,
+    RestartPartition,
+    TerminateJob,
+    CompleteJob,
+    ResumeJob,
+}
+
+const ACTIONS: [(Action, &str); 8] = [
+    (Action::AbortJob, "AbortJob"),
+    (Action::RestartJob, "RestartJob"),
+    (Action::RestartTask, "RestartTask"),
+    (Action::RestartPod, "RestartPod"),
+    (Action::RestartPartition, "RestartPartition"),
+    (Action::TerminateJob, "TerminateJob"),
+    (Action::CompleteJob, "CompleteJob"),
+    (Action::ResumeJob, "ResumeJob"),
+];
+
+impl Action {
+    /// Actions that users cannot name do nothing.
+    pub fn read(text: &Value) -> Self {
+        let known = ACTIONS.iter().find(|(_, name)| text.as_str() == Some(name));
+        known.map_or(Self::Sync, |(action, _)| *action)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        ACTIONS.iter().find(|(action, _)| *action == self).map_or("SyncJob", |(_, name)| name)
+    }
+}
+
+/// What is due now.
+pub(super) struct Due {
+    pub action: Action,
+    /// The pod that the event is about.
+    pub pod: Option<String>,
+    /// For people: which event.
+    pub why: Option<String>,
+    /// A policy's timeout runs until then.
+    pub look_again: Option<Duration>,
+    /// Events whose timeouts run.
+    pub delayed: Vec<Delayed>,
+    /// A restart counts against the job's bound.
+    pub counts: bool,
+}
+
+impl Due {
+    pub fn nothing() -> Self {
+        Self {
+            action: Action::Sync,
+            pod: None,
+            why: None,
+            look_again: None,
+            delayed: Vec::new(),
+            counts: true,
+        }
+    }
+}
+
+fn is_of(delayed: &Delayed, event: &Event<'_>) -> bool {
+    let task = event.task.map(|task| task.name.as_str());
+    (delayed.name, delayed.pod.as_deref(), delayed.task.as_deref())
+        == (event.name, event.pod.as_deref(), task)
+}
+
+/// An event that stands.
+struct Event<'a> {
+    name: &'static str,
+    exit_code: Option<i64>,
+    task: Option<&'a Task<'a>>,
+    pod: Option<String>,
+    since: Option<Timestamp>,
+}
+
+/// The action that a command or the first event with a policy calls for.
+pub(super) fn due(view: &View<'_>) -> Due {
+    let mut due = Due::nothing();
+    if let Some(command) = view.input.command {
+        due.action = Action::read(&command.action.as_str().into());
+        due.why = Some(format!("command {}", command.name));
+        return due;
+    }
+    if !matches!(view.phase, Phase::Pending | Phase::Running) {
+        return due;
+    }
+    for event in events(view) {
+        let Some((action, timeout)) = policy_for(view, &event) else { continue };
+        let since = stands_since(view, &event);
+        let stood = view.input.now.as_millisecond().saturating_sub(since.as_millisecond());
+        let left = timeout.saturating_sub(Duration::from_millis(u64::try_from(stood).unwrap_or(0)));
+        if !left.is_zero() {
+            due.look_again = Some(due.look_again.map_or(left, |known: Duration| known.min(left)));
+            due.delayed.push(Delayed {
+                name: event.name,
+                pod: event.pod,
+                task: event.task.map(|task| task.name.clone()),
+                exit_code: event.exit_code,
+                since,
+                version: view.version,
+            });
+            continue;
+        }
+        if action == Action::Sync {
+            continue;
+        }
+        due.action = action;
+        due.why = Some(match (&event.pod, event.exit_code) {
+            (Some(pod), Some(code)) => format!("{} of pod {pod}, exit code {code}", event.name),
+            (Some(pod), None) => format!("{} of pod {pod}", event.name),
+            (None, _) => match event.task {
+                Some(task) => format!("{} of task {}", event.name, task.name),
+                None => event.name.to_owned(),
+            },
+        });
+        due.pod = event.pod;
+        // What else was delayed is over with the run it happened in.
+        due.delayed.clear();
+        return due;
+    }
+    due
+}
+
+/// Since when the event stands: as its object says, else since it was first seen. A pod may be on its way out until
+/// long after, by its deletion time.
+fn stands_since(view: &View<'_>, event: &Event<'_>) -> Timestamp {
+    let now = view.input.now;
+    let mut remembered = view.input.delayed.iter();
+    // Each pod is pending anew; its own time says since when.
+    let known = remembered.find(|known| is_of(known, event) && event.name != "PodPending");
+    let known = known.filter(|known| known.version == view.version).map(|known| known.since);
+    event.since.into_iter().chain(known).min().unwrap_or(now).min(now)
+}
+
+/// Pods that failed or were lost and have not run since: a timeout goes on although nothing shows them any more.
+fn remembered<'a>(view: &'a View<'a>, standing: &[Event<'a>]) -> Vec<Event<'a>> {
+    let runs = |pod: &str| view.pods.get(pod).is_some_and(|pod| pod.is_running() || pod.is_succeeded());
+    let goes_on = |known: &&Delayed| {
+        let waits = known.pod.as_deref().is_some_and(|pod| !runs(pod) && view.task_of(pod).is_some());
+        (known.name == "JobUpdated" || (matches!(known.name, "PodFailed" | "PodEvicted") && waits))
+            && known.version == view.version
+            && !standing.iter().any(|event| is_of(known, event))
+    };
+    let event = |known: &Delayed| Event {
+        name: known.name,
+        exit_code: known.exit_code,
+        task: known.pod.as_deref().and_then(|pod| view.task_of(pod)).map(|(task, _)| task),
+        pod: known.pod.clone(),
+        since: Some(known.since),
+    };
+    view.input.delayed.iter().filter(goes_on).map(event).collect()
+}
+
+/// The action and how long its event must have stood.
+fn policy_for(view: &View<'_>, event: &Event<'_>) -> Option<(Action, Duration)> {
+    let of_task = event.task.into_iter().flat_map(|task| task.policies);
+    let of_job = view.job.spec["policies"].as_array().into_iter().flatten();
+    for policy in of_task.chain(of_job) {
+        let named = |name: &Value| name == event.name || name == "*";
+        let events = policy["events"].as_array().into_iter().flatten();
+        let by_event = named(&policy["event"]) || events.into_iter().any(named);
+        let by_code =
+            event.exit_code.is_some_and(|code| policy["exitCode"].as_i64() == Some(code) && code != 0);
+        if !by_event && !by_code {
+            continue;
+        }
+        let timeout = policy["timeout"].as_str().and_then(timeout);
+        // A pod is pending from its first moment; only a stay says something.
+        if event.name == "PodPending" && timeout.is_none() {
+            continue;
+        }
+        return Some((Action::read(&policy["action"]), timeout.unwrap_or_default()));
+    }
+    None
+}
+
+/// A duration as Go writes it (`1h30m`, `90s`); jiff reads the same.
+pub(super) fn timeout(text: &str) -> Option<Duration> {
+    let span: jiff::SignedDuration = text.parse().ok()?;
+    Duration::try_from(span).ok()
+}
+
+/// Events in a fixed order: ends of pods, pods lost, tasks over, the group, the job, pods that wait.
+fn events<'a>(view: &'a View<'a>) -> Vec<Event<'a>> {
+    let mut events = Vec::new();
+    let current = || view.pods.values().filter(|pod| view.is_current(pod));
+    let of_pod = |pod: &Arc<Pod>, name, exit_code, since| Event {
+        name,
+        exit_code,
+        task: view.task_of(pod.name()).map(|(task, _)| task),
+        pod: Some(pod.name().to_owned()),
+        since,
+    };
+    for pod in current().filter(|pod| pod.is_failed() && !pod.is_deleting()) {
+        events.push(of_pod(pod, "PodFailed", pod.first_exit_code(), pod.finished_at()));
+    }
+    for pod in current().filter(|pod| pod.is_deleting() && !pod.is_ended()) {
+        let since = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+        // A pod above the replicas of a job that was scaled down is not missed.
+        if view.task_of(pod.name()).is_some() {
+            events.push(of_pod(pod, "PodEvicted", None, since));
+        }
+    }
+    for pod in view.input.lost.iter().filter(|pod| view.is_current(pod) && !pod.is_ended()) {
+        if view.task_of(pod.name()).is_some() && !view.pods.contains_key(pod.name()) {
+            events.push(of_pod(pod, "PodEvicted", None, None));
+        }
+    }
+    for task in &view.tasks {
+        let tally = view.tally(task);
+        let of_task = |name, since| Event { name, exit_code: None, task: Some(task), pod: None, since };
+        if task.replicas > 0 && tally.succeeded >= task.replicas {
+            let ends = current().filter(|pod| task.index_of(view.job, pod.name()).is_some());
+            events.push(of_task("TaskCompleted", ends.filter_map(|pod| pod.finished_at()).max()));
+        }
+        if let Some(limit) = task.max_restarts()
+            && tally.restarts >= limit
+        {
+            events.push(of_task("TaskFailed", None));
+        }
+    }
+    if view.input.pod_group.is_some_and(|group| group.status["phase"] == "Unknown") {
+        events.push(Event { name: "Unknown", exit_code: None, task: None, pod: None, since: None });
+    }
+    if view.input.updated {
+        events.push(Event { name: "JobUpdated", exit_code: None, task: None, pod: None, since: None });
+    }
+    for pod in current().filter(|pod| pod.status.phase == "Pending" && !pod.is_deleting()) {
+        let since = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        events.push(of_pod(pod, "PodPending", None, since));
+    }
+    events.extend(remembered(view, &events));
+    events
+}
+
+/// Entry of `status.controlledResources` for a task that was tried again: `<tries> <uid of the last pod counted>`.
+const TRIES: &str = "retries-";
+
+/// A task whose pod has ended, or is gone or going without having ended.
+struct End<'p> {
+    role: usize,
+    index: i64,
+    pod: &'p Pod,
+    code: i64,
+}
+
+/// What an end leads to.
+enum Next {
+    /// It is over for its attempt.
+    Over,
+    Again {
+        counts: bool,
+    },
+    /// It was counted when it was seen last.
+    Counted,
+}
+
+/// The action that the rules of a job call for, in the place of its policies.
+pub(super) fn due_by_rules(view: &View<'_>, rules: &Rules) -> Due {
+    let mut due = Due::nothing();
+    if !matches!(view.phase, Phase::Pending | Phase::Running) {
+        return due;
+    }
+    let ends = ends(view, rules);
+    let mut over: Vec<Vec<Ended>> = vec![Vec::new(); rules.roles.len()];
+    for end in ends.iter().filter(|end| matches!(next(view, rules, end), Next::Over)) {
+        over[end.role].push(Ended { index: end.index, code: end.code });
+    }
+    let Some(completed) = judge(&rules.roles, &over) else { return due };
+    let of_trigger = |end: &&End<'_>| {
+        completed
+            .trigger
+            .as_ref()
+            .is_some_and(|(role, index)| rules.roles[end.role].role == *role && end.index == *index)
+    };
+    let pod = ends.iter().find(of_trigger).map(|end| end.pod.name().to_owned());
+    let what = if completed.code == exit::SUCCEEDED { "PodSucceeded" } else { "PodFailed" };
+    let which = pod.as_ref().map_or_else(String::new, |pod| format!("{what} of pod {pod}, "));
+    due.why = Some(format!("{which}exit code {}: {}", completed.code, completed.message));
+    due.pod = pod;
+    let retried = Retried { total: view.retries, accountable: view.retries, resource: 0 };
+    due.action = match retry::decide(rules.job_retry, &retried, completed.code) {
+        Decision::Retry { counts, .. } => {
+            due.counts = counts;
+            Action::RestartJob
+        }
+        Decision::End if completed.code == exit::SUCCEEDED => Action::CompleteJob,
+        Decision::End => Action::TerminateJob,
+    };
+    due
+}
+
+/// Ends of tasks of the run that goes on now, in the order in which they came.
+fn ends<'v>(view: &'v View<'_>, rules: &Rules) -> Vec<End<'v>> {
+    let there = view.pods.values().filter(|pod| pod.is_ended() || pod.is_deleting());
+    let gone = view.input.lost.iter().filter(|pod| !view.pods.contains_key(pod.name()) && !pod.is_ended());
+    let mut ends: Vec<End<'v>> = there
+        .chain(gone)
+        .filter(|pod| view.is_current(pod))
+        .filter_map(|pod| {
+            let (task, index) = view.task_of(pod.name())?;
+            let role = rules.roles.iter().position(|rule| rule.task == task.name)?;
+            Some(End { role, index, pod, code: code(pod) })
+        })
+        .collect();
+    ends.sort_by_key(|end| (end.pod.finished_at(), end.role, end.index));
+    ends
+}
+
+fn code(pod: &Pod) -> i64 {
+    if pod.is_succeeded() {
+        return exit::SUCCEEDED;
+    }
+    if !pod.is_failed() {
+        return exit::POD_DELETED;
+    }
+    exit::of_pod(&pod.status.reason, pod.failed_container())
+}
+
+/// Whether its pod's task is tried again. One that was deleted is made anew by itself.
+fn next(view: &View<'_>, rules: &Rules, end: &End<'_>) -> Next {
+    let (tries, counted) = tries(view, end.pod.name());
+    if counted == end.pod.uid() && !counted.is_empty() {
+        return Next::Counted;
+    }
+    let rule: &RoleRule = &rules.roles[end.role];
+    let retried = Retried { total: tries, accountable: tries, resource: 0 };
+    match retry::decide(rule.task_retry, &retried, end.code) {
+        Decision::Retry { counts, .. } => Next::Again { counts },
+        Decision::End => Next::Over,
+    }
+}
+
+/// How often the task of that pod was tried again, and the pod that was counted last.
+fn tries<'v>(view: &'v View<'_>, pod: &str) -> (i64, &'v str) {
+    let text = view.job.status["controlledResources"][format!("{TRIES}{pod}")].as_str().unwrap_or_default();
+    let (tries, uid) = text.split_once(' ').unwrap_or_default();
+    (tries.parse().unwrap_or(0), uid)
+}
+
+/// Deletes ended pods whose tasks are tried again, once it is written that they are.
+pub(super) fn retry_tasks(view: &View<'_>, rules: &Rules, plan: &mut Plan, status: &mut Value) {
+    let known = view.job.status["controlledResources"].as_object().into_iter().flatten();
+    let mut tried: BTreeMap<String, Value> = known
+        .filter(|(name, _)| name.starts_with(TRIES))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    for end in ends(view, rules).into_iter().filter(|end| end.pod.is_ended()) {
+        match next(view, rules, &end) {
+            Next::Over => continue,
+            Next::Counted | Next::Again { counts: false } => {}
+            Next::Again { counts: true } => {
+                let (tries, _) = tries(view, end.pod.name());
+                let noted = format!("{} {}", tries + 1, end.pod.uid());
+                tried.insert(format!("{TRIES}{}", end.pod.name()), noted.into());
+                plan.status_first = true;
+            }
+        }
+        if !end.pod.is_deleting() {
+            plan.delete.push(end.pod.name().to_owned());
+        }
+    }
+    for (name, value) in tried {
+        status["controlledResources"][name] = value;
+    }
+}

@@ -1,5 +1,0 @@
-//! Time of the agent: the wall clock is [`fleet_api::clock::Clock`], which follows tokio's time; pauses between attempts
-//! are the informer's.
-
-pub(crate) use fleet_api::clock::Clock;
-pub(crate) use fleet_informer::Backoff;

@@ -1,0 +1,61 @@
+//! Pods that outlive their job: its quota is held until they have ended, and they end in time.
+//!
+//! A job may say of itself that it is over while its pods run on (`cleanPodPolicy: None`, a policy that completes the
+//! job with one task). Their room is taken all the same: the hub counts the job until the agent reports no live pod
+//! of it, and the agent deletes those that are left a while after the job's end. The time of the end comes from the
+//! job's status, so that a restart neither forgets nor lengthens the wait.
+
+use std::{sync::Arc, time::Duration};
+
+use fleet_policies::workload::ended_at;
+use jiff::{SignedDuration, Timestamp};
+use kube::{ResourceExt, api::DynamicObject};
+
+use crate::{keys::ObjectId, marks::kind_of, state::State, works::Works};
+use fleet_agent_ground::{CallError, Next, Pod};
+use fleet_api::Work;
+
+/// Annotation on a job: how long its pods may run on after its end, such as `10m`.
+const AFTER_END_ANNOTATION: &str = "fleet.dev/after-end";
+/// Without it.
+const AFTER_END: SignedDuration = SignedDuration::from_secs(60);
+
+/// Pods of a job that has ended which have not.
+pub(crate) fn live_pods(state: &State, id: &ObjectId) -> Vec<Arc<Pod>> {
+    let mut pods = state.pods_of(id, None);
+    pods.retain(|pod| !pod.is_ended());
+    pods
+}
+
+/// When the pods that are left are deleted. A job whose status says no time of its end has had its time.
+fn deadline(job: &DynamicObject, kind: fleet_policies::WorkloadKind) -> Option<Timestamp> {
+    let ended: Timestamp = ended_at(kind, &job.data["status"])?.parse().ok()?;
+    let said =
+        job.annotations().get(AFTER_END_ANNOTATION).and_then(|text| text.parse::<SignedDuration>().ok());
+    ended.checked_add(said.filter(|said| !said.is_negative()).unwrap_or(AFTER_END)).ok()
+}
+
+impl Works {
+    /// Deletes pods that have outlived their job for too long, or says when to look again.
+    pub(crate) async fn end_pods(
+        &self,
+        work: &Work,
+        job: Option<&Arc<DynamicObject>>,
+    ) -> Result<Option<Next>, CallError> {
+        let Some(manifest) = work.spec.workload.manifests.first() else { return Ok(None) };
+        let pods = live_pods(&self.state(), &ObjectId::of_manifest(manifest));
+        if pods.is_empty() {
+            return Ok(None);
+        }
+        let now = self.now();
+        let deadline = job.and_then(|job| deadline(job, kind_of(manifest))).unwrap_or(now);
+        if now < deadline {
+            let left = Duration::try_from(deadline.duration_since(now)).unwrap_or_default();
+            return Ok(Some(Next::After(left)));
+        }
+        for pod in pods.iter().filter(|pod| !pod.is_deleting()) {
+            self.delete_pod(pod).await?;
+        }
+        Ok(None)
+    }
+}

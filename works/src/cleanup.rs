@@ -1,0 +1,217 @@
+//! Removes what a Work brought about: the job, its pods, then what nobody needs any more.
+//!
+//! The job goes last of its own: it is deleted first but held by Fleet's finalizer until its pods are gone,
+//! so that an agent that starts anew finds them by the job's uid.
+
+use std::sync::Arc;
+
+use fleet_api::mutation::{self, Mutation};
+use fleet_api::{
+    Work,
+    names::{BINDING_GONE_ANNOTATION, BINDING_UID_LABEL, RESULT_FINALIZER, WORK_FINALIZER},
+};
+use kube::{
+    ResourceExt,
+    api::{DynamicObject, Patch, PatchParams},
+};
+
+use crate::{
+    desired,
+    keys::ObjectId,
+    marks::{bindings_of, epoch_of, is_managed, kind_of},
+    works::Works,
+};
+use fleet_agent_ground::{CallError, Next, call};
+
+/// How far a removal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    Done,
+    /// Something has to go first; its end is an event.
+    Waits,
+}
+
+impl Works {
+    /// The Work is being deleted.
+    pub(crate) async fn clean_up(self: &Arc<Self>, work: &Arc<Work>) -> Result<Next, CallError> {
+        if !work.finalizers().iter().any(|finalizer| finalizer == WORK_FINALIZER) {
+            return Ok(Next::Wait);
+        }
+        let uid = work.spec.binding.uid.as_str();
+        if work.spec.preserve_resources_on_deletion == Some(true) {
+            self.preserve(work).await?;
+        } else {
+            let waits = self.remove_governed(work).await? == Removal::Waits;
+            if waits && !mutation::is_on(Mutation::FinalizerTooEarly) {
+                return Ok(Next::Wait);
+            }
+            for manifest in work.spec.workload.manifests.iter().skip(1) {
+                let id = ObjectId::of_manifest(manifest);
+                if let Some(live) = self.object(&id).await? {
+                    self.release(&id, &live, &|gone| gone == uid).await?;
+                }
+            }
+        }
+        self.handles.places.release(uid, work.spec.epoch).await;
+        // Before the Work, which says the epoch until then, may go.
+        if work.annotations().contains_key(BINDING_GONE_ANNOTATION) {
+            self.state().forget_epoch(uid);
+            self.epochs.forget(uid).await?;
+        } else {
+            let newest = self.state().close_epoch(uid, work.spec.epoch);
+            self.epochs.keep(uid, newest).await?;
+        }
+        let Some(patch) = desired::without_finalizer(&**work, WORK_FINALIZER) else { return Ok(Next::Wait) };
+        match call(self.hub.patch(&work.name_any(), &PatchParams::default(), &Patch::Merge(&patch))).await {
+            Err(error) if error.is_not_found() => Ok(Next::Wait),
+            // Changed meanwhile: the watch brings the newer one, or has brought it already.
+            Err(error) if error.is_conflict() => Ok(Next::Retry),
+            Err(error) => Err(error),
+            Ok(_) => Ok(Next::Wait),
+        }
+    }
+
+    async fn remove_governed(self: &Arc<Self>, work: &Work) -> Result<Removal, CallError> {
+        let Some(manifest) = work.spec.workload.manifests.first() else { return Ok(Removal::Done) };
+        let id = ObjectId::of_manifest(manifest);
+        let uid = work.spec.binding.uid.as_str();
+        let live = self.object(&id).await?;
+        let is_ours = |live: &Arc<DynamicObject>| is_managed(live) && bindings_of(live).contains(uid);
+        match live.filter(is_ours) {
+            Some(live) if kind_of(manifest).is_job() => self.remove_run(&id, &live).await,
+            Some(live) => self.release(&id, &live, &|gone| gone == uid).await,
+            None if kind_of(manifest).is_job() => self.remove_stray_pods(&id).await,
+            None => Ok(Removal::Done),
+        }
+    }
+
+    /// Removes a job and its pods.
+    pub(crate) async fn remove_run(
+        self: &Arc<Self>,
+        id: &ObjectId,
+        live: &DynamicObject,
+    ) -> Result<Removal, CallError> {
+        if live.metadata.deletion_timestamp.is_none() {
+            self.delete(id, live).await?;
+        }
+        let (pods, is_synced) = {
+            let state = self.state();
+            (state.pods_of(id, live.metadata.uid.as_deref()), state.pods_synced)
+        };
+        for pod in pods.iter().filter(|pod| !pod.is_deleting()) {
+            self.delete_pod(pod).await?;
+        }
+        if !pods.is_empty() || !is_synced {
+            return Ok(Removal::Waits);
+        }
+        // Asked for, because what is known may be older than our own deletion.
+        let now = self.fetch(id).await?;
+        let Some(now) = now.filter(|now| now.metadata.uid == live.metadata.uid) else {
+            return Ok(Removal::Done);
+        };
+        if let Some(patch) = desired::without_finalizer(&*now, RESULT_FINALIZER) {
+            self.patch(id, &patch).await?;
+        }
+        Ok(Removal::Waits)
+    }
+
+    /// Pods whose job is gone already.
+    pub(crate) async fn remove_stray_pods(self: &Arc<Self>, id: &ObjectId) -> Result<Removal, CallError> {
+        let (pods, is_synced) = {
+            let state = self.state();
+            (state.pods_of(id, None), state.pods_synced)
+        };
+        if pods.is_empty() {
+            return Ok(if is_synced { Removal::Done } else { Removal::Waits });
+        }
+        // An object of that name that is somebody else's keeps its pods.
+        let other = self.fetch(id).await?.and_then(|object| object.metadata.uid.clone());
+        let is_stray = |pod: &&Arc<fleet_agent_ground::Pod>| {
+            pod.controller().is_some_and(|owner| Some(&owner.uid) != other.as_ref())
+        };
+        let mut removal = Removal::Done;
+        for pod in pods.iter().filter(is_stray) {
+            removal = Removal::Waits;
+            if !pod.is_deleting() {
+                self.delete_pod(pod).await?;
+            }
+        }
+        Ok(removal)
+    }
+
+    /// Takes bindings off an object that is not a job, and deletes it with the last one.
+    async fn release(
+        self: &Arc<Self>,
+        id: &ObjectId,
+        live: &DynamicObject,
+        gone: &(dyn Fn(&str) -> bool + Sync),
+    ) -> Result<Removal, CallError> {
+        if !is_managed(live) || !bindings_of(live).iter().any(|uid| gone(uid)) {
+            return Ok(Removal::Done);
+        }
+        match desired::without(live, &|uid| gone(uid)) {
+            Some(patch) => self.patch(id, &patch).await.map(|_| Removal::Done),
+            None if live.metadata.deletion_timestamp.is_some() => Ok(Removal::Waits),
+            None => {
+                self.delete(id, live).await?;
+                Ok(match self.fetch(id).await? {
+                    Some(_) => Removal::Waits,
+                    None => Removal::Done,
+                })
+            }
+        }
+    }
+
+    /// Everything stays, without Fleet's marks.
+    async fn preserve(self: &Arc<Self>, work: &Work) -> Result<(), CallError> {
+        let uid = work.spec.binding.uid.as_str();
+        for (ordinal, manifest) in work.spec.workload.manifests.iter().enumerate() {
+            let id = ObjectId::of_manifest(manifest);
+            let Some(live) = self.object(&id).await? else { continue };
+            if !is_managed(&live) || !bindings_of(&live).contains(uid) {
+                continue;
+            }
+            let patch = match desired::without(&live, &|gone| gone == uid) {
+                Some(shared) if ordinal > 0 => shared,
+                _ => desired::unmarked(&live),
+            };
+            self.patch(&id, &patch).await?;
+        }
+        Ok(())
+    }
+
+    /// An object that Fleet made, some binding of which may have no Work any more.
+    pub(crate) async fn look_at_leftover(self: &Arc<Self>, id: &ObjectId) -> Result<Next, CallError> {
+        if !self.state().works_synced {
+            return Ok(Next::Wait);
+        }
+        // Asked for, because what is known may be older than our own last write.
+        let Some(live) = self.fetch(id).await? else { return Ok(Next::Wait) };
+        if !is_managed(&live) {
+            return Ok(Next::Wait);
+        }
+        let alive: std::collections::BTreeSet<String> = {
+            let state = self.state();
+            bindings_of(&live).into_iter().filter(|uid| state.has_binding(uid)).collect()
+        };
+        let gone = |uid: &str| !alive.contains(uid);
+        let kind = fleet_policies::WorkloadKind::of(&id.kind.api_version, &id.kind.kind);
+        if !kind.is_job() {
+            self.release(id, &live, &gone).await?;
+            return Ok(Next::Wait);
+        }
+        let Some(owner) = live.labels().get(BINDING_UID_LABEL).filter(|uid| gone(uid)) else {
+            return Ok(Next::Wait);
+        };
+        if let Some(epoch) = epoch_of(&live) {
+            let newest = self.state().close_epoch(owner, epoch);
+            self.epochs.keep(owner, newest).await?;
+        }
+        // Its end, with the pods', is news that leads here again.
+        self.remove_run(id, &live).await?;
+        if let Some(epoch) = epoch_of(&live) {
+            self.handles.places.release(owner, epoch).await;
+        }
+        Ok(Next::Wait)
+    }
+}

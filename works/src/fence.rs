@@ -1,0 +1,249 @@
+//! Stops fenced jobs when this cluster is cut off, and learns the current epochs when it is back.
+//!
+//! Which jobs those are stands on the member's objects (`fleet.dev/fencing`), so that an agent that was restarted
+//! and does not reach the hub knows them, too. A job is stopped by a mark on its object, by suspending it where
+//! another controller runs it, and by deleting its pods with a grace that ends in time. It is resumed by
+//! `works::apply`, which takes the mark off when a Work of the same binding and epoch stands.
+
+use std::sync::Arc;
+
+use fleet_api::mutation::{self, Mutation};
+use fleet_api::{Work, names::FENCED_ANNOTATION};
+use fleet_informer::without_managers;
+use fleet_mirror::{Listing, Version};
+use fleet_policies::workload::outcome;
+use futures::{FutureExt, StreamExt, stream};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, Preconditions},
+};
+use serde_json::json;
+
+use crate::{
+    keys::{Key, ObjectId},
+    marks::{at_path, epoch_of, is_fenced_level, is_watched, suspend_path},
+    state::Known,
+    works::Works,
+};
+use fleet_agent_ground::{Backoff, CallError, JobController, Next, Pod, Standing, call, resource};
+
+/// Pods of one job whose deletions are under way at once.
+const DELETIONS_IN_FLIGHT: usize = 16;
+/// Works in one page of the listing of a return.
+const PAGE: u32 = 500;
+
+impl Works {
+    /// Follows the standing until the agent stops.
+    pub(crate) async fn follow_standing(self: Arc<Self>) {
+        let mut standing = self.handles.lease.watch();
+        loop {
+            let now = *standing.borrow_and_update();
+            match now {
+                Standing::Starting => {}
+                Standing::CutOff => {
+                    let keys = self.state().fenced().into_iter().map(Key::Fence);
+                    self.add(keys);
+                }
+                Standing::Returning(number) => {
+                    // Whatever changes meanwhile ends the listing: a cut-off makes it worthless.
+                    let learning = async {
+                        self.learn().await;
+                        self.clear_stopped().await;
+                    };
+                    tokio::select! {
+                        biased;
+                        _ = standing.changed() => continue,
+                        () = learning => self.handles.lease.learned(number),
+                    }
+                }
+                Standing::Good => {
+                    let keys = self.state().all_works();
+                    self.add(keys);
+                }
+            }
+            if standing.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Lists the Works anew: what a watch showed before the cut may have been overtaken.
+    async fn learn(self: &Arc<Self>) {
+        let mut backoff = Backoff::new(&self.name("learn"));
+        loop {
+            match self.list().await {
+                Ok(listing) => {
+                    let keys = self.state().check_works(listing);
+                    self.add(keys);
+                    return;
+                }
+                Err(error) => tracing::warn!(%error, "cannot list the Works after a return; trying again"),
+            }
+            backoff.wait().await;
+        }
+    }
+
+    /// While this agent was away watchdogs may have stopped pods of jobs that never moved: they are made again.
+    async fn clear_stopped(self: &Arc<Self>) {
+        let mut backoff = Backoff::new(&self.name("clear"));
+        loop {
+            match self.try_clear_stopped().await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot delete pods that watchdogs have stopped; trying again")
+                }
+            }
+            backoff.wait().await;
+        }
+    }
+
+    /// Whether all pods were known.
+    async fn try_clear_stopped(self: &Arc<Self>) -> Result<bool, CallError> {
+        let (ids, is_synced) = {
+            let state = self.state();
+            (state.fenced(), state.pods_synced)
+        };
+        if !is_synced {
+            return Ok(false);
+        }
+        for id in ids {
+            let Known::Object(live) = self.state().object(&id) else { continue };
+            let kind = fleet_policies::WorkloadKind::of(&id.kind.api_version, &id.kind.kind);
+            if !is_watched(&live) || outcome(kind, &live.data["status"]).is_some() {
+                continue;
+            }
+            let pods = self.state().pods_of(&id, live.metadata.uid.as_deref());
+            for pod in pods.iter().filter(|pod| pod.is_failed() && !pod.is_deleting()) {
+                self.delete_pod(pod).await?;
+            }
+        }
+        Ok(true)
+    }
+
+    async fn list(&self) -> Result<Listing<Work>, CallError> {
+        let mut objects = Vec::new();
+        let mut params = ListParams::default().limit(PAGE);
+        loop {
+            let page = call(self.hub.list(&params)).await?;
+            objects.extend(page.items.into_iter().map(without_managers));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = ListParams::default().limit(PAGE).continue_token(&token),
+                None => {
+                    let version = Version::of(page.metadata.resource_version.as_ref());
+                    // A hub that is another one by now ends this life of the agent.
+                    let incarnation = self.handles.hub.source.incarnation();
+                    return Ok(Listing { objects, version, incarnation });
+                }
+            }
+        }
+    }
+
+    /// A job that must not run while this cluster is cut off.
+    pub(crate) async fn look_at_fence(self: &Arc<Self>, id: &ObjectId) -> Result<Next, CallError> {
+        if self.handles.lease.standing() != Standing::CutOff || mutation::is_on(Mutation::FenceForgotten) {
+            return Ok(Next::Wait);
+        }
+        let Known::Object(live) = self.state().object(id) else { return Ok(Next::Wait) };
+        if !is_fenced_level(&live) || live.metadata.deletion_timestamp.is_some() {
+            return Ok(Next::Wait);
+        }
+        let kind = fleet_policies::WorkloadKind::of(&id.kind.api_version, &id.kind.kind);
+        if outcome(kind, &live.data["status"]).is_some() {
+            return Ok(Next::Wait);
+        }
+        // The pods do not wait for the mark: time counts for them.
+        let (marked, stopped) = tokio::join!(self.mark_fenced(id, &live), self.stop_pods(id, &live));
+        marked.and(stopped)?;
+        Ok(Next::Wait)
+    }
+
+    async fn mark_fenced(self: &Arc<Self>, id: &ObjectId, live: &DynamicObject) -> Result<(), CallError> {
+        if live.annotations().contains_key(FENCED_ANNOTATION) {
+            return Ok(());
+        }
+        let epoch = epoch_of(live).unwrap_or_default().to_string();
+        let mut patch = match suspend_path(&id.kind.api_version, &id.kind.kind) {
+            Some(path) if !self.is_run_here(id) => at_path(path, true.into()),
+            _ => json!({}),
+        };
+        patch["metadata"] = json!({"annotations": {FENCED_ANNOTATION: epoch}, "uid": live.metadata.uid});
+        tracing::warn!(job = %id, "the cluster is cut off: the job is stopped");
+        self.patch(id, &patch).await.map(drop)
+    }
+
+    /// Whether a job controller of this agent runs the job; it knows the mark.
+    fn is_run_here(&self, id: &ObjectId) -> bool {
+        let controller = match (id.kind.api_version.as_str(), id.kind.kind.as_str()) {
+            ("kubeflow.org/v1", "PyTorchJob") => JobController::PyTorchJob,
+            ("kubeflow.org/v1", "TFJob") => JobController::TFJob,
+            ("kubeflow.org/v2beta1", "MPIJob") => JobController::MPIJob,
+            ("batch/v1", "Job") => JobController::BatchJob,
+            _ => return false,
+        };
+        self.settings.controllers.contains(&controller)
+    }
+
+    async fn stop_pods(&self, id: &ObjectId, live: &DynamicObject) -> Result<(), CallError> {
+        let pods: Vec<Arc<Pod>> = {
+            let mut state = self.state();
+            let mut pods = state.pods_of(id, live.metadata.uid.as_deref());
+            // One that is being deleted may have longer than there is time: it is asked once more, with less. A pod
+            // that a watchdog has stopped did not fail: it goes, too, and says nothing about the job.
+            let goes = |pod: &Pod| !pod.is_ended() || (pod.is_failed() && is_watched(live));
+            pods.retain(|pod| goes(pod) && state.ask_to_stop(pod.uid()));
+            pods
+        };
+        let mut deletions = Vec::new();
+        for pod in &pods {
+            deletions.push(self.stop_pod(pod).boxed());
+        }
+        let mut deletions = stream::iter(deletions).buffer_unordered(DELETIONS_IN_FLIGHT);
+        let mut failed = None;
+        while let Some(answer) = deletions.next().await {
+            failed = failed.or(answer.err());
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Deletes a pod so that its containers have ended in time.
+    async fn stop_pod(&self, pod: &Pod) -> Result<(), CallError> {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let api: Api<Pod> = Api::namespaced_with(
+            self.handles.member.client.clone(),
+            namespace,
+            &resource("", "v1", "Pod", "pods"),
+        );
+        let grace = pod_grace_s(self.settings.fence_grace);
+        let preconditions = Preconditions { uid: Some(pod.uid().to_owned()), resource_version: None };
+        let params = DeleteParams::background().grace_period(grace).preconditions(preconditions);
+        match call(api.delete(pod.name(), &params)).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => {
+                self.state().may_ask_again(pod.uid());
+                Err(error)
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+}
+
+/// Seconds a pod's containers have to end: three quarters of the grace, the rest is for the way there. Never 0,
+/// which would take the pod's object away while its containers may run.
+fn pod_grace_s(fence_grace: std::time::Duration) -> u32 {
+    u32::try_from(fence_grace.as_secs().saturating_mul(3) / 4).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_grace_of_pods_leaves_time_for_the_way() {
+        for (grace, pods) in [(20, 15), (2, 1), (1, 1), (0, 1)] {
+            assert_eq!(pod_grace_s(Duration::from_secs(grace)), pods, "{grace}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The status of a Work, from what stands in the member. Pure.
+
+use fleet_api::work::{ManifestIdentifier, ManifestStatus, Work, WorkStatus};
+use fleet_policies::workload::{health, outcome};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::api::DynamicObject;
+use serde_json::Value;
+use std::sync::Arc;
+
+use crate::marks::{epoch_of, kind_of};
+
+/// The one condition type of a Work's status.
+const APPLIED: &str = "Applied";
+
+/// How applying went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Applied {
+    Yes,
+    No { reason: Reason, message: String },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    NameTaken,
+    NotPermitted,
+    AppliedFailed,
+    StaleEpoch,
+    StaleTerm,
+    WaitingForCleanup,
+}
+
+impl Reason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NameTaken => "NameTaken",
+            Self::NotPermitted => "NotPermitted",
+            Self::AppliedFailed => "AppliedFailed",
+            Self::StaleEpoch => "StaleEpoch",
+            Self::StaleTerm => "StaleTerm",
+            Self::WaitingForCleanup => "WaitingForCleanup",
+        }
+    }
+}
+
+/// The status of the Work, from its old one, how applying went (`None`: it was not tried), and the
+/// objects of the Work that stand in the member, by position.
+pub(crate) fn status(
+    work: &Work,
+    applied: Option<&Applied>,
+    objects: &[Option<Arc<DynamicObject>>],
+    now: Timestamp,
+) -> WorkStatus {
+    let mut status = work.status.clone().unwrap_or_default();
+    if let Some(applied) = applied {
+        set_applied(&mut status, applied, work.metadata.generation, now);
+    }
+    for (ordinal, (manifest, object)) in work.spec.workload.manifests.iter().zip(objects).enumerate() {
+        // What is gone keeps its last status: the end of a job may have been its last word.
+        let Some(object) = object else { continue };
+        let found = &object.data["status"];
+        let is_governed = ordinal == 0;
+        if !is_governed && found.as_object().is_none_or(|fields| fields.is_empty()) {
+            continue;
+        }
+        let entry = ManifestStatus {
+            identifier: identifier(ordinal, manifest),
+            status: if found.is_object() { found.clone() } else { Value::Null },
+            health: Some(format!("{:?}", health(kind_of(manifest), found))),
+            // Only where the status says which generation it is of: elsewhere it would be a write for nothing.
+            generation: object.metadata.generation.filter(|_| found["observedGeneration"].is_i64()),
+        };
+        let at = status.manifest_statuses.iter().position(|one| one.identifier.ordinal == ordinal as i64);
+        match at {
+            Some(at) => status.manifest_statuses[at] = entry,
+            None => status.manifest_statuses.push(entry),
+        }
+        if is_governed && let Some(epoch) = epoch_of(object) {
+            status.observed_epoch = Some(epoch);
+        }
+    }
+    status.manifest_statuses.retain(|one| (one.identifier.ordinal as usize) < objects.len());
+    status.manifest_statuses.sort_by_key(|one| one.identifier.ordinal);
+    status
+}
+
+/// Nothing was said of it yet.
+pub(crate) fn is_unreported(work: &Work) -> bool {
+    work.status.as_ref().is_none_or(|status| status.conditions.is_empty())
+}
+
+/// Whether the end of this Work's run has been reported for its epoch.
+pub(crate) fn has_ended(work: &Work) -> bool {
+    let Some(status) = &work.status else { return false };
+    let Some(manifest) = work.spec.workload.manifests.first() else { return false };
+    status.observed_epoch == Some(work.spec.epoch)
+        && status
+            .manifest_statuses
+            .iter()
+            .any(|one| one.identifier.ordinal == 0 && outcome(kind_of(manifest), &one.status).is_some())
+}
+
+fn set_applied(status: &mut WorkStatus, applied: &Applied, generation: Option<i64>, now: Timestamp) {
+    let (value, reason, message) = match applied {
+        Applied::Yes => ("True", "AppliedSuccessful", "every manifest stands in the member"),
+        Applied::No { reason, message } => ("False", reason.as_str(), message.as_str()),
+    };
+    let old = status.conditions.iter().find(|condition| condition.type_ == APPLIED);
+    let since = match old {
+        Some(old) if old.status == value => old.last_transition_time.clone(),
+        _ => Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
+    };
+    let condition = Condition {
+        type_: APPLIED.to_owned(),
+        status: value.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition_time: since,
+        observed_generation: generation,
+    };
+    status.conditions.retain(|condition| condition.type_ != APPLIED);
+    status.conditions.push(condition);
+}
+
+fn identifier(ordinal: usize, manifest: &Value) -> ManifestIdentifier {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let api_version = text(&manifest["apiVersion"]);
+    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+    ManifestIdentifier {
+        ordinal: i64::try_from(ordinal).unwrap_or(i64::MAX),
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: text(&manifest["kind"]),
+        namespace: text(&manifest["metadata"]["namespace"]),
+        name: text(&manifest["metadata"]["name"]),
+    }
+}
