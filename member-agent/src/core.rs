@@ -338,8 +338,8 @@ impl Core {
                         Bound::Unsaid(why) => {
                             let id = self.number_of(&binding);
                             self.state.forget(&binding.pod, &binding.uid);
-                            if let Some(pod) = id.and_then(|id| self.state.cluster.find_pod(id)) {
-                                self.state.cluster.no_answer(pod.group, &why);
+                            if let Some(id) = id {
+                                self.state.cluster.no_answer(id, &why);
                             }
                         }
                         Bound::Gone => {

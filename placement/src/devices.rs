@@ -1,14 +1,19 @@
-//! Sharing of devices: nodes whose GPUs are counted one by one, in thousandths, and tasks that request whole GPUs
-//! or a part of one.
+//! Sharing of devices.
 //!
-//! A task gets either several whole devices or a part of a single one. `fragments` says how much of the free
-//! capacity of a node the usual tasks could not use. `least_fragments` places a task where that grows least.
+//! Devices are counted in thousandths ([`DeviceNode`], [`DeviceTask`]), or as cards with memory and cores
+//! ([`Card`], [`Ask`]). `fragments` says how much of the free capacity of a node the usual tasks could not use.
+//! [`least_fragments`] places a task where that grows least. [`choose`] chooses cards of one node; with
+//! [`Choice::Usable`] by the same measure.
 
+mod cards;
 mod fragments;
 #[cfg(test)]
 mod tests;
+mod usual;
 
+pub use cards::{ALL_CORES, Ask, Card, Choice, Load, Loads, Part, Sharing, cards_by_memory, choose};
 pub use fragments::{Demand, Growth, Measure, least_fragments};
+pub use usual::Usual;
 
 /// One whole device.
 pub const WHOLE: i64 = 1000;

@@ -11,15 +11,17 @@ mod gang;
 mod gang_tests;
 mod grouped;
 mod node;
+mod place;
 mod refusal;
 mod shape;
 mod solver;
 
 pub use choice::{Candidate, ClusterOrder, choose_cluster};
 pub use fleet_resources::constraints::{NodeSelectorTerm, Taint, TaintEffect, Toleration};
-pub use gang::{Gang, GangComponent, GangPlacement, PodShape, fits_empty, place_gang};
+pub use gang::{Gang, GangComponent, PodShape};
 pub use grouped::{GroupedNodes, Places};
 pub use node::{Node, NodeIndex};
+pub use place::{GangPlacement, fits_empty, place_gang};
 pub use refusal::{ComponentRefusal, Refusal};
 pub use shape::{
     NodeShape, ShapePlacement, expand, first_fit_counts, fits_shapes_empty, fits_sum, free_sum,

@@ -153,7 +153,7 @@ pub fn first_fit_counts(nodes: &[Node], gang: &Gang, limit: i64) -> i64 {
     let mut index = crate::node::NodeIndex::new(nodes.iter().cloned());
     let mut sets = 0;
     while sets < limit {
-        let Ok(placement) = crate::gang::place_gang(&index, gang) else { break };
+        let Ok(placement) = crate::place::place_gang(&index, gang) else { break };
         placement.apply(&mut index, gang);
         sets += 1;
     }

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::Cluster;
-use crate::config::Action;
-use crate::group::GroupId;
-use crate::node::NodeId;
-use crate::pod::{PodId, Status};
+use crate::ids::{GroupId, NodeId, PodId};
+use crate::plugins::drf;
+use crate::pod::Status;
+use crate::settings::Action;
 
 /// Limits of one cycle, so that events are handled between two.
 #[derive(Clone, Copy, Debug)]
@@ -59,10 +59,11 @@ impl Cluster {
     pub fn cycle(&mut self, now: i64, limits: &Limits) -> Outcome {
         let mut outcome = Outcome::default();
         let minute = now.rem_euclid(86_400) / 60;
-        if self.policy.revocable_zones.is_some() && self.minute != minute {
+        if self.policy.plugins.tdm.is_some() && self.minute != minute {
             self.freed();
         }
         self.minute = minute;
+        self.refresh_usual();
         self.forget_old_loads(now);
         self.forget_old_answers(now);
         self.refresh();
@@ -90,6 +91,11 @@ impl Cluster {
         self.refresh();
         self.claim_for_the_bypassed();
         outcome
+    }
+
+    /// Updates the order of queues along drf's tree; returns whether any queue's position may have changed.
+    pub(crate) fn refresh_fair(&mut self) -> bool {
+        self.policy.queues.tree.is_some() && drf::refresh_tree(&mut self.state)
     }
 
     /// Without the action enqueue, every group is admitted as it comes.

@@ -7,40 +7,31 @@
 //! IO, and any choice that depends on hash order. A restart loses back-offs and explanations only.
 
 mod actions;
-pub mod amounts;
-pub mod budgets;
 mod cluster;
 pub mod config;
 mod cycle;
-pub mod devices;
-pub mod extender;
-mod fair;
-pub mod group;
 mod index;
-pub mod node;
-pub mod node_groups;
-pub mod numa;
+mod misfit;
 mod order;
-pub mod pod;
-pub mod queue;
-pub mod resource_quotas;
+pub mod plugins;
 mod score;
+pub mod settings;
 mod shares;
 mod shuffle;
-pub mod sub_groups;
-pub mod task_topology;
-mod terms;
-pub mod topology;
-pub mod usage;
 
 #[cfg(test)]
 mod tests;
 
-pub use cluster::{Cluster, asked::NoPlaces};
+pub use fleet_scheduler_state::{
+    State, action, amounts, budgets, devices, extender, fair, group, ids, node, node_groups, numa, pod,
+    queue, resource_quotas, state, sub_groups, task_topology, terms, topology, usage,
+};
+
+pub use actions::asked::NoPlaces;
+pub use cluster::Cluster;
 pub use config::{Action, Config, Hook, Plugin, PluginName, Policy};
 pub use cycle::{Eviction, Limits, Outcome};
-pub use group::{GroupId, GroupInput, Phase};
-pub use node::NodeId;
-pub use pod::{Extras, Labels, PodId, PodInput, PodSpec, PodTerm, Port, Spread, Status};
-pub use queue::{QueueId, QueueInput, QueueState};
-pub use score::Scoring;
+pub use group::{GroupInput, Phase};
+pub use ids::{GroupId, NodeId, PodId, QueueId};
+pub use pod::{Extras, Labels, PodInput, PodSpec, PodTerm, Port, Spread, Status};
+pub use queue::{QueueInput, QueueState};

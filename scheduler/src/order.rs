@@ -3,15 +3,9 @@
 use crate::cluster::Cluster;
 use crate::config::{JobOrder, TreeOrder};
 use crate::fair::LEVELS;
-use crate::group::{Group, GroupId};
-use crate::pod::{PodId, TaskOrder};
-use crate::queue::QueueId;
-
-/// Most plugins that order jobs.
-pub const JOB_KEYS: usize = 6;
-
-/// Order of groups in a queue: what the plugins say in their order, then older, then by number.
-pub type JobKey = ([i64; JOB_KEYS], i64);
+use crate::group::{Group, JOB_KEYS, JobKey};
+use crate::ids::{GroupId, PodId, QueueId};
+use crate::pod::TaskOrder;
 
 /// Parts of the order of queues.
 const QUEUE_KEYS: usize = 3 + LEVELS;
@@ -28,15 +22,8 @@ impl Cluster {
         let mut key = [0_i64; JOB_KEYS];
         for (at, order) in self.policy.job_order.iter().take(JOB_KEYS).enumerate() {
             key[at] = match order {
-                JobOrder::Priority => -group.input.priority,
-                // A gang that had its places and lost some comes before all gangs that wait for their first.
                 JobOrder::Repair => i64::from(!(group.was_ready && group.ready() < group.min())),
-                JobOrder::Gang => i64::from(group.ready() >= group.min()),
-                JobOrder::Drf => fleet_quota::shares::dominant_share(&group.allocated, self.nodes.total()),
-                JobOrder::Sla { wait_s } => {
-                    let wait = group.input.sla_wait.or(*wait_s);
-                    wait.map_or(i64::MAX, |wait| group.input.created.saturating_add(wait))
-                }
+                JobOrder::Plugin(name) => self.policy.plugins.job_order(*name, &self.state, group),
             };
         }
         (key, group.input.created)
@@ -44,17 +31,17 @@ impl Cluster {
 
     pub fn queue_key(&self, id: QueueId) -> QueueKey {
         let queue = self.queue(id);
-        let share = if self.policy.orders_queues { self.queue_share(id) } else { 0 };
+        let share = if self.policy.queues.order { self.queue_share(id) } else { 0 };
         // A queue with deserved amounts before one without.
-        let bare = i64::from(self.policy.capacity && queue.deserved.iter().all(Option::is_none));
+        let bare = i64::from(self.policy.queues.capacity && queue.deserved.iter().all(Option::is_none));
         let own = [queue.input.priority.saturating_neg(), share, bare];
         let mut key = [0; QUEUE_KEYS];
-        let (own_at, tree_at) = match self.policy.fair_tree {
+        let (own_at, tree_at) = match self.policy.queues.tree {
             Some(TreeOrder::First) => (LEVELS, 0),
             _ => (0, own.len()),
         };
         key[own_at..own_at + own.len()].copy_from_slice(&own);
-        if matches!(self.policy.fair_tree, Some(TreeOrder::First | TreeOrder::Last)) {
+        if matches!(self.policy.queues.tree, Some(TreeOrder::First | TreeOrder::Last)) {
             key[tree_at..tree_at + LEVELS].copy_from_slice(&self.fair.key(id));
         }
         (key, id)

@@ -4,7 +4,8 @@ use fleet_quota::shares::{CapacityQueue, ProportionQueue, capacity_shares, propo
 
 use crate::amounts::{PODS, get, padded};
 use crate::cluster::Cluster;
-use crate::queue::{QueueId, ROOT_QUEUE};
+use crate::ids::QueueId;
+use crate::queue::ROOT_QUEUE;
 
 /// No limit.
 pub const NO_BOUND: i64 = i64::MAX;
@@ -23,9 +24,9 @@ impl Cluster {
             }
         }
         let ids: Vec<QueueId> = self.queue_ids().collect();
-        if self.policy.capacity {
+        if self.policy.queues.capacity {
             self.capacity(&ids, &total);
-        } else if self.policy.proportion {
+        } else if self.policy.queues.proportion {
             self.proportion(&ids, &total);
         } else {
             for id in ids {
@@ -133,16 +134,9 @@ impl Cluster {
         self.queue(id).real_capability.get(place).copied().unwrap_or(NO_BOUND)
     }
 
-    /// The queue and, in a tree, everything above it.
-    pub(crate) fn lineage(&self, id: QueueId) -> Vec<QueueId> {
-        let mut found = vec![id];
-        found.extend(&self.queue(id).ancestors);
-        found
-    }
-
     /// At or over what it deserves in every dimension.
     pub(crate) fn is_overused(&self, id: QueueId) -> bool {
-        self.policy.overused && {
+        self.policy.queues.overused && {
             let queue = self.queue(id);
             (PODS + 1..self.dimensions.len()).all(|d| self.deserves(id, d) <= get(&queue.allocated, d))
         }
@@ -151,14 +145,14 @@ impl Cluster {
     /// Whether the queue may have one more pod with this request; else the dimension that is used up, and in which
     /// queue.
     pub(crate) fn queue_admits(&self, id: QueueId, request: &[(u16, i64)]) -> Result<(), (QueueId, usize)> {
-        if !self.policy.allocatable {
+        if !self.policy.queues.allocatable {
             return Ok(());
         }
-        let lineage = if self.policy.capacity { self.lineage(id) } else { vec![id] };
+        let lineage = if self.policy.queues.capacity { self.lineage(id) } else { vec![id] };
         for queue in lineage {
             for (place, amount) in request {
                 let place = usize::from(*place);
-                let most = if self.policy.capacity {
+                let most = if self.policy.queues.capacity {
                     self.may_have(queue, place)
                 } else {
                     self.deserves(queue, place)
@@ -182,7 +176,7 @@ impl Cluster {
             |amount: i64| fleet_resources::quantity::format(name, amount / self.dimensions.parts(place));
         let most = match self.may_have(id, place) {
             NO_BOUND => "any".to_owned(),
-            most if self.policy.proportion && !self.policy.capacity => {
+            most if self.policy.queues.proportion && !self.policy.queues.capacity => {
                 text(most.min(self.deserves(id, place).max(0)))
             }
             most => text(most),

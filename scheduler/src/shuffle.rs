@@ -3,23 +3,18 @@
 use std::collections::BTreeSet;
 
 use crate::cluster::Cluster;
-use crate::config::Action;
 use crate::cycle::{Eviction, Outcome};
-use crate::pod::{PodId, Status};
-
-/// Whether a minute of the day is in a window that may cross midnight.
-pub(crate) fn within((from, to): (i64, i64), minute: i64) -> bool {
-    if from <= to { (from..to).contains(&minute) } else { minute >= from || minute < to }
-}
+use crate::ids::PodId;
+use crate::pod::Status;
+use crate::settings::Action;
 
 impl Cluster {
     pub(crate) fn shuffle(&mut self, outcome: &mut Outcome) {
-        let Some(zones) = self.policy.revocable_zones.clone() else { return };
+        let Some(tdm) = self.policy.tdm() else { return };
         let mut doomed: Vec<PodId> = Vec::new();
         let mut disturbed = BTreeSet::new();
         for (_, node) in self.nodes.iter() {
-            let zone = node.labels.get("volcano.sh/revocable-zone").and_then(|zone| zones.get(zone));
-            if zone.is_none_or(|window| within(*window, self.minute)) {
+            if !tdm.is_revoked(node, self.minute) {
                 continue;
             }
             for pod in &node.pods {

@@ -181,7 +181,25 @@ fn tidy() -> anyhow::Result<()> {
     links::check()?;
     glossary::check()?;
     cargo::run(&["fmt", "--all", "--check"])?;
+    format_of_plugins()?;
     cargo::run(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+}
+
+/// `cargo fmt` does not see modules that a macro declares: the table of the scheduler's plugins.
+fn format_of_plugins() -> anyhow::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace has a root")?;
+    let folder = std::fs::read_dir(root.join("scheduler/src/plugins"))?;
+    let files = folder.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    let status = Command::new("rustfmt")
+        .args(["--check", "--edition", "2024"])
+        .args(files)
+        .current_dir(root)
+        .status()
+        .context("rustfmt could not be started")?;
+    if !status.success() {
+        bail!("rustfmt {status}: run `rustfmt --edition 2024 scheduler/src/plugins/*.rs`");
+    }
+    Ok(())
 }
 
 fn nextest_is_here() -> bool {

@@ -371,9 +371,10 @@ configurations:
     allowWholeBundle: false
 "#;
         let policy = Policy::compile(&read(text).unwrap().config).unwrap();
-        assert_eq!(policy.sla, Some(Some(3723)));
-        assert_eq!(policy.scoring.binpack, 10);
-        assert_eq!(policy.revocable_zones.unwrap()["rz1"], (600, 1260));
+        let plugins = &policy.plugins;
+        assert_eq!(plugins.sla.as_ref().unwrap().rules.wait_s, Some(3723));
+        assert_eq!(plugins.binpack.as_ref().unwrap().rules.weight, 10);
+        assert_eq!(plugins.tdm.as_ref().unwrap().rules.zones["rz1"], (600, 1260));
         assert!(!policy.whole_gangs);
         assert_eq!(policy.actions[3], Action::Reclaim);
     }
@@ -388,8 +389,9 @@ configurations:
         };
         let conf = read(&file("")).unwrap();
         assert_eq!(conf.loads, Some(Source::default()));
-        let usage = Policy::compile(&conf.config).unwrap().usage.unwrap();
-        assert_eq!((usage.filters, usage.weight, usage.cpu_weight), (false, 7, 1));
+        let on = Policy::compile(&conf.config).unwrap().plugins.usage.unwrap();
+        let usage = &on.rules;
+        assert_eq!((on.hooks.has(Hook::Predicate), usage.weight, usage.cpu_weight), (false, 7, 1));
         assert_eq!((usage.cpu_threshold, usage.memory_threshold), (700_000, 605_000));
         let metrics = "metrics:\n  type: prometheus\n  address: http://prometheus.monitoring:9090/\n  interval: 10s\n  \
                        tls:\n    insecureSkipVerify: \"true\"\n";

@@ -14,8 +14,9 @@ use std::{
 use fleet_scheduler::{
     Action, GroupId, NodeId, Status,
     amounts::{CPU, MEMORY, PODS},
-    extender::{Answer, ExtenderPolicy},
+    extender::Answer,
     node::Cell,
+    plugins::extender::Extender as ExtenderPolicy,
 };
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
@@ -84,7 +85,7 @@ pub(crate) enum Verdict {
 /// The check of a pod that is to be bound to the node; `None` where nobody wants one.
 pub(crate) fn check(state: &MemberState, key: &PodKey, pod: &PodEntry, node: NodeId) -> Option<Arc<Check>> {
     let asks = |policy: &&ExtenderPolicy| policy.predicate.is_some() || policy.job_ready.is_some();
-    let policy = state.cluster.policy.extender.as_ref().filter(asks)?;
+    let policy = state.cluster.policy.extender().filter(asks)?;
     // It stands there already; whoever asks whether it fits wants the node without it.
     let own = pod.id.and_then(|id| state.cluster.find_pod(id)).map(|pod| state.cluster.class(pod.class));
     let node = node_info(state, node, own.map_or(&[], |class| &class.request));
@@ -96,13 +97,13 @@ pub(crate) fn check(state: &MemberState, key: &PodKey, pod: &PodEntry, node: Nod
 
 /// The question whether the group may enter its queue.
 pub(crate) fn may_enter(state: &MemberState, group: GroupId) -> Option<Inquiry> {
-    let policy = state.cluster.policy.extender.clone()?;
+    let policy = state.cluster.policy.extender()?.clone();
     Some(Inquiry { policy, pod: None, body: json!({"job": job(state, group)?}), about: About::Entry })
 }
 
 /// The question whether the group's queue may hold more.
 pub(crate) fn may_hold(state: &MemberState, group: GroupId) -> Option<Inquiry> {
-    let policy = state.cluster.policy.extender.clone()?;
+    let policy = state.cluster.policy.extender()?.clone();
     let queue = &state.cluster.queue(state.cluster.try_group(group)?.queue).input;
     let body = json!({"queue": {
         "UID": queue.name,
@@ -120,7 +121,7 @@ pub(crate) fn may_leave(
     action: Action,
     victims: &[PodKey],
 ) -> Option<Leave> {
-    let policy = state.cluster.policy.extender.clone()?;
+    let policy = state.cluster.policy.extender()?.clone();
     let verb = if action == Action::Reclaim { &policy.reclaimable } else { &policy.preemptable };
     let verb = verb.clone()?;
     let group = state.cluster.try_group(taker)?;
@@ -180,7 +181,7 @@ fn job(state: &MemberState, group: GroupId) -> Option<Value> {
 
 /// The question how good nodes are for pods of the group's class.
 pub(crate) fn scores(state: &mut MemberState, group: GroupId, class: u32) -> Option<Inquiry> {
-    let policy = state.cluster.policy.extender.clone()?;
+    let policy = state.cluster.policy.extender()?.clone();
     let known = state.cluster.try_group(group)?;
     let id = known.pending.iter().map(|order| order.3).find(|id| state.cluster.pod(*id).class == class)?;
     let key = state.key_of(id)?;

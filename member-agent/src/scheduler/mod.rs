@@ -226,11 +226,12 @@ fn no_cells(state: &MemberState, key: &PodKey, pod: &PodEntry) -> String {
 
 /// The binding of a pod whose place is taken already.
 pub(crate) fn binding(state: &MemberState, key: &PodKey, pod: &PodEntry, node: String) -> Binding {
-    let known = pod.id.and_then(|id| state.cluster.find_pod(id)).filter(|known| !known.parts.is_empty());
+    let known =
+        pod.id.and_then(|id| state.cluster.find_pod(id)).filter(|known| !known.reserved.parts.is_empty());
     let devices = known.map(|known| {
         let id = state.cluster.nodes.find(&node);
         Box::new(Assigned {
-            parts: known.parts.clone(),
+            parts: known.reserved.parts.clone(),
             asks: pod.spec.extras.as_ref().map_or(Vec::new(), |extras| extras.devices.clone()),
             cards: id.map_or(Vec::new(), |id| state.cluster.nodes.get(id).cards.clone()),
         })

@@ -40,7 +40,10 @@ impl MemberState {
         }
         let (namespace, name) = name_of(key);
         let known = self.pod_groups.get(&(namespace.clone(), name.clone())).map(|known| known.group);
-        let group = known.unwrap_or_else(|| self.cluster.put_group(self.own_input(key)));
+        let group = known.unwrap_or_else(|| {
+            let input = self.own_input(key);
+            self.cluster.put_group(input)
+        });
         if let Some(gang) = self.gangs.get_mut(key) {
             gang.group = Some(group);
         }

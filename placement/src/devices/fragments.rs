@@ -37,8 +37,14 @@ impl Demand {
             // Memory decides where a task fits, not what is a fragment of a device.
             *kinds.entry(DeviceTask { memory: 0, ..task.clone() }).or_default() += 1;
         }
-        let sum = kinds.values().sum();
-        Self { kinds: kinds.into_iter().collect(), sum, measure }
+        Self::weighted(measure, kinds)
+    }
+
+    /// Kinds of tasks, each with how often it comes.
+    pub fn weighted(measure: Measure, kinds: impl IntoIterator<Item = (DeviceTask, i64)>) -> Self {
+        let kinds: Vec<(DeviceTask, i64)> = kinds.into_iter().collect();
+        let sum = kinds.iter().map(|(_, weight)| weight).sum();
+        Self { kinds, sum, measure }
     }
 
     /// Thousandths of devices that the usual tasks are expected to leave unused, times [`Self::weight`].

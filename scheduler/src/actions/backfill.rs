@@ -2,7 +2,8 @@
 
 use crate::cluster::Cluster;
 use crate::cycle::Outcome;
-use crate::group::{GroupId, Phase};
+use crate::group::Phase;
+use crate::ids::GroupId;
 use crate::pod::Status;
 
 impl Cluster {
@@ -52,7 +53,7 @@ impl Cluster {
                 self.refresh_group(id);
             }
             if let Some(pod) = unplaced {
-                let why = self.explain(id, &super::allocate::Stopped::Pod(pod));
+                let why = self.explain(id, &super::stopped::Stopped::Pod(pod));
                 self.say_why(id, &why);
             }
         }

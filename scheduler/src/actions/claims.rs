@@ -6,8 +6,8 @@
 use std::cmp::Reverse;
 
 use crate::cluster::Cluster;
-use crate::group::{GroupId, Phase, Waits};
-use crate::node::NodeId;
+use crate::group::{Phase, Waits};
+use crate::ids::{GroupId, NodeId};
 
 /// Pods that may pass a gang, for each pod that it needs.
 const BYPASS_PER_POD: u64 = 8;

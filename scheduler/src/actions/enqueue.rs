@@ -1,18 +1,36 @@
 //! Enqueue: which groups their queues admit, so that their pods are created.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::amounts::{PODS, get};
 use crate::cluster::Cluster;
-use crate::config::Action;
-use crate::group::{Group, GroupId, Phase};
-use crate::order::{JobKey, QueueKey};
-use crate::queue::QueueId;
+use crate::config::PluginName;
+use crate::group::JobKey;
+use crate::group::{Group, Phase};
+use crate::ids::{GroupId, QueueId};
+use crate::order::QueueKey;
+use crate::plugins::resourcequota;
+use crate::plugins::rules::On;
 use crate::resource_quotas::Promised;
+use crate::settings::{Action, Hook};
 
 /// Refused amounts per queue that are remembered within a cycle.
 const REFUSED_KEPT: usize = 8;
+
+/// Amounts, and why.
+type Refused = (Vec<i64>, Arc<str>);
+
+/// What the groups before have left, in one cycle.
+struct Entry {
+    now: i64,
+    /// What may still be requested, by dimension; `None`: anything.
+    room: Option<Vec<i64>>,
+    promised: Promised,
+    /// Amounts refused by queue, each with the reason: who asks for as much is refused alike.
+    refused: BTreeMap<QueueId, Vec<Refused>>,
+}
 
 impl Cluster {
     /// Admits groups, queue by queue in their order, one group a turn.
@@ -23,92 +41,81 @@ impl Cluster {
         if queues.is_empty() {
             return;
         }
-        let mut overcommitted = self.policy.overcommit.map(|factor| self.room_to_promise(factor));
-        let mut promised = Promised::new();
-        let mut next: std::collections::BTreeMap<QueueId, (JobKey, GroupId)> = Default::default();
-        let mut refused: std::collections::BTreeMap<QueueId, Vec<Vec<i64>>> = Default::default();
+        let overcommit = On::at(&self.policy.plugins.overcommit, Hook::JobEnqueued);
+        let room = overcommit.map(|overcommit| self.room_to_promise(overcommit.factor));
+        let mut entry = Entry { now, room, promised: Promised::new(), refused: BTreeMap::new() };
+        let mut next: BTreeMap<QueueId, (JobKey, GroupId)> = BTreeMap::new();
         while let Some((_, queue)) = queues.pop_first() {
-            let after = next.get(&queue).copied();
             let pending = &self.queue(queue).pending;
-            let candidate = match after {
+            let candidate = match next.get(&queue) {
                 None => pending.first().copied(),
-                Some(after) => pending
-                    .range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded))
-                    .next()
-                    .copied(),
+                Some(after) => pending.range((Bound::Excluded(*after), Bound::Unbounded)).next().copied(),
             };
             let Some((key, group)) = candidate else { continue };
             next.insert(queue, (key, group));
-            let known = refused.entry(queue).or_default();
-            let minimum = self.group(group).min_resources.clone().unwrap_or_default();
-            let hopeless = known.iter().any(|refused| {
-                !minimum.is_empty() && (0..refused.len()).all(|d| refused[d] <= get(&minimum, d))
-            });
-            let late = self.is_late(self.group(group), now);
-            // An equal group of another namespace may be admitted.
-            if let Some(why) = self.over_resource_quota(group, &mut promised) {
-                if self.group(group).why.as_deref() != Some(&why) {
-                    self.group_mut(group).why = Some(why.into());
-                    self.mark(group);
+            let admitted = match self.enter(group, &mut entry) {
+                Ok(()) => {
+                    self.admit(group, &mut entry);
+                    true
                 }
-                if !self.queue(queue).input.fifo {
-                    queues.insert((self.queue_key(queue), queue));
+                Err(why) => {
+                    self.say_why(group, &why);
+                    false
                 }
-                continue;
-            }
-            let answer = if hopeless && !late {
-                // As its equal before it.
-                self.queue(queue)
-                    .closed_because()
-                    .map_or_else(|| self.group(group).why.clone(), |why| Some(why.into()))
-            } else {
-                self.may_enter(group, late, overcommitted.as_deref()).err().map(Arc::from)
             };
-            match answer {
-                None if (!hopeless || late)
-                    && let Some(why) = self.not_to_enter(group) =>
-                {
-                    if self.group(group).why.as_ref() != Some(&why) {
-                        self.group_mut(group).why = Some(why);
-                        self.mark(group);
-                    }
-                    if self.queue(queue).input.fifo {
-                        continue;
-                    }
-                }
-                None if !hopeless || late => {
-                    if let Some(room) = &mut overcommitted {
-                        for (d, room) in room.iter_mut().enumerate() {
-                            *room -= get(&minimum, d);
-                        }
-                    }
-                    self.promise_of_quota(group, &mut promised);
-                    self.group_mut(group).why = None;
-                    self.set_phase(group, Phase::Inqueue);
-                    self.refresh_group(group);
-                }
-                why => {
-                    if why.is_some() && self.group(group).why != why {
-                        self.group_mut(group).why = why;
-                        self.mark(group);
-                    }
-                    if known.len() < REFUSED_KEPT && !minimum.is_empty() {
-                        known.push(minimum);
-                    }
-                    // No group passes the head.
-                    if self.queue(queue).input.fifo {
-                        continue;
-                    }
-                }
+            // No group passes the head of a fifo queue.
+            if admitted || !self.queue(queue).input.fifo {
+                queues.insert((self.queue_key(queue), queue));
             }
-            queues.insert((self.queue_key(queue), queue));
         }
     }
 
+    /// Whether the group may be admitted now, or why not.
+    fn enter(&mut self, id: GroupId, entry: &mut Entry) -> Result<(), Arc<str>> {
+        // An equal group of another namespace may be admitted.
+        if self.policy.plugins.is_on(PluginName::ResourceQuota, Hook::JobEnqueued)
+            && let Some(why) = resourcequota::refused_by_quota(&self.state, id, &mut entry.promised)
+        {
+            return Err(why.into());
+        }
+        let group = self.group(id);
+        let queue = group.queue;
+        let minimum = group.min_resources.clone().unwrap_or_default();
+        let late = self.is_late(group, entry.now);
+        let known = entry.refused.entry(queue).or_default();
+        let equal = known.iter().find(|(refused, _)| {
+            !late && !minimum.is_empty() && (0..refused.len()).all(|d| refused[d] <= get(&minimum, d))
+        });
+        if let Some((_, why)) = equal {
+            return Err(why.clone());
+        }
+        if let Err(why) = self.may_enter(id, late, entry.room.as_deref()) {
+            let why: Arc<str> = why.into();
+            let known = entry.refused.entry(queue).or_default();
+            if known.len() < REFUSED_KEPT && !minimum.is_empty() {
+                known.push((minimum, why.clone()));
+            }
+            return Err(why);
+        }
+        match &self.policy.plugins.extender {
+            Some(extender) => extender.rules.not_to_enter(&mut self.state, id).map_or(Ok(()), Err),
+            None => Ok(()),
+        }
+    }
+
+    fn admit(&mut self, id: GroupId, entry: &mut Entry) {
+        let minimum = self.group(id).min_resources.as_deref().unwrap_or_default();
+        for (d, room) in entry.room.iter_mut().flatten().enumerate() {
+            *room -= get(minimum, d);
+        }
+        resourcequota::promise(&self.state, id, &mut entry.promised);
+        self.group_mut(id).why = None;
+        self.set_phase(id, Phase::Inqueue);
+        self.refresh_group(id);
+    }
+
     fn is_late(&self, group: &Group, now: i64) -> bool {
-        let Some(default) = self.policy.sla else { return false };
-        let wait = group.input.sla_wait.or(default);
-        wait.is_some_and(|wait| group.input.created.saturating_add(wait) <= now)
+        On::at(&self.policy.plugins.sla, Hook::JobEnqueued).is_some_and(|sla| sla.due(group) <= now)
     }
 
     /// What may still be requested beside what is used and promised, per dimension.
@@ -135,15 +142,16 @@ impl Cluster {
         if let Some(why) = queue.closed_because() {
             return Err(why);
         }
-        if self.policy.hierarchy && !queue.is_leaf() {
+        if self.policy.queues.hierarchy && !queue.is_leaf() {
             return Err(format!(
                 "queue {} has queues below it; allowed: a queue without any",
                 queue.input.name
             ));
         }
         let Some(minimum) = group.min_resources.as_ref().filter(|_| !late) else { return Ok(()) };
-        if self.policy.queue_admission {
-            let lineage = if self.policy.capacity { self.lineage(group.queue) } else { vec![group.queue] };
+        if self.policy.queues.admission {
+            let lineage =
+                if self.policy.queues.capacity { self.lineage(group.queue) } else { vec![group.queue] };
             for at in lineage {
                 self.has_room_for(at, group, minimum)?;
             }

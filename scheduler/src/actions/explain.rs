@@ -6,11 +6,10 @@ use std::sync::Arc;
 use fleet_placement::{ComponentRefusal, Refusal};
 use fleet_resources::Shortage;
 
-use super::allocate::Stopped;
+use super::stopped::Stopped;
 use crate::cluster::Cluster;
-use crate::group::GroupId;
-use crate::index::{Fit, Misfit, sentence};
-use crate::pod::{ClassId, PodId};
+use crate::ids::{ClassId, GroupId, PodId};
+use crate::misfit::{Fit, Misfit, sentence};
 
 impl Cluster {
     pub(crate) fn explain(&self, id: GroupId, stopped: &Stopped) -> Arc<str> {
@@ -72,11 +71,8 @@ impl Cluster {
         let mut nodes = 0;
         for (node, state) in self.nodes.iter() {
             nodes += 1;
-            let misfit = if state.claimed_by.is_some_and(|group| group != id) {
-                Misfit::Claimed
-            } else if !self.in_node_group(self.group(id).queue, state) && !self.group(id).input.manual {
-                Misfit::NodeGroup
-            } else if let Err(misfit) = self.admits(spec, state) {
+            let misfit = if let Err(misfit) = self.may_use(id, state).and_then(|()| self.admits(spec, state))
+            {
                 misfit
             } else {
                 let cells = self.nodes.cells(node);

@@ -8,14 +8,15 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::Cluster;
-use crate::config::{Action, PluginName};
+use crate::config::PluginName;
 use crate::cycle::{Eviction, Limits, Outcome};
-use crate::group::{GroupId, Phase};
-use crate::index::Fit;
-use crate::node::NodeId;
-use crate::order::{JobKey, QueueKey};
-use crate::pod::{ClassId, PodId, Status};
-use crate::queue::QueueId;
+use crate::group::JobKey;
+use crate::group::Phase;
+use crate::ids::{ClassId, GroupId, NodeId, PodId, QueueId};
+use crate::misfit::Fit;
+use crate::order::QueueKey;
+use crate::pod::Status;
+use crate::settings::Action;
 
 /// Most gangs that are evicted as a whole for one group.
 const MAX_WHOLE_GANGS: usize = 32;
@@ -150,10 +151,7 @@ impl Cluster {
     fn may_take(&self, id: GroupId) -> bool {
         let group = self.group(id);
         let hard = group.input.topology.is_some_and(|topology| topology.hard);
-        let starving = self.policy.starving.iter().all(|plugin| match plugin {
-            PluginName::Gang => group.is_starving(),
-            _ => group.ready() + group.count(Status::Pipelined) < group.pods.len() as i64,
-        });
+        let starving = self.policy.starving.iter().all(|name| self.policy.plugins.starves(*name, group));
         group.phase != Phase::Pending && group.validity().is_ok() && !hard && starving
     }
 
@@ -343,7 +341,7 @@ impl Cluster {
         let queue = self.group(self.pod(pod).group).queue;
         self.fits(class, node, Fit::Future).is_ok()
             && self.queue_admits(queue, &class.request).is_ok()
-            && self.agrees(pod, node, &self.spread_room(class), Fit::Future).is_ok()
+            && self.agrees(pod, node, &self.spreads(class), Fit::Future).is_ok()
     }
 
     /// Evicts gangs without spare pods as a whole, first victims first, until the group has its places. Moves

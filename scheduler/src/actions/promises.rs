@@ -5,9 +5,8 @@
 
 use crate::cluster::Cluster;
 use crate::cycle::Outcome;
-use crate::group::GroupId;
-use crate::node::NodeId;
-use crate::pod::{PodId, Status};
+use crate::ids::{GroupId, NodeId, PodId};
+use crate::pod::Status;
 
 impl Cluster {
     pub(crate) fn settle_promises(&mut self, outcome: &mut Outcome) {

@@ -7,14 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::Cluster;
 use crate::cycle::Outcome;
-use crate::group::GroupId;
-use crate::node::NodeId;
-use crate::pod::{PodId, Status};
-use crate::queue::QueueId;
+use crate::ids::{GroupId, NodeId, PodId, QueueId};
+use crate::pod::Status;
 
 impl Cluster {
     /// Reprieves victims of this group that it does not need: a whole gang, or a pod beyond its gang's minimum.
-    pub(super) fn spare_the_unneeded(&mut self, id: GroupId) {
+    pub(crate) fn spare_the_unneeded(&mut self, id: GroupId) {
         let before = self.statuses_before();
         let mut leaving: BTreeMap<GroupId, Vec<PodId>> = BTreeMap::new();
         for pod in self.moved() {
@@ -68,7 +66,7 @@ impl Cluster {
             let crowded = nodes.iter().any(|node| {
                 self.nodes.cells(*node).iter().any(|cell| cell.future_idle() < 0 && cell.pipelined > 0)
             });
-            if crowded || self.over_limit(queue) || nodes.iter().any(|node| self.is_sensitive(*node)) {
+            if crowded || self.over_queue(queue) || nodes.iter().any(|node| self.is_sensitive(*node)) {
                 for (pod, node) in part.iter().zip(&nodes) {
                     self.set_place(*pod, Status::Releasing, Some(*node));
                 }
@@ -81,21 +79,7 @@ impl Cluster {
         let standing = self.nodes.get(node).pods.iter().map(|pod| self.pod(*pod));
         standing.filter(|pod| pod.status == Status::Pipelined).any(|pod| {
             let class = self.class(pod.class);
-            !pod.matches.is_empty()
-                || class.has_pod_terms()
-                || !self.asks(class).is_empty()
-                || self.whole_cpus(class).is_some()
+            !pod.matches.is_empty() || class.has_pod_terms() || self.policy.plugins.is_sensitive(class)
         })
-    }
-
-    fn over_limit(&self, queue: QueueId) -> bool {
-        self.policy.allocatable
-            && self.lineage(queue).into_iter().any(|queue| {
-                (1..self.dimensions.len()).any(|d| {
-                    let most =
-                        if self.policy.capacity { self.may_have(queue, d) } else { self.deserves(queue, d) };
-                    crate::amounts::get(&self.queue(queue).allocated, d) > most
-                })
-            })
     }
 }

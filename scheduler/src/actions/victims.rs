@@ -4,14 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::amounts::{PODS, get};
 use crate::cluster::Cluster;
-use crate::config::{Action, PluginName};
-use crate::group::GroupId;
-use crate::node::NodeId;
-use crate::pod::{PodId, Status};
-use crate::queue::QueueId;
-
-/// Shares that differ by less than a millionth are equal.
-const SHARE_STEP: i64 = fleet_quota::shares::WHOLE / 1_000_000;
+use crate::config::PluginName;
+use crate::ids::{GroupId, NodeId, PodId, QueueId};
+use crate::plugins::rules::Taking;
+use crate::pod::Status;
+use crate::settings::Action;
 
 impl Cluster {
     /// Whether the pod may be a victim at all.
@@ -57,10 +54,12 @@ impl Cluster {
         let owed =
             (action == Action::Reclaim && queues_decide).then(|| self.over_deserved(taker, candidates));
         let candidates = owed.as_deref().unwrap_or(candidates);
+        let taking = Taking { taker, action, whole };
         for tier in tiers {
             let mut found: Option<Vec<PodId>> = None;
             for plugin in tier {
-                let Some(allowed) = self.ask(*plugin, taker, candidates, action, whole) else { continue };
+                let allowed = self.policy.plugins.victims(*plugin, &self.state, taking, candidates);
+                let Some(allowed) = allowed else { continue };
                 found = Some(match found {
                     None => allowed,
                     // Both are in the same order.
@@ -72,69 +71,6 @@ impl Cluster {
             }
         }
         Vec::new()
-    }
-
-    /// `None`: the plugin has no opinion. The answer is in the order of `candidates`, first victims first.
-    fn ask(
-        &self,
-        plugin: PluginName,
-        taker: PodId,
-        candidates: &[PodId],
-        action: Action,
-        whole: bool,
-    ) -> Option<Vec<PodId>> {
-        let keep =
-            |rule: &dyn Fn(PodId) -> bool| candidates.iter().copied().filter(|pod| rule(*pod)).collect();
-        match plugin {
-            PluginName::Gang if whole => None,
-            PluginName::Gang => Some(self.beyond_minimum(candidates)),
-            PluginName::Priority if action == Action::Preempt => {
-                let own = self.group(self.pod(taker).group).input.priority;
-                Some(keep(&|pod| self.group(self.pod(pod).group).input.priority < own))
-            }
-            PluginName::Pdb => Some(self.within_budgets(candidates)),
-            PluginName::Conformance => Some(keep(&|pod| !self.pod(pod).critical)),
-            PluginName::Drf if action == Action::Reclaim && self.policy.fair_tree.is_some() => {
-                Some(self.behind_in_tree(taker, candidates))
-            }
-            PluginName::Drf => Some(self.larger_shares(taker, candidates)),
-            PluginName::Proportion | PluginName::Capacity if action == Action::Reclaim => {
-                Some(candidates.to_vec())
-            }
-            _ => None,
-        }
-    }
-
-    /// Pods beyond their gangs' minima, first victims first.
-    fn beyond_minimum(&self, candidates: &[PodId]) -> Vec<PodId> {
-        let mut left: BTreeMap<GroupId, i64> = BTreeMap::new();
-        let mut ordered = candidates.to_vec();
-        ordered.retain(|pod| {
-            let group = self.pod(*pod).group;
-            let surplus = left.entry(group).or_insert_with(|| self.group(group).surplus());
-            *surplus -= 1;
-            *surplus >= 0
-        });
-        ordered
-    }
-
-    fn larger_shares(&self, taker: PodId, candidates: &[PodId]) -> Vec<PodId> {
-        let total = self.nodes.total();
-        let mut own = self.group(self.pod(taker).group).allocated.clone();
-        crate::amounts::add(&mut own, &self.request_of(taker), 1, 1);
-        let own = fleet_quota::shares::dominant_share(&own, total);
-        let mut left: BTreeMap<GroupId, Vec<i64>> = BTreeMap::new();
-        let mut found = Vec::new();
-        for pod in candidates {
-            let group = self.pod(*pod).group;
-            let held = left.entry(group).or_insert_with(|| self.group(group).allocated.clone());
-            crate::amounts::add(held, &self.request_of(*pod), 1, -1);
-            let other = fleet_quota::shares::dominant_share(held, total);
-            if own < other || (own - other).abs() <= SHARE_STEP {
-                found.push(*pod);
-            }
-        }
-        found
     }
 
     /// Queues from `of` up to the first common ancestor with `other`, that one excluded.
@@ -183,7 +119,7 @@ impl Cluster {
         let owed: Vec<usize> =
             asked.filter(|(place, amount)| within(*place, *amount)).map(|(place, _)| place).collect();
         // By weight, a queue is owed everything it requests or nothing.
-        if self.policy.proportion && !self.policy.capacity && owed.len() < request.len() {
+        if self.policy.queues.proportion && !self.policy.queues.capacity && owed.len() < request.len() {
             return Vec::new();
         }
         owed
@@ -194,7 +130,8 @@ impl Cluster {
         let mut left: BTreeMap<QueueId, Vec<i64>> = BTreeMap::new();
         let mut useful: BTreeMap<(QueueId, Option<NodeId>), Vec<usize>> = BTreeMap::new();
         let own = self.group(self.pod(taker).group).queue;
-        let levels = if self.policy.capacity { self.policy.ancestor_reclaim_level + 1 } else { 1 };
+        let levels =
+            if self.policy.queues.capacity { self.policy.queues.ancestor_reclaim_level + 1 } else { 1 };
         let mut ordered = candidates.to_vec();
         ordered.retain(|pod| {
             let (queue, node) = (self.group(self.pod(*pod).group).queue, self.pod(*pod).node);
@@ -251,7 +188,7 @@ impl Cluster {
     fn short_for(&self, taker: PodId, node: Option<NodeId>, victims_queue: QueueId) -> Vec<usize> {
         let request = self.request_of(taker);
         let own = self.group(self.pod(taker).group).queue;
-        let shared: Vec<QueueId> = match self.policy.capacity && self.policy.allocatable {
+        let shared: Vec<QueueId> = match self.policy.queues.capacity && self.policy.queues.allocatable {
             true => {
                 let others = self.lineage(victims_queue);
                 self.lineage(own).into_iter().filter(|queue| others.contains(queue)).collect()

@@ -3,9 +3,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Cluster;
-use crate::pod::{PodId, Status};
+use crate::ids::{NodeId, PodId};
+use crate::pod::Status;
 
 impl Cluster {
+    /// Moves a pod. Every sum follows; while a statement is open, the move can be undone.
+    pub(crate) fn set_place(&mut self, id: PodId, status: Status, node: Option<NodeId>) {
+        let (old_status, old_node) = {
+            let pod = self.state.pod(id);
+            (pod.status, pod.node)
+        };
+        if (old_status, old_node) == (status, node) {
+            return;
+        }
+        if self.recording {
+            self.undo.push((id, old_status, old_node));
+        }
+        // What a pod has on its node stays as long as the pod stays there.
+        let reserved = (old_node != node).then(|| self.policy.plugins.reserve(&self.state, id, status, node));
+        self.state.move_pod(id, status, node, reserved);
+    }
+
     /// Begins a statement: moves can be undone from here on.
     pub(crate) fn begin(&mut self) {
         self.undo.clear();

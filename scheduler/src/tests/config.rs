@@ -58,3 +58,70 @@ fn nodes_that_are_revoked_by_the_clock() {
     bed.cycle_at(24 * 3600 + 6 * 3600);
     assert_eq!(bed.evictions(), "n-a-0");
 }
+
+#[test]
+fn the_table_is_consistent() {
+    let mut names = std::collections::BTreeSet::new();
+    for (name, plugin) in PluginName::ALL {
+        assert!(names.insert(name), "{name} is there twice");
+        assert_eq!((PluginName::read(name), plugin.as_str()), (Some(*plugin), *name));
+        for idle in plugin.idle() {
+            assert!(*idle == *name || plugin.takes(idle), "{name} has no argument {idle}");
+        }
+        let hooks: Vec<Hook> =
+            Hook::ALL.iter().map(|(_, hook)| *hook).filter(|hook| plugin.has(*hook)).collect();
+        assert_eq!(plugin.is_acted_on(), !hooks.is_empty(), "{name} acts at {hooks:?}");
+    }
+}
+
+#[test]
+fn a_hook_that_is_off_is_not_asked() {
+    let bed = |plugin: Plugin| {
+        let config = Config {
+            actions: vec![Action::Allocate],
+            tiers: vec![vec![Plugin::new(Gang), plugin]],
+            ..Config::default()
+        };
+        Bed::new(&config)
+            .nodes(&["n1 c8 taint=closed"])
+            .groups(&["g default"])
+            .pods(&["g-a-0 g c1"])
+            .cycle()
+            .binds()
+    };
+    assert_eq!(bed(Plugin::new(Predicates)), "");
+    assert_eq!(bed(Plugin::new(Predicates).without(Hook::Predicate)), "g-a-0>n1");
+}
+
+#[test]
+fn preferred_nodes_count_without_a_file() {
+    let mut bed = Bed::new(&Config::default())
+        .nodes(&["n1 c8m8", "n2 c8m8 disk=fast", "n3 c8m8"])
+        .groups(&["g default"]);
+    let term = fleet_placement::NodeSelectorTerm {
+        match_expressions: vec![fleet_resources::NodeSelectorRequirement {
+            key: "disk".into(),
+            operator: fleet_resources::constraints::NodeSelectorOperator::In,
+            values: vec!["fast".into()],
+        }],
+        ..Default::default()
+    };
+    bed.pod_with("g-a-0 g c1m1", Extras { preferred_nodes: vec![(1, term)], ..Extras::default() });
+    bed.cycle_at(0);
+    assert_eq!(bed.binds(), "g-a-0>n2");
+}
+
+#[test]
+fn an_equal_group_is_told_why_it_may_not_enter() {
+    let config = Config {
+        actions: vec![Action::Enqueue, Action::Allocate],
+        tiers: vec![vec![Plugin::new(Gang), Plugin::new(Overcommit)]],
+        ..Config::default()
+    };
+    let bed = Bed::new(&config)
+        .nodes(&["n1 c4m4"])
+        .groups(&["a default phase=Pending minres=c9", "b default phase=Pending minres=c9"])
+        .cycle();
+    assert_eq!(bed.why("a"), "the cluster is full: 9 cpu are asked for, 4800m may be promised");
+    assert_eq!(bed.why("b"), bed.why("a"));
+}

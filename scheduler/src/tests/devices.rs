@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::bed::Bed;
-use crate::devices::{ALL_CORES, Ask, Card, Choice, Load, Part, Sharing, choose};
+use crate::devices::{ALL_CORES, Ask, Card, Choice, Load, Part, Sharing, Usual, choose};
 use crate::*;
 
 fn config(arguments: &[(&str, &str)]) -> Config {
@@ -59,7 +59,7 @@ fn pod(bed: &mut Bed, text: &str, asks: &[Ask]) {
 fn parts(bed: &Bed) -> String {
     let text = |(pod, node): (&String, &String)| {
         let known = bed.cluster.pod(bed.pods[pod]);
-        let cards: Vec<&str> = known.parts.iter().map(|part| &*part.card).collect();
+        let cards: Vec<&str> = known.reserved.parts.iter().map(|part| &*part.card).collect();
         format!("{pod}>{node}:{}", cards.join("+"))
     };
     bed.bound.iter().map(text).collect::<Vec<_>>().join(" ")
@@ -197,7 +197,7 @@ proptest! {
         sizes in proptest::collection::vec(4_i64..20, 1..5),
         standing in proptest::collection::vec((0_usize..5, 1_i64..10, 0_i64..60), 0..4),
         asks in proptest::collection::vec((1_i64..3, 0_i64..12, 0_i64..5), 1..4),
-        slots in 0_i64..4, spread in any::<bool>(),
+        slots in 0_i64..4, spread in any::<bool>(), usable in any::<bool>(),
     ) {
         let cards = cards(Sharing::Virtual, &sizes, slots);
         let mut loads = vec![Load::default(); cards.len()];
@@ -214,6 +214,8 @@ proptest! {
         let named: BTreeMap<Arc<str>, Load> =
             cards.iter().zip(&loads).map(|(card, load)| (card.id.clone(), *load)).collect();
         let choice = if spread { Choice::Spread } else { Choice::Binpack };
+        let usual = Usual::new([(asks.clone(), 1_000, 3), (vec![virtual_card(1, 9, 0)], 500, 1)]);
+        let choice = if usable { Choice::Usable(&usual) } else { choice };
         let found = choose(&cards, &named, &asks, choice);
         prop_assert_eq!(found.is_some(), wanted, "{:?}", found);
         for part in found.iter().flatten() {
@@ -232,4 +234,44 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn parts_go_where_most_stays_usable() {
+    let place = |policy: Option<&str>| {
+        let arguments = policy.map(|policy| ("deviceshare.SchedulePolicy", policy));
+        let arguments: Vec<_> = [SHARED, NUMBER].into_iter().chain(arguments).collect();
+        let mut bed = Bed::new(&config(&arguments)).nodes(&["n1 c8", "n2 c8"]);
+        // One card is in use by half on n2: a further part there leaves three whole cards.
+        bed.cluster.set_cards("n1", cards(Sharing::Memory, &[16, 16], 0));
+        bed.cluster.set_cards("n2", cards(Sharing::Memory, &[16, 16], 0));
+        bed.group("g default min=0");
+        pod(&mut bed, "r-a-0 g c1 on=n2", &[memory(8)]);
+        bed.cluster.set_parts(
+            bed.pods["r-a-0"],
+            vec![Part { container: 0, card: "card-1".into(), memory: 8, cores: 0 }],
+        );
+        pod(&mut bed, "a-a-0 g c1 prio=9", &[memory(8)]);
+        pod(&mut bed, "b-a-0 g c1 prio=5", &[whole(2)]);
+        pod(&mut bed, "b-a-1 g c1 prio=1", &[whole(1)]);
+        bed.cycle_at(0);
+        parts(&bed)
+    };
+    let wanted = "a-a-0>n2:card-1 b-a-0>n1:card-0+card-1 b-a-1>n2:card-0";
+    assert_eq!(place(None), wanted);
+    assert_eq!(place(Some("usable")), wanted);
+    assert_ne!(place(Some("spread")), wanted);
+}
+
+#[test]
+fn what_is_usual_follows_the_pods() {
+    let mut bed = Bed::new(&config(&[SHARED])).nodes(&["n1 c8"]);
+    bed.group("g default min=0");
+    pod(&mut bed, "a-a-0 g c1", &[memory(8)]);
+    bed.cycle_at(0);
+    assert!(bed.cluster.usual.weight(Sharing::Memory) > 0);
+    bed.end("a-a-0");
+    bed.cycle_at(1);
+    assert_eq!(bed.cluster.usual.weight(Sharing::Memory), 0);
+    assert!(bed.cluster.card_pods.is_empty());
 }

@@ -35,7 +35,7 @@ fn arguments_are_read() {
         let plugin =
             Plugin::new(Extender).argument("extender.urlPrefix", "http://e").argument(argument, value);
         let config = Config { tiers: vec![vec![plugin]], ..Config::default() };
-        Policy::compile(&config).map(|policy| policy.extender.unwrap())
+        Policy::compile(&config).map(|policy| policy.extender().unwrap().clone())
     };
     let read = compile("extender.httpTimeout", "250ms").unwrap();
     assert_eq!((read.timeout_ms, read.ignorable, read.predicate), (250, false, None));
@@ -120,8 +120,7 @@ fn a_veto_sends_the_pod_elsewhere_for_a_while() {
 #[test]
 fn silence_holds_the_group_for_a_moment() {
     let mut bed = bed(&["predicate"]).groups(&["a default"]).pods(&["a-a-0 a c1m1"]);
-    let a = bed.cluster.find_group("default", "a").unwrap();
-    bed.cluster.no_answer(a, "the extender does not answer");
+    bed.cluster.no_answer(bed.pods["a-a-0"], "the extender does not answer");
     bed.cycle_at(4);
     assert_eq!((bed.binds().as_str(), bed.why("a").as_str()), ("", "the extender does not answer"));
     bed.cycle_at(5);
