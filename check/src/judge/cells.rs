@@ -434,10 +434,16 @@ impl Judge {
         named
     }
 
+    /// A queue without a limit on the way is no reason to wait.
     fn waits_for_quota(&self, binding: &Value, job: &Value) -> bool {
-        let Some((_, quota)) = self.trees.last().filter(|_| queues(binding)) else { return false };
+        if !queues(binding) {
+            return false;
+        }
+        let Some((_, quota)) = self.trees.last() else { return true };
         let leaf = leaf_label(&job["metadata"]["labels"]);
-        leaf.is_some() || !quota.path_of(None, text(&binding["metadata"]["namespace"])).is_empty()
+        let path = quota.path_of(leaf.as_deref(), text(&binding["metadata"]["namespace"]));
+        let limited = |at: &usize| !quota.nodes[*at].max.is_empty() || quota.nodes[*at].max_jobs.is_some();
+        path.is_empty() || path.iter().any(limited)
     }
 
     fn could_start(&self, config: &Config, asked: &Asked) -> bool {

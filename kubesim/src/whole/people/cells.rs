@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Namespace of no leaf of the quota tree: its jobs wait for cells alone.
+/// Namespace of no leaf of the quota tree.
 const FREE: &str = "team-v";
 const TAINT: &str = "example.com/cells";
 const KINDS: [(&str, &str); 3] =
@@ -119,7 +119,8 @@ impl Plan {
             });
         }
         self.select(&KINDS);
-        for index in 0..random.between(4, 10) {
+        self.add_free_policy();
+        for index in 0..random.between(6, 12) {
             let mut job = self.cell_job(random, &format!("v{index}"), &layout, &promised);
             if changes > 0 && job["metadata"]["labels"][EXPECT_LABEL] == "Waits" {
                 job["metadata"]["labels"][EXPECT_LABEL] = "Any".into();
@@ -132,6 +133,21 @@ impl Plan {
             self.submit_cell_job(random, job);
         }
         self.add_bad_cells(random, &layout);
+    }
+
+    /// Jobs of the free namespace have no queue: they wait for cells alone.
+    fn add_free_policy(&mut self) {
+        let Some(all) = self.objects.iter().find(|object| object["kind"] == "ClusterPropagationPolicy")
+        else {
+            return;
+        };
+        let mut spec = all["spec"].clone();
+        if let Some(spec) = spec.as_object_mut() {
+            spec.remove("suspension");
+        }
+        let policy = json!({"apiVersion": all["apiVersion"], "kind": "PropagationPolicy",
+            "metadata": {"name": "cells", "namespace": FREE}, "spec": spec});
+        self.people_do(Duration::ZERO, What::Apply(policy));
     }
 
     fn each_job(&mut self, change: impl Fn(&mut Value)) {
@@ -193,8 +209,9 @@ impl Plan {
         let workers = random.between(1, 3);
         let pods = workers + u64::from(is_roles);
         let cells = *random.one_of(&[1, 1, 1, 2, 2, 4]);
+        // Long enough that cells are wanted while others have them.
         let runtime_ms =
-            if random.per_mille(250) { random.between(90_000, 400_000) } else { random.between(200, 90_000) };
+            if random.per_mille(600) { random.between(40_000, 250_000) } else { random.between(200, 40_000) };
         let mut job = job(kind, name, namespace, workers, cells, runtime_ms);
         let class = *random.one_of(&["oppo", "oppo", "test", "test", "prod", "500"]);
         let pin = promised.pins.iter().find(|(owner, _)| *owner == vc);
@@ -234,7 +251,7 @@ impl Plan {
     }
 
     fn submit_cell_job(&mut self, random: &mut Random, mut job: Value) {
-        let at = random.time(5_000, 170_000);
+        let at = random.time(5_000, 150_000);
         let name = name_of(&job);
         let deleted = random.per_mille(120);
         let edited = random.per_mille(120);
