@@ -1,9 +1,7 @@
-//! Deliberate bugs, to see that the simulation finds them. A test-only switch: nothing but the simulation turns one
-//! on, and off it costs one relaxed load where a bug could stand.
-
-use std::sync::atomic::{AtomicU8, Ordering};
-
-static ACTIVE: AtomicU8 = AtomicU8::new(0);
+//! Deliberate bugs, to see that the simulation finds them.
+//!
+//! Only a build with the feature `deliberate-bugs` has them, and only tests and the example `simulate` of `kubesim` are
+//! such builds. In every other build [`is_on`] is a constant, and no branch is left where a bug could stand.
 
 macro_rules! mutations {
     ($($(#[doc = $what:literal])+ $name:ident,)+) => {
@@ -62,23 +60,63 @@ mutations! {
     UnitLeftBehind,
     /// The hub takes a Work or a reservation that it made itself for ended when an older listing does not name it.
     ListingEndsAnswers,
-}
-
-/// Turns one bug on for this process, `None` all off.
-pub fn set(mutation: Mutation) {
-    ACTIVE.store(mutation as u8, Ordering::Relaxed);
+    /// The hub takes an edit of a gang that runs at once: what it is counted for is not what was sent.
+    BoundGangEdited,
+    /// The agent binds the pods of a gang one by one as they come, and takes those back that stay without the others.
+    GangBoundOneByOne,
+    /// The agent gives each pod of a group the leaf cells of the group's first pod.
+    LeafCellsOfFirst,
+    /// The hub waits for the jobs that stand on a virtual cluster's cells, and does not end their runs.
+    BorrowedCellsKept,
+    /// After a restart the hub does not know the cells of the jobs that run.
+    CellsForgotten,
+    /// The agent places other pods on nodes that are kept for cells.
+    CellNodesOpen,
 }
 
 /// Whether this bug is on.
-#[inline]
-pub fn is_on(mutation: Mutation) -> bool {
-    ACTIVE.load(Ordering::Relaxed) == mutation as u8
+#[cfg(not(feature = "deliberate-bugs"))]
+#[inline(always)]
+pub const fn is_on(_: Mutation) -> bool {
+    false
+}
+
+#[cfg(feature = "deliberate-bugs")]
+pub use switch::{is_on, set};
+
+#[cfg(feature = "deliberate-bugs")]
+mod switch {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::Mutation;
+
+    static ACTIVE: AtomicU8 = AtomicU8::new(0);
+
+    /// Turns one bug on for this process, `None` all off.
+    pub fn set(mutation: Mutation) {
+        ACTIVE.store(mutation as u8, Ordering::Relaxed);
+    }
+
+    /// Whether this bug is on.
+    #[inline]
+    pub fn is_on(mutation: Mutation) -> bool {
+        ACTIVE.load(Ordering::Relaxed) == mutation as u8
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[cfg(not(feature = "deliberate-bugs"))]
+    #[test]
+    fn a_build_without_the_feature_has_no_bugs() {
+        const NONE: bool = is_on(Mutation::QuotaKept);
+        const { assert!(!NONE) };
+        assert!(Mutation::ALL.iter().all(|mutation| !is_on(*mutation)));
+    }
+
+    #[cfg(feature = "deliberate-bugs")]
     #[test]
     fn one_bug_at_a_time_and_none_by_default() {
         assert!(Mutation::ALL.iter().all(|mutation| !is_on(*mutation)));

@@ -14,15 +14,32 @@ pub struct Bounds {
     pub ownerless_hold_ms: u64,
     /// Pods take more of a node of the quota tree than the hub says is used.
     pub uncounted_ms: u64,
+    /// A virtual cluster's guaranteed job waits while its cells are free; a pod's cells are not those of its binding.
+    pub promise_ms: u64,
 }
 
 impl Bounds {
     /// Where no process dies and every request arrives. The hub says what is used once a second.
-    pub const FAIR: Self = Self { half_bound_ms: 10_000, ownerless_hold_ms: 30_000, uncounted_ms: 10_000 };
+    pub const FAIR: Self = Self {
+        half_bound_ms: 10_000,
+        ownerless_hold_ms: 30_000,
+        uncounted_ms: 10_000,
+        // Victims take their grace, and a reservation that was refused is asked for again after half a minute.
+        promise_ms: 120_000,
+    };
     /// Where any of them is away for minutes, one after the other.
-    pub const STORM: Self =
-        Self { half_bound_ms: 600_000, ownerless_hold_ms: 900_000, uncounted_ms: 600_000 };
+    pub const STORM: Self = Self {
+        half_bound_ms: 600_000,
+        ownerless_hold_ms: 900_000,
+        uncounted_ms: 600_000,
+        promise_ms: 900_000,
+    };
 }
+
+/// Keys of gangs of which a pod is bound before all exist.
+pub(super) const EARLY: &str = "early ";
+/// A watch that lists anew tells pods of one moment one after the other.
+const EARLY_MS: u64 = 1;
 
 /// Things that are so now, each with what is wrong and since when.
 #[derive(Debug, Default)]
@@ -67,12 +84,17 @@ impl Lasting {
         let mut found = Vec::new();
         for (key, (since, wrong)) in &self.since {
             let bound_ms = match wrong.invariant {
+                2 if key.starts_with(EARLY) => EARLY_MS,
                 2 => bounds.half_bound_ms,
                 5 => bounds.ownerless_hold_ms,
+                10 => bounds.promise_ms,
                 _ => bounds.uncounted_ms,
             };
             if now_ms.saturating_sub(*since) > bound_ms && self.told.insert(key.clone()) {
-                let what = format!("{}, for longer than {} s", wrong.what, bound_ms / 1000);
+                let what = match bound_ms / 1000 {
+                    0 => wrong.what.clone(),
+                    bound_s => format!("{}, for longer than {bound_s} s", wrong.what),
+                };
                 found.push(broken(wrong.invariant, what));
             }
         }
@@ -87,18 +109,31 @@ pub(super) struct Gang {
     size: i64,
     /// It was whole once, or a pod of it has ended: what is missing was lost since.
     was_whole: bool,
+    /// Pods that were ever there.
+    made: BTreeSet<String>,
 }
 
 impl Gang {
     pub fn add(&mut self, pod: &Pod) {
         let Some((_, size)) = pod.gang else { return };
         self.size = size;
+        self.made.insert(pod.uid.clone());
         self.bound += i64::from(pod.node.is_some());
         self.was_whole |= self.bound >= self.size || pod.has_ended();
     }
 
     pub fn remove(&mut self, pod: &Pod) {
         self.bound -= i64::from(pod.gang.is_some() && pod.node.is_some());
+    }
+
+    /// 2: a pod is bound, and there were never as many pods as it needs.
+    pub fn early(&self, of: &Pod) -> Option<Violation> {
+        let made = i64::try_from(self.made.len()).unwrap_or(i64::MAX);
+        let early = self.bound > 0 && made < self.size && !self.was_whole;
+        let what = || {
+            format!("gang of {} in {}: a pod is bound when {made} of {} exist", of.job, of.cluster, self.size)
+        };
+        early.then(|| broken(2, what()))
     }
 
     /// 2: some pods are bound, and fewer than it needs.

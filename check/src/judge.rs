@@ -1,6 +1,8 @@
 //! The checker over a history, one change at a time: invariants 1 and 3 at each moment, of 4 that no run that
 //! succeeded is run again or forgotten before the hub knows, and what may last for a moment only (`during`).
 
+mod cells;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::names;
@@ -9,7 +11,7 @@ use serde_json::Value;
 
 use super::{
     Bounds, Change, Violation,
-    during::{Gang, Lasting},
+    during::{EARLY, Gang, Lasting},
     facts::{JOB_KINDS, Pod, job_of},
     quota::{Quota, Told, Use, queues, used_by},
     real::{binding_of, controller, job_key, may_have_several_runs, unfenced_jobs},
@@ -52,6 +54,7 @@ pub struct Judge {
     lasting: Lasting,
     /// Uid of the binding to the first run of it that succeeded.
     succeeded: BTreeMap<String, Run>,
+    cells: cells::Cells,
 }
 
 /// A binding as it was last seen; it is remembered when it is gone, as its pods may not be.
@@ -134,8 +137,21 @@ impl Judge {
                 self.see_tree(object, change.gone);
                 Vec::new()
             }
+            None if kind == "CellConfiguration" => {
+                self.see_configuration(object, change.gone);
+                Vec::new()
+            }
+            None if kind == "Cluster" => {
+                self.see_cluster(object, change.gone);
+                Vec::new()
+            }
+            Some(cluster) if kind == "Node" => {
+                self.see_node(cluster, object, change.gone);
+                Vec::new()
+            }
             None if has_pods => {
                 self.labels.insert(job_key(object), object["metadata"]["labels"].clone());
+                self.see_cell_job(job_key(object), object);
                 Vec::new()
             }
             None => self.see_binding(uid, object, change.gone),
@@ -161,6 +177,9 @@ impl Judge {
         let key = format!("hold {} {uid}", cluster.unwrap_or("hub"));
         // Nodes that are kept for cells are no hold for a job.
         if object["spec"]["cellNodes"].is_array() {
+            if let Some(cluster) = cluster {
+                self.see_kept_nodes(cluster, &uid, object, gone);
+            }
             return;
         }
         if gone {
@@ -195,8 +214,10 @@ impl Judge {
         self.unfenced.extend(unfenced_jobs([object]));
         let now_ms = self.now_ms;
         let labels = self.labels.get(&job_of(object)).cloned().unwrap_or_default();
-        let known =
-            self.bindings.entry(uid).or_insert_with(|| Known { bound_ms: now_ms, ..Known::default() });
+        let known = self
+            .bindings
+            .entry(uid.clone())
+            .or_insert_with(|| Known { bound_ms: now_ms, ..Known::default() });
         let mut used = used_by(object, &labels);
         let was = std::mem::take(&mut known.used);
         if used.counts && !was.counts {
@@ -204,16 +225,18 @@ impl Judge {
         }
         // A label that changes while the job runs takes nothing away from the leaf it runs in.
         used.leaf.clone_from(&known.leaf);
-        (known.gone, known.object) = (gone, object.clone());
+        known.gone = gone;
+        let before = std::mem::replace(&mut known.object, object.clone());
         used.counts &= !gone;
         // Only a change of what counts can break anything.
         let moved = was != used;
         known.used = used;
         self.look_at_holds();
-        match moved {
-            true => self.over(Told::Hub, &self.believed_uses()),
-            false => Vec::new(),
+        let mut found = self.see_cells_of_binding(&uid, &before, object, gone);
+        if moved {
+            found.extend(self.over(Told::Hub, &self.believed_uses()));
         }
+        found
     }
 
     fn believed_uses(&self) -> Vec<(u64, Use)> {
@@ -353,6 +376,7 @@ impl Judge {
             self.forget(known);
         }
         let pod = Pod::read(cluster, object);
+        found.extend(self.see_cells_of_pod(&pod, object, gone));
         if gone {
             self.look_at_gang(&pod);
             self.compare();
@@ -422,6 +446,8 @@ impl Judge {
         if pod.gang.is_some() && !pod.run.is_empty() {
             let wrong = self.gangs.get(&pod.run).and_then(|gang| gang.wrong(pod));
             self.lasting.set(&format!("gang {}", pod.run), self.now_ms, wrong);
+            let early = self.gangs.get(&pod.run).and_then(|gang| gang.early(pod));
+            self.lasting.set(&format!("{EARLY}{}", pod.run), self.now_ms, early);
         }
     }
 

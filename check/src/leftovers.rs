@@ -30,6 +30,50 @@ pub(super) fn left_behind(rest: &Snapshot) -> Vec<Violation> {
     found.extend(units_without_binding(rest));
     found.extend(runs_without_work(rest));
     found.extend(pods_without_owner(rest));
+    found.extend(cells_for_nobody(rest));
+    found
+}
+
+/// 5: a virtual cluster is used by jobs that run, and a member keeps the nodes that the hub asks it to keep.
+fn cells_for_nobody(rest: &Snapshot) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let runs = |binding: &Value| {
+        binding["spec"]["cells"].is_object()
+            && binding["spec"]["clusters"][0].is_object()
+            && binding["status"]["result"].is_null()
+    };
+    if !rest.bindings.iter().any(runs) {
+        for vc in &rest.virtual_clusters {
+            for field in ["used", "borrowedOut", "borrowedIn", "running"] {
+                let number = vc["status"][field].as_i64().unwrap_or(0);
+                if number != 0 {
+                    let name = text(&vc["metadata"]["name"]);
+                    let what = format!("virtual cluster {name}: {field} is {number}, and no job has cells");
+                    found.push(broken(5, what));
+                }
+            }
+        }
+    }
+    let is_of_cells = |(_, hold): &&(String, Value)| hold["spec"]["cellNodes"].is_array();
+    let of_hub = |(cluster, hold): &&(String, Value)| {
+        hold["metadata"]["namespace"] == names::cluster_namespace(cluster).as_str()
+    };
+    let asked: BTreeSet<(&str, &str)> = rest
+        .holds
+        .iter()
+        .filter(is_of_cells)
+        .filter(of_hub)
+        .map(|(cluster, hold)| (cluster.as_str(), text(&hold["metadata"]["name"])))
+        .collect();
+    for (cluster, hold) in rest.holds.iter().filter(is_of_cells).filter(|hold| !of_hub(hold)) {
+        let name = text(&hold["metadata"]["name"]);
+        if !asked.contains(&(cluster.as_str(), name)) {
+            found.push(broken(
+                5,
+                format!("{cluster} keeps nodes for cells ({name}) that the hub does not ask for"),
+            ));
+        }
+    }
     found
 }
 
@@ -137,6 +181,29 @@ fn pods_without_owner(rest: &Snapshot) -> Vec<Violation> {
             broken(5, format!("pod {namespace}/{name} in {cluster}: {} is gone", pod.job))
         })
         .collect()
+}
+
+/// Why a job has no binding, in the words of the hub.
+const UNGOVERNED: [&str; 3] = ["NoPolicy", "PolicyInvalid", "InvalidWorkload"];
+
+/// 4: a job without a binding says why: in its status, or where that is another controller's, by an event.
+pub fn untold(job: &Value, warnings: &[Value]) -> Option<Violation> {
+    let conditions = job["status"]["conditions"].as_array().into_iter().flatten();
+    let state = &job["status"]["state"];
+    let in_status = conditions
+        .into_iter()
+        .map(|condition| (&condition["type"], &condition["message"]))
+        .chain([(&state["reason"], &state["message"])])
+        .any(|(reason, message)| UNGOVERNED.contains(&text(reason)) && !text(message).is_empty());
+    let told = || {
+        warnings.iter().any(|event| {
+            text(&event["involvedObject"]["uid"]) == uid(job) && UNGOVERNED.contains(&text(&event["reason"]))
+        })
+    };
+    let job_name = || job_name(job, &job["metadata"]["namespace"], &job["metadata"]["name"]);
+    let has_status = job["apiVersion"] != "batch/v1";
+    let says_why = if has_status { in_status } else { told() };
+    (!says_why).then(|| broken(4, format!("{} has no binding and nothing says why", job_name())))
 }
 
 /// 4: every job of the hub that a policy governs has ended, runs, or waits and says why.

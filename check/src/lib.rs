@@ -5,6 +5,7 @@
 //! product's rules, so that an error there does not hide itself here. Used by `fleet audit`, by the simulation
 //! after each step, and by the end-to-end tests.
 
+mod cell_config;
 mod during;
 mod facts;
 mod history;
@@ -27,6 +28,7 @@ pub use during::Bounds;
 pub use facts::Pod;
 pub use history::{Change, History};
 pub use judge::Judge;
+pub use leftovers::untold;
 pub use quota::Quota;
 pub use run_log::check_run_log;
 pub use snapshot::Snapshot;
@@ -129,5 +131,7 @@ fn half_bound(pods: &[Pod]) -> Vec<Violation> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_cells;
 #[cfg(test)]
 mod tests_real;

@@ -18,6 +18,7 @@ const BINDING: Kind = (FLEET, "ResourceBinding", "resourcebindings");
 const WORK: Kind = (FLEET, "Work", "works");
 const RESERVATION: Kind = (FLEET, "Reservation", "reservations");
 const CLUSTER: Kind = (FLEET, "Cluster", "clusters");
+const VIRTUAL_CLUSTER: Kind = (FLEET, "VirtualCluster", "virtualclusters");
 const QUEUE_UNIT: Kind = ("scheduling.x-k8s.io/v1alpha1", "QueueUnit", "queueunits");
 const QUOTA_TREE: Kind = ("scheduling.sigs.k8s.io/v1beta1", "ElasticQuotaTree", "elasticquotatrees");
 const EVENT: Kind = ("v1", "Event", "events");
@@ -45,6 +46,7 @@ impl Snapshot {
             works: list(hub, WORK).await?,
             units: list(hub, QUEUE_UNIT).await?,
             clusters: list(hub, CLUSTER).await?,
+            virtual_clusters: list(hub, VIRTUAL_CLUSTER).await?,
             ..Self::default()
         };
         for hold in list(hub, RESERVATION).await? {

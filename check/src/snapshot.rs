@@ -29,6 +29,8 @@ pub struct Snapshot {
     pub runs: Vec<(String, Value)>,
     /// What stands between a Deployment and its pods.
     pub replica_sets: Vec<(String, Value)>,
+    /// Virtual clusters of the hub.
+    pub virtual_clusters: Vec<Value>,
     /// Warnings of the hub, for the eye.
     pub warnings: Vec<Value>,
 }
@@ -74,6 +76,9 @@ impl fmt::Display for Snapshot {
         }
         for (cluster, hold) in &self.holds {
             writeln!(f, "hold {} for {cluster}: {}", meta(hold), hold["status"])?;
+        }
+        for vc in &self.virtual_clusters {
+            writeln!(f, "virtual cluster {}: {}", name_of(vc), vc["status"])?;
         }
         for pod in &self.pods {
             let node = pod.node.as_deref().unwrap_or("-");

@@ -40,6 +40,13 @@ fn pod(run: &str, index: u64, gpus: u64) -> Value {
         "status": {"phase": "Running"}})
 }
 
+/// A pod of no gang.
+fn alone(run: &str, gpus: u64) -> Value {
+    let mut pod = pod(run, 0, gpus);
+    pod["metadata"]["annotations"] = Value::Null;
+    pod
+}
+
 fn hub(object: Value) -> Change {
     Change { cluster: None, object: Arc::new(object), gone: false }
 }
@@ -87,17 +94,17 @@ fn pods_of_a_job_whose_end_is_recorded_count_until_they_are_gone() {
     let changes = vec![
         (0, hub(binding("x", "a", 2))),
         (1, east(run("r", "a", "x"))),
-        (2, east(pod("r", 0, 2))),
+        (2, east(alone("r", 2))),
         (3, hub(ended)),
         (4, hub(binding("y", "b", 2))),
         (5, east(run("s", "b", "y"))),
     ];
-    let second = |at_ms| (at_ms, east(pod("s", 0, 2)));
+    let second = |at_ms| (at_ms, east(alone("s", 2)));
     let mut early = changes.clone();
     early.push(second(6));
     check(early, &["invariant 3: quota root/a: nvidia.com/gpu 4 used by pods in members, max 3"]);
     let mut late = changes;
-    late.extend([(6, gone(east(pod("r", 0, 2)))), second(7)]);
+    late.extend([(6, gone(east(alone("r", 2)))), second(7)]);
     check(late, &[]);
 }
 
@@ -106,14 +113,14 @@ fn a_run_under_another_name_is_a_second_run() {
     let changes = vec![
         (0, hub(binding("x", "a", 2))),
         (1, east(run("r", "a", "x"))),
-        (2, east(pod("r", 0, 1))),
+        (2, east(alone("r", 1))),
         (3, east(run("s", "other", "x"))),
-        (4, east(pod("s", 0, 1))),
+        (4, east(alone("s", 1))),
     ];
     let runs = r#"{("east", "PyTorchJob team-a/a", "r"), ("east", "PyTorchJob team-a/other", "s")}"#;
     check(changes.clone(), &[&format!("invariant 1: PyTorchJob team-a/a has several live runs: {runs}")]);
     let mut after = changes;
-    after.insert(3, (2, gone(east(pod("r", 0, 1)))));
+    after.insert(3, (2, gone(east(alone("r", 1)))));
     check(after, &[]);
 }
 
@@ -182,6 +189,48 @@ fn a_gang_may_be_half_bound_for_a_moment() {
     let found =
         "invariant 2: gang of PyTorchJob team-a/r in east: 1 of 2 pods are bound, for longer than 10 s";
     check(changes(20_000), &[found]);
+}
+
+#[test]
+fn no_pod_of_a_gang_is_bound_before_all_exist() {
+    let changes = |second_at_ms| {
+        vec![
+            (0, hub(binding("x", "a", 2))),
+            (1, east(run("r", "a", "x"))),
+            (100, east(pod("r", 0, 1))),
+            (second_at_ms, east(pod("r", 1, 1))),
+            (second_at_ms + 5, east(pod("r", 1, 1))),
+        ]
+    };
+    check(changes(100), &[]);
+    check(
+        changes(110),
+        &["invariant 2: gang of PyTorchJob team-a/r in east: a pod is bound when 1 of 2 exist"],
+    );
+}
+
+#[test]
+fn a_job_without_a_binding_says_why() {
+    let job = |api_version: &str, conditions: Value| {
+        json!({"apiVersion": api_version, "kind": "PyTorchJob", "status": {"conditions": conditions},
+            "metadata": {"name": "a", "namespace": "b", "uid": "u"}})
+    };
+    let warning = |uid: &str| json!({"involvedObject": {"uid": uid}, "reason": "InvalidWorkload", "message": "spec: found nothing"});
+    let condition =
+        |kind: &str| json!([{"type": kind, "status": "True", "message": "spec.roles: found none"}]);
+    let untold =
+        |job: &Value, warnings: &[Value]| crate::untold(job, warnings).map(|found| found.to_string());
+    let nothing = Some("invariant 4: PyTorchJob b/a has no binding and nothing says why".to_string());
+    let kubeflow = "kubeflow.org/v1";
+    assert_eq!(untold(&job(kubeflow, condition("InvalidWorkload")), &[]), None);
+    assert_eq!(untold(&job(kubeflow, condition("Running")), &[]), nothing);
+    // An event may be of before the job was mended.
+    assert_eq!(untold(&job(kubeflow, Value::Null), &[warning("u")]), nothing);
+    assert_eq!(untold(&job("batch/v1", Value::Null), &[warning("u")]), None);
+    assert_eq!(untold(&job("batch/v1", Value::Null), &[warning("other")]), nothing);
+    let mut volcano = job("batch.volcano.sh/v1alpha1", Value::Null);
+    volcano["status"]["state"] = json!({"reason": "NoPolicy", "message": "no policy selects it"});
+    assert_eq!(untold(&volcano, &[]), None);
 }
 
 #[test]

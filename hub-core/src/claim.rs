@@ -3,6 +3,7 @@
 use fleet_api::patch::merge_diff;
 use fleet_api::{
     binding as wire, convert,
+    mutation::{self, Mutation},
     policy::{PropagationSpec, Suspension},
     volcano::NetworkTopology,
 };
@@ -174,8 +175,10 @@ fn update(entry: &BindingEntry, mut desired: Value) -> Option<Write> {
     }
     if entry.is_bound() && entry.is_gang() {
         // What a running gang asks for is settled; its places are held as they were reserved.
-        desired["components"] = known["components"].clone();
-        desired["replicas"] = known["replicas"].clone();
+        if !mutation::is_on(Mutation::BoundGangEdited) {
+            desired["components"] = known["components"].clone();
+            desired["replicas"] = known["replicas"].clone();
+        }
         settle_fencing(&known, &mut desired);
         settle_pod_scheduling(&known, &mut desired);
         // A run that was admitted as a gang counts as one until it ends.

@@ -9,17 +9,17 @@ use std::{
 };
 
 use fleet_api::mutation::{self, Mutation};
-use fleet_kubesim::whole::{Plan, run_plan};
+use fleet_kubesim::whole::{People, Plan, run_plan};
 
 const UNTIL: Duration = Duration::from_secs(1770);
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 #[track_caller]
-fn found(bug: Mutation, seed: u64, invariant: u8) {
+fn found(bug: Mutation, seed: u64, people: &str, invariant: u8) {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     mutation::set(bug);
-    let mut plan = Plan::of_seed(seed);
+    let mut plan = Plan::of_seed_with(seed, &People::named(people).expect("known"));
     // What is broken at the end is broken long before the end of the quiet time.
     plan.until = UNTIL;
     let outcome = run_plan(&plan).expect("the fleet starts");
@@ -29,11 +29,11 @@ fn found(bug: Mutation, seed: u64, invariant: u8) {
 }
 
 macro_rules! cases {
-    ($($name:ident: $bug:ident at seed $seed:literal breaks $invariant:literal;)+) => {
+    ($($name:ident: $bug:ident at seed $seed:literal $(with $people:literal)? breaks $invariant:literal;)+) => {
         $(
             #[test]
             fn $name() {
-                found(Mutation::$bug, $seed, $invariant);
+                found(Mutation::$bug, $seed, concat!($($people)?), $invariant);
             }
         )+
     };
@@ -53,4 +53,8 @@ cases! {
     target_cleared_too_early: TargetClearedTooEarly at seed 5 breaks 1;
     work_left_behind: WorkLeftBehind at seed 3 breaks 5;
     unit_left_behind: UnitLeftBehind at seed 5 breaks 5;
+    bound_gang_edited: BoundGangEdited at seed 2 with "edits,fair" breaks 3;
+    leaf_cells_of_first: LeafCellsOfFirst at seed 1 with "virtual-clusters,fair" breaks 10;
+    cell_nodes_open: CellNodesOpen at seed 1 with "virtual-clusters,fair" breaks 10;
+    gang_bound_one_by_one: GangBoundOneByOne at seed 1 breaks 2;
 }

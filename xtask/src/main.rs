@@ -52,6 +52,12 @@ enum Task {
         /// Turn on each deliberate bug in turn, and print after how many seeds it was found.
         #[arg(long)]
         bugs: bool,
+        /// Turn on one deliberate bug, to see after how many seeds it is found.
+        #[arg(long)]
+        bug: Option<String>,
+        /// Users and attackers by name and comma; `all`: each of them in some seeds.
+        #[arg(long)]
+        people: Option<String>,
         /// Go on after a seed that fails, and only name it.
         #[arg(long)]
         keep_going: bool,
@@ -98,13 +104,16 @@ fn run(task: Task) -> anyhow::Result<()> {
             Ok(())
         }
         Task::Tidy { graph: false } => tidy(),
-        Task::Simulate { seeds, first, minutes, bugs, keep_going, debug } => {
+        Task::Simulate { seeds, first, minutes, bugs, bug, people, keep_going, debug } => {
             let mut arguments =
                 vec!["--seeds".to_string(), seeds.to_string(), "--first".to_string(), first.to_string()];
             if let Some(minutes) = minutes {
                 arguments.extend(["--minutes".to_string(), minutes.to_string()]);
             }
             arguments.extend(bugs.then(|| "--bugs".to_string()));
+            for (name, value) in [("--bug", bug), ("--people", people)] {
+                arguments.extend(value.into_iter().flat_map(|value| [name.to_string(), value]));
+            }
             arguments.extend(keep_going.then(|| "--keep-going".to_string()));
             simulate(&arguments, debug)
         }

@@ -246,11 +246,39 @@ pub fn check() -> anyhow::Result<()> {
             check_sources(&root.join(folder).join("src"), &mut broken)?;
         }
     }
-    broken.extend(house::check(root, &rooms(root)?)?);
+    let all = rooms(root)?;
+    for manifest in
+        std::iter::once("Cargo.toml".to_string()).chain(all.iter().map(|room| format!("{room}/Cargo.toml")))
+    {
+        let text = std::fs::read_to_string(root.join(&manifest)).with_context(|| manifest.clone())?;
+        broken.extend(bugs_outside_tests(&manifest, &text));
+    }
+    broken.extend(house::check(root, &all)?);
     if !broken.is_empty() {
         bail!("the rules of the house are broken:\n  {}", broken.join("\n  "));
     }
     Ok(())
+}
+
+/// The feature that compiles deliberate bugs in.
+const BUGS: &str = "deliberate-bugs";
+
+/// Lines of a manifest that turn deliberate bugs on in anything but tests.
+fn bugs_outside_tests(manifest: &str, text: &str) -> Vec<String> {
+    let mut section = "";
+    let mut broken = Vec::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+        if line.starts_with('[') {
+            section = line;
+        }
+        let declares = section == "[features]" && line == format!("{BUGS} = []");
+        let of_tests = section.starts_with("[dev-dependencies");
+        if line.contains(BUGS) && !declares && !of_tests {
+            broken
+                .push(format!("{manifest}: found {BUGS} under {section}; allowed: [dev-dependencies] alone"));
+        }
+    }
+    broken
 }
 
 /// Folders of all packages of the workspace, in its own order.
@@ -317,6 +345,18 @@ mod tests {
     #[test]
     fn the_house_keeps_its_rules() {
         check().expect("no rule is broken");
+    }
+
+    #[test]
+    fn deliberate_bugs_are_for_tests_alone() {
+        let found = |text: &str| bugs_outside_tests("m", text).len();
+        let on = "fleet-api = { workspace = true, features = [\"deliberate-bugs\"] }";
+        assert_eq!(found(&format!("[dev-dependencies]\n{on}\n")), 0);
+        assert_eq!(found("[features]\n# of deliberate-bugs\ndeliberate-bugs = []\n"), 0);
+        assert_eq!(found(&format!("[dependencies]\n{on}\n")), 1);
+        assert_eq!(found(&format!("[workspace.dependencies]\n{on}\n[dev-dependencies]\n")), 1);
+        assert_eq!(found("[features]\ndefault = [\"fleet-api/deliberate-bugs\"]\n"), 1);
+        assert_eq!(found("[features]\nbugs = [\"fleet-api/deliberate-bugs\"]\n"), 1);
     }
 
     #[test]

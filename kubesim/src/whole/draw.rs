@@ -20,6 +20,9 @@ const STORM_S: u64 = 240;
 /// After the faults, the time in which everything must have come to its end.
 const QUIET: Duration = Duration::from_secs(3600);
 
+/// In how many of 1000 seeds there are virtual clusters.
+const VIRTUAL_CLUSTERS: u32 = 200;
+
 /// What may move a job off a cluster that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moves {
@@ -109,6 +112,10 @@ impl Plan {
         plan.add_lost_history(seed, &names);
         if let Some(tree) = quotas.edit() {
             plan.add(random.time(20_000, STORM_S * 800), What::Apply(tree));
+        }
+        let random = &mut Random::branch(seed, "virtual clusters");
+        if random.per_mille(VIRTUAL_CLUSTERS) {
+            plan.add_cells(random);
         }
         plan.events.sort_by_key(|event| event.at);
         plan

@@ -99,7 +99,15 @@ pub fn resource(api_version: &str, kind: &str) -> ApiResource {
 
 impl Observer {
     /// Starts watching.
-    pub fn start(hub: &Client, members: &BTreeMap<String, Client>, judge: Judge, began: Instant) -> Self {
+    ///
+    /// `cells`: there are virtual clusters, so that clusters and nodes are watched too.
+    pub fn start(
+        hub: &Client,
+        members: &BTreeMap<String, Client>,
+        judge: Judge,
+        cells: bool,
+        began: Instant,
+    ) -> Self {
         let seen = Arc::new(Mutex::new(Seen { judge, ..Seen::default() }));
         let mut watches = JoinSet::new();
         let mut follow =
@@ -112,6 +120,10 @@ impl Observer {
             follow(hub, None, api_version, kind);
         }
         follow(hub, None, "scheduling.sigs.k8s.io/v1beta1", "ElasticQuotaTree");
+        if cells {
+            follow(hub, None, "fleet.dev/v1alpha1", "Cluster");
+            follow(hub, None, "fleet.dev/v1alpha1", "CellConfiguration");
+        }
         follow(hub, None, "fleet.dev/v1alpha1", "ResourceBinding");
         follow(hub, None, "fleet.dev/v1alpha1", "Reservation");
         for (name, client) in members {
@@ -120,6 +132,9 @@ impl Observer {
                 follow(client, Some(name), api_version, kind);
             }
             follow(client, Some(name), "apps/v1", "ReplicaSet");
+            if cells {
+                follow(client, Some(name), "v1", "Node");
+            }
             follow(client, Some(name), "fleet.dev/v1alpha1", "Reservation");
             follow(client, Some(name), "v1", "Pod");
         }
@@ -288,7 +303,7 @@ impl Seen {
             ("ResourceBinding", None) => self.see_binding(at_ms, &change),
             ("Reservation", None) => self.see_reservation(at_ms, &change),
             ("Pod", Some(_)) => self.see_pod(at_ms, &change),
-            ("Reservation" | "ReplicaSet", Some(_)) | (_, None) => {}
+            ("Reservation" | "ReplicaSet" | "Node", Some(_)) | (_, None) => {}
             (_, Some(_)) => self.see_run(at_ms, &change),
         }
     }

@@ -103,7 +103,7 @@ impl<'p> Run<'p> {
         let judge = Judge::new(nodes(plan), tree.map(|tree| Quota::read(&tree["spec"])))
             .within(if plan.fair { Bounds::FAIR } else { Bounds::STORM })
             .without(plan.liars.iter().cloned());
-        let observer = Observer::start(sim.hub(), &sim.members(), judge, began);
+        let observer = Observer::start(sim.hub(), &sim.members(), judge, plan.has_cells(), began);
         let mut run = Self {
             plan,
             sim,
@@ -398,7 +398,11 @@ impl<'p> Run<'p> {
                 && of["apiVersion"] == api_version
         };
         let Some(binding) = snapshot.bindings.iter().find(is_of) else {
-            return Some(format!("{kind} {namespace}/{name} has no binding"));
+            // A user has made it one that cannot run, or nobody's.
+            return match expect {
+                "Any" => check::untold(job, &snapshot.warnings).map(|violation| violation.what),
+                _ => Some(format!("{kind} {namespace}/{name} is to be {expect} and has no binding")),
+            };
         };
         let ended = binding["status"]["result"]["outcome"].as_str();
         let reason = binding["status"]["conditions"].as_array().into_iter().flatten();

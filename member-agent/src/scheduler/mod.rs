@@ -13,6 +13,8 @@ pub(crate) mod write;
 
 use std::sync::Arc;
 
+use fleet_api::mutation::{self, Mutation};
+
 use crate::{
     lean_devices::Assigned,
     state::{GangKey, MemberState, PodEntry, PodKey},
@@ -110,7 +112,8 @@ pub(crate) fn decide(state: &mut MemberState, key: &GangKey) -> Decision {
     let placed = settled.iter().filter(|(_, pod)| pod.finished || pod.counted_on().is_some()).count();
     // Pods behind a scheduling gate are not there yet.
     let exist = pending.len() + placed;
-    if exist < size {
+    let one_by_one = mutation::is_on(Mutation::GangBoundOneByOne);
+    if exist < size && !one_by_one {
         return Decision::Incomplete { exist, size };
     }
     if let Some((pod, error)) = pending.iter().find_map(|(key, pod)| Some((key, pod.unreadable.as_ref()?))) {
@@ -118,7 +121,7 @@ pub(crate) fn decide(state: &mut MemberState, key: &GangKey) -> Decision {
     }
     // Of pods that start one by one, those that have cells go first.
     pending.sort_by_key(|(key, pod)| state.is_bound_to_cells(pod) && held_node(state, key, pod).is_none());
-    let demanded = size.saturating_sub(placed);
+    let demanded = if one_by_one { 0 } else { size.saturating_sub(placed) };
     let rest = pending.split_off(demanded);
     let mut bindings = match place_all(state, key, &pending) {
         Ok(bindings) => bindings,
@@ -132,7 +135,10 @@ pub(crate) fn decide(state: &mut MemberState, key: &GangKey) -> Decision {
         }
     }
     match refusal {
-        Some(message) if bindings.is_empty() => refuse(message, Vec::new()),
+        Some(message) if bindings.is_empty() => {
+            let back = settled.iter().filter(|(_, pod)| one_by_one && pod.counted_on().is_some());
+            refuse(message, back.map(|(key, _)| key.clone()).collect())
+        }
         _ => Decision::Bind(bindings),
     }
 }

@@ -12,6 +12,7 @@ use std::{
 use fleet_api::{
     ReservationSpec,
     cell_places::{CellGroup, CellPlace},
+    mutation::{self, Mutation},
 };
 use fleet_cells::{GroupRequest, Placement, PodBindInfo, PodPlacement};
 use fleet_placement::Gang;
@@ -44,6 +45,7 @@ pub(super) fn mark(hold: &mut Hold, spec: &ReservationSpec) {
             };
             let Some(place) = hold.places.iter_mut().find(own) else { continue };
             place.leaf_cells.clone_from(&given.leaf_cells);
+            let number = if mutation::is_on(Mutation::LeafCellsOfFirst) { 0 } else { number };
             let info = request.as_ref().and_then(|request| PodBindInfo::of(request, &placement, number));
             place.marks = info.map(|info| Arc::new(annotations(&info)));
         }
@@ -274,7 +276,7 @@ impl MemberState {
     /// A node of cells takes nothing that the scheduler places by itself.
     pub(super) fn tell_scheduler(&mut self, node: &fleet_placement::Node) {
         self.cluster.put_node(node);
-        let kept = self.is_of_cells.contains(&node.name);
+        let kept = self.is_of_cells.contains(&node.name) && !mutation::is_on(Mutation::CellNodesOpen);
         if self.cluster.nodes.find(&node.name).is_some_and(|id| self.cluster.nodes.get(id).kept != kept) {
             self.cluster.keep_node(&node.name, kept);
         }

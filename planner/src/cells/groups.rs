@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use fleet_api::cell_places::{CellGroup, CellPlace, LazilyPreempted};
+use fleet_api::{
+    cell_places::{CellGroup, CellPlace, LazilyPreempted},
+    mutation::{self, Mutation},
+};
 use fleet_cells::{BoundGroup, GroupRequest, GroupState, LazyPreemption, Placement, PodPlacement, Proposal};
 use fleet_quota::JobId;
 
@@ -54,7 +57,7 @@ impl CellRoom {
     /// is given back.
     pub fn hold(&mut self, job: &Job, held: &Held) {
         for group in &held.cells {
-            if self.job_of.contains_key(&group.name) {
+            if self.job_of.contains_key(&group.name) || mutation::is_on(Mutation::CellsForgotten) {
                 continue;
             }
             let Some((ask, bound)) = read(group, held, job) else { continue };

@@ -6,6 +6,7 @@
 //! the end state is that of the jobs alone. The result of a job that somebody touched is left open if it cannot be
 //! predicted (`Any`); the invariants must hold all the same.
 
+mod cells;
 mod hostile;
 mod jobs;
 mod users;
@@ -45,6 +46,9 @@ pub struct People {
     pub names: u32,
     /// Submit every kind of job, with pods that outlive their job, and Deployments.
     pub kinds: u32,
+    /// Make nodes cells, submit jobs to virtual clusters, and change what these were promised. Some seeds have them
+    /// without being asked.
+    pub virtual_clusters: u32,
     /// A tenant who writes Fleet's own marks, places pods by himself and sends what is too large.
     pub hostile_tenant: u32,
     /// A member whose credentials write lies into its Works, Reservations and Cluster.
@@ -64,6 +68,7 @@ impl People {
         dependencies: 0,
         names: 0,
         kinds: 0,
+        virtual_clusters: 0,
         hostile_tenant: 0,
         hostile_member: 0,
         fair: 0,
@@ -78,6 +83,7 @@ impl People {
         dependencies: 250,
         names: 200,
         kinds: 400,
+        virtual_clusters: 0,
         hostile_tenant: 250,
         hostile_member: 200,
         fair: 300,
@@ -103,7 +109,7 @@ impl People {
         Ok(people)
     }
 
-    fn weights(&mut self) -> [(&'static str, &mut u32); 11] {
+    fn weights(&mut self) -> [(&'static str, &mut u32); 12] {
         [
             ("edits", &mut self.edits),
             ("suspends", &mut self.suspends),
@@ -113,6 +119,7 @@ impl People {
             ("dependencies", &mut self.dependencies),
             ("names", &mut self.names),
             ("kinds", &mut self.kinds),
+            ("virtual-clusters", &mut self.virtual_clusters),
             ("hostile-tenant", &mut self.hostile_tenant),
             ("hostile-member", &mut self.hostile_member),
             ("fair", &mut self.fair),
@@ -135,6 +142,9 @@ impl Plan {
             random.per_mille(weight).then_some(random)
         };
         // Who makes jobs comes before who changes them.
+        if let Some(mut random) = comes("cells", people.virtual_clusters).filter(|_| !self.has_cells()) {
+            self.add_cells(&mut random);
+        }
         if let Some(mut random) = comes("kinds", people.kinds) {
             self.add_kinds(&mut random);
         }
@@ -298,7 +308,8 @@ mod tests {
         let names: Vec<&str> = named.weights().iter().map(|(name, _)| *name).collect();
         for name in names.into_iter().filter(|name| *name != "fair") {
             let people = People::named(name).expect("known");
-            for seed in 0..20 {
+            for seed in (0..20).filter(|seed| name != "virtual-clusters" || !Plan::of_seed(*seed).has_cells())
+            {
                 let (alone, with) = (Plan::of_seed(seed), Plan::of_seed_with(seed, &people));
                 let before: BTreeSet<String> =
                     alone.events.iter().map(|event| format!("{event:?}")).collect();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fleet_api::mutation::{self, Mutation};
 use fleet_cells::{Ask, Decision as CellDecision, GroupState, Phase, Proposal, WaitCause, WaitReason};
 use fleet_policies::reason::Reason;
 use fleet_quota::{JobId, TakeRule};
@@ -323,7 +324,7 @@ impl Planner {
                     self.cells.release_job(victim);
                     plan.more = true;
                 }
-                Stand::Holds(held) if held.ending => {}
+                Stand::Holds(held) if held.ending || mutation::is_on(Mutation::BorrowedCellsKept) => {}
                 Stand::Holds(_) => plan.decisions.push(Decision::Evict {
                     job: victim.clone(),
                     taker: taker.clone(),
