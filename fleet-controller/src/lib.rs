@@ -5,6 +5,7 @@
 //! run side by side, at most one batch per thing looked at. Deliberately absent: the rules themselves
 //! ([`fleet_hub_core`]), and any state that a restart could not rebuild by listing.
 
+mod callers;
 mod discovery;
 pub mod election;
 pub mod gather;
@@ -19,5 +20,5 @@ pub use election::Election;
 pub use metrics::Metrics;
 pub use options::Options;
 pub use process::run;
-pub use serve::serve;
+pub use serve::{serve, serve_on};
 pub use views::Views;

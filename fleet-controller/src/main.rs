@@ -84,10 +84,10 @@ async fn main() -> anyhow::Result<()> {
     let Some(address) = arguments.metrics_address else { return run(hub, options, shutdown).await };
     let served = options.clone();
     let serving = async {
-        let serving = serve(&served, address, shutdown.clone());
+        let serving = serve(&served, hub.clone(), address, shutdown.clone());
         serving.await.with_context(|| format!("--metrics-address {address}"))
     };
-    tokio::try_join!(serving, run(hub, options, shutdown.clone()))?;
+    tokio::try_join!(serving, run(hub.clone(), options, shutdown.clone()))?;
     Ok(())
 }
 

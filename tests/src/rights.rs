@@ -35,6 +35,17 @@ impl Hub {
         Ok(Self { plane, client })
     }
 
+    /// A token of that service account.
+    ///
+    /// # Errors
+    /// The hub gives none.
+    pub async fn token(&self, namespace: &str, name: &str) -> anyhow::Result<String> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let asked: TokenRequest = serde_json::from_value(json!({"spec": {"audiences": []}}))?;
+        let granted = accounts.create_token_request(name, &PostParams::default(), &asked).await?;
+        granted.status.and_then(|status| status.token).context("a token")
+    }
+
     pub async fn stop(self) {
         self.plane.stop().await;
     }
@@ -44,10 +55,7 @@ impl Hub {
     /// # Errors
     /// The hub gives no token.
     pub async fn account(&self, namespace: &str, name: &str) -> anyhow::Result<Client> {
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
-        let asked: TokenRequest = serde_json::from_value(json!({"spec": {"audiences": []}}))?;
-        let granted = accounts.create_token_request(name, &PostParams::default(), &asked).await?;
-        let token = granted.status.and_then(|status| status.token).context("a token")?;
+        let token = self.token(namespace, name).await?;
         let Some(address) = &self.plane.address else { return Ok(with_token(self.client.clone(), &token)) };
         let mut kubeconfig: Value = yaml::read(&address.kubeconfig)?;
         // In the place of the administrator's credential, whatever it is.

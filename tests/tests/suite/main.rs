@@ -20,6 +20,7 @@ mod quota;
 mod rights;
 mod shared;
 mod tenants;
+mod view;
 mod virtual_clusters;
 mod volcano;
 mod volcano_hub;
