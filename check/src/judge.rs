@@ -14,7 +14,9 @@ use super::{
     during::{EARLY, Gang, Lasting},
     facts::{JOB_KINDS, Pod, job_of},
     quota::{Quota, Told, Use, queues, used_by},
-    real::{binding_of, controller, job_key, may_have_several_runs, unfenced_jobs},
+    real::{
+        binding_of, controller, epoch_of, job_key, may_have_several_runs, unfenced_jobs, was_moved_unfenced,
+    },
     violation::{broken, over_node},
 };
 
@@ -252,7 +254,8 @@ impl Judge {
         let mut uses: BTreeMap<&str, (u64, Use)> = BTreeMap::new();
         for (owner, taken) in self.taken.iter().filter(|(_, taken)| taken.pods > 0) {
             let Some((uid, known)) = self.binding_of_owner(owner, &taken.job) else { continue };
-            if !queues(&known.object) {
+            let epoch = self.run_of(owner).map_or(0, |run| run.epoch);
+            if !queues(&known.object) || was_moved_unfenced(&known.object, epoch) {
                 continue;
             }
             let (namespace, leaf) = (taken.namespace.clone(), known.leaf.clone());
@@ -326,7 +329,7 @@ impl Judge {
             cluster: cluster.to_string(),
             name: job_key(object),
             binding: binding.clone(),
-            epoch: text(&meta["annotations"][names::EPOCH_ANNOTATION]).parse().unwrap_or(0),
+            epoch: epoch_of(object),
         };
         let mut found = Vec::new();
         if has_succeeded(object) {

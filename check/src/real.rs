@@ -52,6 +52,18 @@ pub(super) fn accepts_two_runs(binding: &Value) -> bool {
         || stays(&failover["application"]["purgeMode"]) && unfenced
 }
 
+/// A run that the hub has moved without fencing: what is left of it in the cluster that was lost is no longer counted.
+pub(super) fn was_moved_unfenced(binding: &Value, epoch: i64) -> bool {
+    let of_run = |attempt: &&Value| attempt["epoch"] == epoch && attempt["reason"] == "ClusterLost";
+    binding["spec"]["failover"]["cluster"]["fencing"] == "None"
+        && binding["status"]["attempts"].as_array().is_some_and(|all| all.iter().any(|one| of_run(&one)))
+}
+
+/// The epoch of a run, as its object in the member says.
+pub(super) fn epoch_of(run: &Value) -> i64 {
+    text(&run["metadata"]["annotations"][names::EPOCH_ANNOTATION]).parse().unwrap_or(0)
+}
+
 /// What the pods of one binding, which have not ended, ask for.
 #[derive(Default)]
 struct Taken {
@@ -104,7 +116,7 @@ fn uses(snapshot: &Snapshot) -> Vec<Use> {
         let Some(run) = run_of(pod) else { continue };
         let Some(uid) = binding_of(run) else { continue };
         let binding = bindings.get(uid).copied();
-        if binding.is_some_and(|binding| !queues(binding)) {
+        if binding.is_some_and(|binding| !queues(binding) || was_moved_unfenced(binding, epoch_of(run))) {
             continue;
         }
         let of = taken.entry(uid).or_insert_with(|| Taken {

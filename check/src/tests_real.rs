@@ -109,6 +109,31 @@ fn pods_of_a_job_whose_end_is_recorded_count_until_they_are_gone() {
 }
 
 #[test]
+fn what_is_left_in_a_lost_cluster_of_a_run_that_was_moved_unfenced_is_not_counted() {
+    let history = |fencing: &str| {
+        let lost = |epoch: i64| {
+            let mut lost = binding("x", "a", 2);
+            lost["spec"]["epoch"] = epoch.into();
+            lost["spec"]["failover"] = json!({"allowTwoRuns": true, "cluster": {"fencing": fencing}});
+            lost["status"]["attempts"] = json!([{"cluster": "east", "epoch": 1, "reason": "ClusterLost"}]);
+            hub(lost)
+        };
+        let mut second = run("s", "a", "x");
+        second["metadata"]["annotations"]["fleet.dev/epoch"] = "2".into();
+        vec![
+            (0, hub(binding("x", "a", 2))),
+            (1, east(run("r", "a", "x"))),
+            (2, east(alone("r", 2))),
+            (3, lost(2)),
+            (4, east(second)),
+            (5, east(alone("s", 2))),
+        ]
+    };
+    check(history("None"), &[]);
+    check(history("Lease"), &["invariant 3: quota root/a: nvidia.com/gpu 4 used by pods in members, max 3"]);
+}
+
+#[test]
 fn a_run_under_another_name_is_a_second_run() {
     let changes = vec![
         (0, hub(binding("x", "a", 2))),
