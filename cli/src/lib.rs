@@ -56,7 +56,7 @@ use args::{Cli, Command};
 
 /// Errors of Fleet's own crates. Errors of the client are printed by the command, in one line.
 const DEFAULT_LOG: &str = "fleet_controller=error,member_agent=error,fleet_agent_ground=error,fleet_job_controllers=error,\
-     fleet_works=error,fleet_apiserver=error,fleet_kubesim=error";
+     fleet_works=error,fleet_member_scheduler=error,fleet_apiserver=error,fleet_kubesim=error";
 
 /// The program's own name; under every other one it is a plugin of kubectl, or `vcctl`.
 pub const OWN_NAME: &str = "fleet";

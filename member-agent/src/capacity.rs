@@ -1,17 +1,12 @@
 //! Capacity: what the member offers and what of it is taken, as the Cluster's status says it.
 //!
-//! [`report`] is pure. [`run`] writes reports, the newest only, and only what differs from the last.
+//! The scheduler makes reports (`fleet_member_scheduler::Report`). [`run`] writes them, the newest only, and only what differs from the last.
 
-use fleet_api::patch::merge_diff_of;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use fleet_api::{
-    Cluster, ClusterStatus,
-    cluster::{NodeShape, NodeSummary, ResourceSummary},
-    convert,
-};
-use fleet_placement::{Node, summarize_named};
-use fleet_resources::{ResourceName, Resources};
+use fleet_agent_ground::{Backoff, CallError, call};
+use fleet_api::{Cluster, ClusterStatus, patch::merge_diff_of};
+use fleet_member_scheduler::Report;
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -19,8 +14,7 @@ use kube::{
 use serde_json::json;
 use tokio::{sync::watch, time::Instant};
 
-use crate::{context::Context, join, rights, state::MemberState};
-use fleet_agent_ground::{Backoff, CallError, call};
+use crate::{context::Context, join, rights};
 
 /// How often the member is asked for its version and its kinds.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
@@ -37,66 +31,6 @@ const GROUPS: [&str; 9] = [
     "scheduling.x-k8s.io",
     "sparkoperator.k8s.io",
 ];
-
-/// One report, without what discovery adds.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Report {
-    /// Rises with every report.
-    pub sequence: i64,
-    /// Highest number that an answer to a reservation has named as the one that counts it.
-    pub promised: i64,
-    pub status: ClusterStatus,
-}
-
-/// What the state amounts to; the sequence is for the caller to set.
-pub(crate) fn report(state: &MemberState) -> ClusterStatus {
-    let nodes = || state.nodes().iter();
-    let usable = || nodes().filter(|node| node.ready && !node.unschedulable);
-    ClusterStatus {
-        node_summary: Some(NodeSummary {
-            total_num: state.nodes().len() as i64,
-            ready_num: nodes().filter(|node| node.ready).count() as i64,
-        }),
-        resource_summary: Some(ResourceSummary {
-            allocatable: sum(usable(), |node| (&node.allocatable, node.max_pods)),
-            allocated: sum(usable(), |node| (&node.used, node.pods)),
-            allocating: state.unbound().to_quantities(),
-        }),
-        // Nodes of cells have no room but for cells.
-        node_shapes: shapes(nodes().filter(|node| !state.is_cell_node(&node.name))),
-        ..ClusterStatus::default()
-    }
-}
-
-/// Names of nodes in one report at most; of a larger member the hub knows the rest as numbers.
-const NODES_NAMED: usize = 2000;
-
-/// Nodes on which something runs are named.
-fn shapes<'n>(nodes: impl Iterator<Item = &'n Node>) -> Vec<NodeShape> {
-    let mut left = NODES_NAMED;
-    let wire = |(shape, names): (fleet_placement::NodeShape, Vec<&str>)| {
-        let named = if shape.pods > 0 || shape.free != shape.allocatable { names.len().min(left) } else { 0 };
-        left -= named;
-        let nodes = names.into_iter().take(named).map(str::to_string).collect();
-        NodeShape { nodes, ..convert::node_shape(&shape) }
-    };
-    summarize_named(nodes).into_iter().map(wire).collect()
-}
-
-fn sum<'n>(
-    nodes: impl Iterator<Item = &'n Node>,
-    amounts: impl Fn(&'n Node) -> (&'n Resources, i64),
-) -> BTreeMap<String, String> {
-    let mut total = Resources::new();
-    let mut pods = 0;
-    for node in nodes {
-        let (resources, count) = amounts(node);
-        total.add(resources);
-        pods += count;
-    }
-    total.set(ResourceName::PODS, pods);
-    total.to_quantities()
-}
 
 /// Writes reports to the hub as they come, until the agent stops. `known` is the status that stands
 /// there.

@@ -14,7 +14,7 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 
-use crate::{Options, context::Context};
+use crate::{context::Context, options::Options};
 use fleet_agent_ground::{Backoff, CallError, call};
 
 /// ConfigMap in the member that keeps who the agent of this installation is.

@@ -4,6 +4,7 @@
 //! monotonic clock, so it is never later than the hub's own count.
 
 use fleet_agent_ground::LeaseState;
+use fleet_agent_ground::Sorted;
 use std::{sync::Arc, time::Duration};
 
 use fleet_api::{names, ordered};
@@ -31,6 +32,7 @@ pub struct TwoAgents {
 /// Takes the Lease and keeps it.
 pub(crate) struct Holder {
     context: Arc<Context>,
+    sorted: Sorted,
     leases: Api<Lease>,
     identity: String,
     state: Arc<ordered::Sender<LeaseState>>,
@@ -40,12 +42,13 @@ pub(crate) struct Holder {
 
 impl Holder {
     /// `installation` is what tells this agent from another one under the same name.
-    pub fn new(context: Arc<Context>, installation: &str) -> Self {
+    pub fn new(context: Arc<Context>, sorted: Sorted, installation: &str) -> Self {
         Self {
             leases: Api::namespaced(context.hub.clone(), &context.cluster_namespace()),
             identity: format!("{}-{installation}", context.options.cluster),
             state: context.lease.sender(),
             context,
+            sorted,
             lease: None,
         }
     }
@@ -69,6 +72,11 @@ impl Holder {
                 }
             }
         }
+    }
+
+    /// The incarnation of the hub for which nothing runs here that no Work names.
+    fn sorted_for(&self) -> Option<String> {
+        self.sorted.is_noted().then(|| self.context.sources.hub.incarnation()).flatten()
     }
 
     /// Renews until the agent stops.
@@ -154,7 +162,7 @@ impl Holder {
         let annotations = wanted.metadata.annotations.get_or_insert_default();
         annotations.insert(names::FENCE_GRACE_ANNOTATION.to_owned(), grace.to_string());
         // Until it is sorted out what runs here, what stood there before stays, and tells the hub that it is not.
-        if let Some(incarnation) = self.context.sorted_for() {
+        if let Some(incarnation) = self.sorted_for() {
             annotations.insert(names::SORTED_ANNOTATION.to_owned(), incarnation);
         }
         let spec = wanted.spec.get_or_insert_default();

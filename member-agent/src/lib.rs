@@ -3,63 +3,33 @@
 //! to members that have none.
 
 mod capacity;
-mod changes;
 mod context;
-mod core;
-mod core_budgets;
-mod core_commands;
-mod core_extender;
-mod core_feeds;
-mod core_groups;
-mod core_hyper_nodes;
-mod core_numa;
-mod core_resource_quotas;
-mod core_shared;
 pub mod credential;
-#[cfg(test)]
-mod fixture;
 mod join;
-mod lean_devices;
-mod lean_extras;
-mod lean_numa;
-mod lean_shape;
 mod lease;
-mod notices;
 mod options;
-mod outside;
 mod record;
-mod reservations;
 mod rights;
-mod scheduler;
 mod standing;
-mod state;
 mod webhook;
 
-use fleet_agent_ground::{LeaseClock, Reservations};
-use fleet_api::patience;
 use std::sync::Arc;
 
-pub use context::Context;
+use fleet_agent_ground::{Admissions, LeaseClock, Owned, Reservations, Sorted};
+use fleet_api::patience;
+use fleet_member_scheduler::{Asked, HubSide, Report, Scheduler};
+use futures::future::BoxFuture;
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
 pub use fleet_agent_ground::{JobController, permits};
 pub use fleet_job_controllers as jobs;
 pub use lease::TwoAgents;
 pub use options::{DEFAULT_WATCHDOG_IMAGE, Options, Reach, Webhook};
 pub use record::RECORD_TIMEOUT;
 
-use futures::future::BoxFuture;
-use tokio::{
-    sync::{mpsc, watch},
-    task::JoinSet,
-};
-use tokio_util::sync::CancellationToken;
-
-use crate::{
-    capacity::Report,
-    changes::CoreChange,
-    core::{Channels, Core},
-    lease::Holder,
-    notices::Notices,
-};
+use context::Context;
+use lease::Holder;
 
 /// Whether the scheduler can be configured by this file.
 ///
@@ -68,7 +38,7 @@ use crate::{
 pub fn check_scheduler_conf(file: &std::path::Path) -> anyhow::Result<()> {
     let shown = file.display();
     let text = std::fs::read_to_string(file).map_err(|error| anyhow::anyhow!("{shown}: {error}"))?;
-    scheduler::conf::read(&text).map(drop).map_err(|error| anyhow::anyhow!("{shown}: {error}"))
+    fleet_member_scheduler::check_conf(&text).map_err(|error| anyhow::anyhow!("{shown}: {error}"))
 }
 
 /// Runs the agent of one member until `shutdown` is cancelled. Never returns an error for something that
@@ -109,27 +79,24 @@ async fn live(
     options: Options,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let (reservations, requests, questions) = Reservations::new();
     // A part that fails stops the others, not the caller's other agents.
     let stop = shutdown.child_token();
-    let context =
-        Arc::new(Context::new(hub, member, options, stop.clone(), LeaseClock::default(), reservations));
-    let (notices, notices_receiver) = Notices::new();
-    let (reports, report_receiver) = watch::channel(None);
-    let (changes, changes_receiver) = changes::channel();
-    let channels = Channels { changes: changes_receiver, requests, questions, reports, notices };
+    let context = Arc::new(Context::new(hub, member, options, stop.clone(), LeaseClock::default()));
+    let (places, requests, questions) = Reservations::new();
+    let (owned, admissions, sorted) = (Owned::default(), Admissions::default(), Sorted::default());
+    let scheduler = scheduler(&context, &owned, &admissions, Asked { requests, questions });
 
     let mut parts = JoinSet::new();
-    parts.spawn(Core::new(context.clone(), channels).run());
-    parts.spawn(core_feeds::feed_member(context.clone(), changes.clone()));
-    parts.spawn(notices::run(context.clone(), notices_receiver));
+    for part in scheduler.parts {
+        parts.spawn(ends_well(part));
+    }
     parts.spawn(standing::run(context.clone()));
     parts.spawn(record::run(context.clone()));
-    parts.spawn(run_jobs(context.clone()));
-    parts.spawn(run_works(context.clone()));
+    parts.spawn(ends_well(jobs(&context, admissions, places.clone())));
+    parts.spawn(ends_well(works(&context, owned, places, sorted.clone())));
     parts.spawn(webhook::run(context.clone()));
     parts.spawn(follow_incarnation(context.clone()));
-    parts.spawn(speak_for_the_cluster(context, changes, report_receiver));
+    parts.spawn(speak_for_the_cluster(context, sorted, scheduler.hub, scheduler.reports));
 
     let mut outcome = Ok(());
     while let Some(ended) = parts.join_next().await {
@@ -144,23 +111,48 @@ async fn live(
     outcome
 }
 
-/// Runs the job controllers that the options name.
-async fn run_jobs(context: Arc<Context>) -> anyhow::Result<()> {
+/// A part that tries for ever what fails.
+async fn ends_well(part: BoxFuture<'static, ()>) -> anyhow::Result<()> {
+    part.await;
+    Ok(())
+}
+
+fn scheduler(context: &Context, owned: &Owned, admissions: &Admissions, asked: Asked) -> Scheduler {
+    let options = &context.options;
+    let handles = fleet_member_scheduler::Handles {
+        hub: context.hub_link(),
+        member: context.member_link(),
+        clock: context.clock,
+        terms: context.terms.clone(),
+        owned: owned.clone(),
+        admissions: admissions.clone(),
+    };
+    let settings = fleet_member_scheduler::Settings {
+        scheduler_names: options.scheduler_names.clone(),
+        scheduler_conf: options.scheduler_conf.clone(),
+        permits: options.permits.clone(),
+        reservation: options.reservation,
+        report_interval: options.report_interval,
+        gang_grace: options.gang_grace,
+    };
+    Scheduler::new(handles, settings, asked, context.shutdown.clone())
+}
+
+/// The job controllers that the options name.
+fn jobs(context: &Context, admissions: Admissions, places: Reservations) -> BoxFuture<'static, ()> {
     let options = &context.options;
     let handles = fleet_job_controllers::Handles {
         member: context.member_link(),
         clock: context.clock,
         lease: Some(context.lease.clone()),
         // Where others schedule, groups are let in by them, or by nobody.
-        admissions: (!options.scheduler_names.is_empty()).then(|| context.admissions.clone()),
-        places: Some(context.reservations().clone()),
+        admissions: Some(admissions).filter(|_| !options.scheduler_names.is_empty()),
+        places: Some(places),
     };
-    fleet_job_controllers::run(handles, &options.controllers, context.shutdown.clone()).await;
-    Ok(())
+    fleet_job_controllers::run(handles, &options.controllers, context.shutdown.clone())
 }
 
-/// Applies Works.
-async fn run_works(context: Arc<Context>) -> anyhow::Result<()> {
+fn works(context: &Context, owned: Owned, places: Reservations, sorted: Sorted) -> BoxFuture<'static, ()> {
     let options = &context.options;
     let handles = fleet_works::Handles {
         hub: context.hub_link(),
@@ -168,9 +160,9 @@ async fn run_works(context: Arc<Context>) -> anyhow::Result<()> {
         clock: context.clock,
         lease: context.lease.clone(),
         terms: context.terms.clone(),
-        owned: context.owned.clone(),
-        places: context.reservations().clone(),
-        sorted: context.sorted.clone(),
+        owned,
+        places,
+        sorted,
     };
     let settings = fleet_works::Settings {
         permits: options.permits.clone(),
@@ -180,8 +172,7 @@ async fn run_works(context: Arc<Context>) -> anyhow::Result<()> {
         watchdog_image: options.watchdog_image.clone(),
         watchdog_stops_within: options.watchdog_stops_within,
     };
-    fleet_works::run(handles, settings, context.shutdown.clone()).await;
-    Ok(())
+    fleet_works::run(handles, settings, context.shutdown.clone())
 }
 
 /// Ends this life when the store of the hub or of the member is seen to have gone back in time.
@@ -204,24 +195,24 @@ async fn follow_incarnation(context: Arc<Context>) -> anyhow::Result<()> {
 /// Everything that the hub is to believe about the cluster: only after the lease is held.
 async fn speak_for_the_cluster(
     context: Arc<Context>,
-    changes: mpsc::Sender<CoreChange>,
+    sorted: Sorted,
+    hub: HubSide,
     reports: watch::Receiver<Option<Report>>,
 ) -> anyhow::Result<()> {
     let shutdown = context.shutdown.clone();
     let preparing = async {
         let (installation, status) = tokio::join!(join::identity(&context), join::join(&context));
-        let mut holder = Holder::new(context.clone(), &installation);
+        let mut holder = Holder::new(context.clone(), sorted, &installation);
         holder.acquire().await?;
         Ok::<_, TwoAgents>((holder, status))
     };
     let Some(prepared) = shutdown.run_until_cancelled(preparing).await else { return Ok(()) };
     let (holder, status) = prepared?;
-    // A core that is gone has said why itself.
-    let _ = changes.send(CoreChange::LastReport(status.report_sequence.unwrap_or(0))).await;
+    let last_report = status.report_sequence.unwrap_or(0);
 
     let mut parts = JoinSet::new();
     parts.spawn(holder.run());
-    parts.spawn(core_feeds::feed_hub(context.clone(), changes));
+    parts.spawn(ends_well(hub.run(last_report)));
     parts.spawn(capacity::run(context.clone(), reports, status));
     while let Some(ended) = parts.join_next().await {
         // The rest is dropped with the set.

@@ -7,7 +7,7 @@ use fleet_api::{cluster::AgentStatus, names};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview};
 use kube::{Api, api::PostParams};
 
-use crate::{Options, context::Context};
+use crate::{context::Context, options::Options};
 use fleet_agent_ground::{CallError, call};
 
 /// Rights that every agent needs: verb, resource, group, and whether in its own namespace alone.

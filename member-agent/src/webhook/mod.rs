@@ -27,7 +27,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    Context,
+    context::Context,
     options::{Reach, Webhook},
 };
 use fleet_agent_ground::{Backoff, CallError, Object, call, show};
@@ -54,7 +54,7 @@ pub(crate) async fn run(context: Arc<Context>) -> anyhow::Result<()> {
     let queues = Arc::new(Queues::new(context.member.clone()));
     let seen = queues.clone();
     let feed = Api::<Object>::all_with(context.member.clone(), &fleet_agent_ground::volcano::queues());
-    let feed = context.member_feed(feed, Selection::default(), "webhook/queues");
+    let feed = context.member_link().feed(feed, Selection::default(), "webhook/queues");
     let following = show(feed, context.shutdown.clone(), move |change| seen.change(change));
     let configuration = configuration(&webhook, &server);
     let registering = register(&context, &configuration);

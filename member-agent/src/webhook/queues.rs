@@ -11,8 +11,8 @@ use fleet_scheduler::{
 };
 use kube::Client;
 
-use crate::core_groups::read_queue;
 use fleet_agent_ground::{CallError, Object, Shown, requests as writes, volcano::queues};
+use fleet_member_scheduler::read_queue;
 
 /// Queues asked for to answer one review.
 const MOST_ASKED: usize = 16;

@@ -9,8 +9,8 @@ use fleet_api::names::MANAGED_LABEL;
 use fleet_job_controllers::{flow_problem, volcano_job_problem};
 
 use super::queues::Queues;
-use crate::state::HyperNode;
 use fleet_agent_ground::{CallError, Object, controller_of};
+use fleet_member_state::HyperNode;
 
 /// How long the member's API server may take to say which queues stand.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);

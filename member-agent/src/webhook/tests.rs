@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::{queues::Queues, review};
-use crate::fixture::Fixture;
+use fleet_agent_fixture::Fixture;
 use fleet_agent_ground::{JobController, Object, Shown};
 
 /// What the webhook says of a request, empty when it is allowed.

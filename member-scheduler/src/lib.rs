@@ -1,0 +1,101 @@
+//! The scheduler of a member: it follows the member, holds places for the hub's reservations, binds gangs, keeps the statuses
+//! of PodGroups, Queues and HyperNodes, and makes capacity reports.
+//!
+//! Data goes one way: `feeds` → `changes` → the core task with [`fleet_member_state::MemberState`] → `scheduler::write`,
+//! `reservations::write`, `notices`. `core` is the one owner of what is known; who goes where is decided by `fleet_scheduler`,
+//! and for gangs with reserved places by `scheduler::placing`.
+
+mod budgets;
+mod changes;
+mod commands;
+mod context;
+mod core;
+mod feeds;
+#[cfg(test)]
+mod fixture;
+mod groups;
+mod hyper_nodes;
+mod notices;
+mod numatopologies;
+mod outside;
+mod queue_objects;
+mod report;
+mod reservations;
+mod resource_quotas;
+mod scheduler;
+mod urgent;
+
+use std::sync::Arc;
+
+use fleet_agent_ground::{HoldRequest, PlaceQuestion};
+use futures::future::BoxFuture;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+pub use context::{Handles, Settings};
+pub use queue_objects::read_queue;
+pub use report::Report;
+
+use changes::CoreChange;
+use context::Context;
+use core::{Channels, Core};
+use notices::Notices;
+
+/// Whether the scheduler can be configured by this text.
+///
+/// # Errors
+/// What is wrong with it, with its line.
+pub fn check_conf(text: &str) -> Result<(), String> {
+    scheduler::conf::read(text).map(drop)
+}
+
+/// Where other rooms ask for places ([`fleet_agent_ground::Reservations`]).
+pub struct Asked {
+    pub requests: mpsc::Receiver<HoldRequest>,
+    pub questions: mpsc::Receiver<PlaceQuestion>,
+}
+
+/// The scheduler, ready to run.
+pub struct Scheduler {
+    /// Parts that run beside each other until the agent stops.
+    pub parts: [BoxFuture<'static, ()>; 3],
+    /// Capacity reports, the newest only.
+    pub reports: watch::Receiver<Option<Report>>,
+    /// What is done for the hub once this agent speaks for its cluster.
+    pub hub: HubSide,
+}
+
+/// The scheduler's part on the hub.
+pub struct HubSide {
+    context: Arc<Context>,
+    changes: mpsc::Sender<CoreChange>,
+}
+
+impl Scheduler {
+    pub fn new(handles: Handles, settings: Settings, asked: Asked, shutdown: CancellationToken) -> Self {
+        let context = Arc::new(Context::new(handles, settings, shutdown));
+        let (notices, notices_receiver) = Notices::new();
+        let (reports, report_receiver) = watch::channel(None);
+        let (changes, changes_receiver) = changes::channel();
+        let Asked { requests, questions } = asked;
+        let channels = Channels { changes: changes_receiver, requests, questions, reports, notices };
+        let parts = [
+            Box::pin(Core::new(context.clone(), channels).run()) as BoxFuture<'static, ()>,
+            Box::pin(feeds::feed_member(context.clone(), changes.clone())),
+            Box::pin(notices::run(context.clone(), notices_receiver)),
+        ];
+        Self { parts, reports: report_receiver, hub: HubSide { context, changes } }
+    }
+}
+
+impl HubSide {
+    /// Answers the hub's reservations. `last_report` is the number of the last report that the hub has.
+    pub fn run(self, last_report: i64) -> BoxFuture<'static, ()> {
+        let Self { context, changes } = self;
+        Box::pin(async move {
+            // A core that is gone has said why itself.
+            let _ = changes.send(CoreChange::LastReport(last_report)).await;
+            feeds::feed_hub(context, changes).await;
+        })
+    }
+}

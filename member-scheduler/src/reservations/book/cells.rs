@@ -1,0 +1,180 @@
+//! Reservations that name their places: cells of virtual clusters, and the nodes that are kept for them.
+
+use std::collections::BTreeMap;
+
+use fleet_api::{ReservationSpec, ReservationStatus, convert, reservation::ReservationPhase};
+use fleet_placement::Gang;
+
+use crate::reservations::entry::{CopyState, Entry, Verdict, refused};
+use fleet_member_state::{Hold, MemberState, cells};
+
+/// The answer to a standing reservation: which of its nodes are of no use now.
+pub(super) fn standing(spec: &ReservationSpec, state: &MemberState) -> ReservationStatus {
+    let (bad_nodes, unknown_nodes) = state.bad_cell_nodes(&spec.cell_nodes);
+    let usable = spec.cell_nodes.len() - bad_nodes.len() - unknown_nodes.len();
+    ReservationStatus {
+        phase: Some(ReservationPhase::Reserved),
+        message: Some(format!("{usable} of {} nodes usable", spec.cell_nodes.len())),
+        bad_nodes,
+        unknown_nodes,
+        ..ReservationStatus::default()
+    }
+}
+
+pub(super) fn refusal(why: cells::NoCells) -> ReservationStatus {
+    ReservationStatus { bad_nodes: why.bad.into_iter().collect(), ..refused(why.message, Vec::new()) }
+}
+
+pub(super) fn held_message(gang: &Gang, nodes: &BTreeMap<String, Vec<String>>) -> String {
+    let given = nodes.values().flatten().filter(|node| !node.is_empty()).count();
+    format!("cells held for {given} of {} pods", gang.pods())
+}
+
+/// The hub gives a job that runs more cells, or takes back those of pods that have ended. What cannot be given is not
+/// held, and the answer says so; what is held stays.
+pub(super) fn change(entry: &mut Entry, name: &str, spec: &ReservationSpec, state: &mut MemberState) {
+    let Verdict::Held(status) = &mut entry.verdict else { return };
+    let Ok(gang) = convert::gang(&spec.components) else { return };
+    match cells::places(spec, &gang, name, state) {
+        Ok(nodes) => {
+            status.message = Some(held_message(&gang, &nodes));
+            status.nodes = nodes;
+            status.bad_nodes.clear();
+            entry.spec = std::sync::Arc::new(spec.clone());
+            state.add_hold(Hold::new(name, spec, &status.nodes));
+            // The copy carries the spec: it is written anew.
+            entry.copy = CopyState::Maybe;
+        }
+        Err(why) => {
+            status.message = Some(format!("the change was refused: {}", why.message));
+            status.bad_nodes = why.bad.into_iter().collect();
+        }
+    }
+}
+
+/// Brings the answer in line with nodes and pods; whether it changed.
+pub(super) fn refresh(entry: &mut Entry, name: &str, state: &MemberState) -> bool {
+    let Verdict::Held(status) = &mut entry.verdict else { return false };
+    let before = status.clone();
+    if entry.spec.cell_nodes.is_empty() {
+        status.ended = state.ended_of(name);
+    } else {
+        *status = standing(&entry.spec, state);
+    }
+    *status != before
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_api::{
+        Reservation,
+        cell_places::{CellGroup, CellPlace},
+    };
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::report;
+    use crate::reservations::book::Book;
+    use fleet_member_state::testing::{reservation, state};
+
+    /// Places `index node cell` of component `w`.
+    fn cells(places: &[&str]) -> Vec<CellGroup> {
+        let place = |text: &&str| {
+            let mut parts = text.split(' ');
+            let mut next = || parts.next().expect("three words").to_owned();
+            CellPlace {
+                component: "w".into(),
+                index: next().parse().expect("a number"),
+                node: next(),
+                leaf_cells: vec![next().parse().expect("a number")],
+                cell_type: "NODE".into(),
+            }
+        };
+        vec![CellGroup {
+            name: "g".into(),
+            places: places.iter().map(place).collect(),
+            ..CellGroup::default()
+        }]
+    }
+
+    fn asked(name: &str, uid: &str, components: &[&str], places: &[&str]) -> Reservation {
+        let mut asked = reservation(name, uid, 1, components);
+        asked.spec.cells = cells(places);
+        asked
+    }
+
+    fn plan(book: &mut Book, state: &mut MemberState) {
+        book.plan_asked(state, Timestamp::UNIX_EPOCH, 7);
+    }
+
+    fn told(book: &Book, name: &str) -> String {
+        match &book.entries[name].verdict {
+            Verdict::Held(status) | Verdict::Closed(status) => {
+                let phase = status.phase.map(|phase| format!("{phase:?}")).unwrap_or_default();
+                let nodes: Vec<&str> = status.nodes.values().flatten().map(String::as_str).collect();
+                let message = status.message.clone().unwrap_or_default();
+                format!("{phase} {nodes:?} bad {:?}: {message}", status.bad_nodes)
+            }
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn places_are_those_that_were_named_and_a_leaf_cell_is_held_once() {
+        let (mut book, mut state) = (Book::default(), state(&["n1 4", "n2 4"]));
+        book.apply(&asked("r", "u", &["w 2 1"], &["0 n2 0", "1 n1 3"]), &mut state);
+        plan(&mut book, &mut state);
+        assert_eq!(told(&book, "r"), "Reserved [\"n2\", \"n1\"] bad []: cells held for 2 of 2 pods");
+        book.apply(&asked("s", "v", &["w 1 1"], &["0 n1 3"]), &mut state);
+        book.apply(&asked("t", "x", &["w 1 1"], &["0 n9 0"]), &mut state);
+        book.apply(&asked("full", "y", &["w 1 4"], &["0 n1 0"]), &mut state);
+        plan(&mut book, &mut state);
+        let held = "node n1: leaf cell 3 is held by reservation r";
+        assert_eq!(told(&book, "s"), format!("Refused [] bad [\"n1\"]: {held}"));
+        assert_eq!(told(&book, "t"), "Refused [] bad [\"n9\"]: node n9: the member has no such node");
+        let full = "node n1: it has too little free nvidia.com/gpu";
+        assert_eq!(told(&book, "full"), format!("Refused [] bad [\"n1\"]: {full}"));
+    }
+
+    #[test]
+    fn cells_of_a_running_job_grow_and_shrink_and_what_cannot_be_given_changes_nothing() {
+        let (mut book, mut state) = (Book::default(), state(&["n1 1", "n2 1"]));
+        let mut job = asked("r", "u", &["w 3 1"], &["1 n2 0"]);
+        book.apply(&job, &mut state);
+        plan(&mut book, &mut state);
+        assert_eq!(told(&book, "r"), "Reserved [\"\", \"n2\", \"\"] bad []: cells held for 1 of 3 pods");
+        job.spec.cells = cells(&["1 n2 0", "0 n1 0"]);
+        book.apply(&job, &mut state);
+        assert_eq!(told(&book, "r"), "Reserved [\"n1\", \"n2\", \"\"] bad []: cells held for 2 of 3 pods");
+        // The cells of one that has ended are the next one's.
+        job.spec.cells = cells(&["1 n2 0", "2 n1 0"]);
+        book.apply(&job, &mut state);
+        assert_eq!(told(&book, "r"), "Reserved [\"\", \"n2\", \"n1\"] bad []: cells held for 2 of 3 pods");
+        job.spec.cells = cells(&["1 n2 0", "2 n1 0", "0 n3 0"]);
+        book.apply(&job, &mut state);
+        let refused = "the change was refused: node n3: the member has no such node";
+        assert_eq!(told(&book, "r"), format!("Reserved [\"\", \"n2\", \"n1\"] bad [\"n3\"]: {refused}"));
+    }
+
+    #[test]
+    fn nodes_of_cells_are_kept_and_the_hub_is_told_which_are_of_no_use() {
+        let (mut book, mut state) = (Book::default(), state(&["n1 4", "n2 4"]));
+        let mut kept = reservation("cell-nodes-1", "", 0, &[]);
+        kept.spec.cell_nodes = vec!["n1".into(), "n9".into()];
+        book.apply(&kept, &mut state);
+        plan(&mut book, &mut state);
+        assert_eq!(told(&book, "cell-nodes-1"), "Reserved [] bad []: 1 of 2 nodes usable");
+        let shapes = report::report(&state).node_shapes;
+        assert_eq!(shapes.iter().map(|shape| shape.count).sum::<i64>(), 1, "no room of the member's");
+        book.apply(&reservation("plain", "u", 1, &["w 2 4"]), &mut state);
+        book.apply(&asked("r", "v", &["w 1 4"], &["0 n1 0"]), &mut state);
+        plan(&mut book, &mut state);
+        assert!(told(&book, "plain").starts_with("Refused"), "{}", told(&book, "plain"));
+        assert!(told(&book, "r").starts_with("Reserved [\"n1\"]"), "{}", told(&book, "r"));
+        state.remove_node("n1");
+        book.look_at_cells(&mut state);
+        assert_eq!(told(&book, "cell-nodes-1"), "Reserved [] bad []: 0 of 2 nodes usable");
+        book.remove("cell-nodes-1", &mut state);
+        assert!(!state.is_cell_node("n1"));
+    }
+}

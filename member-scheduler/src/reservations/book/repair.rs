@@ -1,0 +1,162 @@
+//! Holds that have lost places to pods of other schedulers: planned anew as long as nobody is in them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::{Book, plan};
+use crate::reservations::entry::{Verdict, expired};
+use fleet_member_state::{Hold, MemberState};
+
+impl Book {
+    /// Holds other places for those that lost theirs: all of a gang of which no pod has its place yet. Where nothing else
+    /// fits, a hold whose job has not come lapses; one whose job is here is planned again ([`Book::replan`]). Whether
+    /// anything is held anew.
+    pub fn repair(
+        &mut self,
+        lost: &BTreeMap<String, Vec<String>>,
+        state: &mut MemberState,
+        now: Timestamp,
+        next_report: i64,
+    ) -> bool {
+        let mut held = false;
+        for (name, nodes) in lost {
+            let Some(entry) = self.entries.get_mut(name) else { continue };
+            let Verdict::Held(status) = &mut entry.verdict else { continue };
+            let mut nodes = nodes.clone();
+            nodes.sort_unstable();
+            nodes.dedup();
+            let why = format!("places on {} were taken by pods of other schedulers", nodes.join(", "));
+            tracing::warn!(reservation = %name, "{why}");
+            self.due.insert(name.clone());
+            if !state.is_vacant(name) {
+                status.message = Some(why);
+                continue;
+            }
+            state.remove_hold(name);
+            match plan(name, &entry.spec, state, now, next_report) {
+                Ok(mut anew) => {
+                    state.add_hold(Hold::new(name, &entry.spec, &anew.nodes));
+                    // The job is as near as it was.
+                    anew.expires_at = status.expires_at.take();
+                    anew.message = Some(format!("{why}; {}", anew.message.unwrap_or_default()));
+                    *status = anew;
+                    held = true;
+                }
+                Err(refused) if !entry.arrived => {
+                    let message = format!("{why}; {}", refused.message.unwrap_or_default());
+                    entry.verdict = Verdict::Closed(expired(&message));
+                }
+                Err(refused) => {
+                    status.nodes.clear();
+                    status.message = Some(format!("{why}; {}", refused.message.unwrap_or_default()));
+                    self.placeless.insert(name.clone());
+                }
+            }
+        }
+        held
+    }
+
+    /// Whether holds wait for places.
+    pub fn has_placeless(&self) -> bool {
+        !self.placeless.is_empty()
+    }
+
+    /// Looks for places for the jobs that are here and have lost theirs. Whether any is held.
+    pub fn replan(&mut self, state: &mut MemberState, now: Timestamp, next_report: i64) -> bool {
+        let mut held = false;
+        for name in std::mem::take(&mut self.placeless) {
+            let Some(entry) = self.entries.get_mut(&name) else { continue };
+            let Verdict::Held(status) = &mut entry.verdict else { continue };
+            // Its pods have found room without it.
+            if state.is_placed(&name) {
+                continue;
+            }
+            match plan(&name, &entry.spec, state, now, next_report) {
+                Ok(mut anew) => {
+                    state.add_hold(Hold::new(&name, &entry.spec, &anew.nodes));
+                    anew.expires_at = None;
+                    *status = anew;
+                    self.due.insert(name);
+                    held = true;
+                }
+                Err(_) => drop(self.placeless.insert(name)),
+            }
+        }
+        held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleet_member_state::testing::{pod, reservation, state, used};
+
+    /// A book in which `r`, two places of four GPUs, is held, and what others do next.
+    fn held(nodes: &[&str], others: &[&str], consumed: bool) -> (Book, MemberState, bool) {
+        let (mut book, mut state) = (Book::default(), state(nodes));
+        book.apply(&reservation("r", "u", 1, &["w 2 4"]), &mut state);
+        book.plan_asked(&mut state, Timestamp::UNIX_EPOCH, 7);
+        if consumed {
+            book.consume("u", 1);
+        }
+        for text in others {
+            let mut other = pod(text);
+            other.spec.scheduler_name = Some("default-scheduler".into());
+            state.apply_pod(&other);
+        }
+        let lost = state.take_crowd().places;
+        let anew = book.repair(&lost, &mut state, Timestamp::UNIX_EPOCH, 8);
+        (book, state, anew)
+    }
+
+    fn verdict(book: &Book) -> String {
+        let Some(entry) = book.entries.get("r") else { return "gone".to_owned() };
+        match &entry.verdict {
+            Verdict::Held(status) => {
+                let until = if status.expires_at.is_some() { " until" } else { "" };
+                format!("held {:?}{until}: {}", status.nodes, status.message.clone().unwrap_or_default())
+            }
+            Verdict::Closed(status) => {
+                format!("{:?}: {}", status.phase, status.message.clone().unwrap_or_default())
+            }
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn places_are_held_elsewhere_as_long_as_nobody_is_in_them() {
+        let (book, state, anew) = held(&["n1 4", "n2 4", "n3 4"], &["x: gpu=4 node=n1"], false);
+        assert!(anew);
+        assert_eq!(used(&state), "n1 4/1, n2 4/1, n3 4/1");
+        let found = verdict(&book);
+        assert!(
+            found.starts_with("held {\"w\": [\"n2\", \"n3\"]} until: places on n1 were taken"),
+            "{found}"
+        );
+    }
+
+    #[test]
+    fn a_hold_that_finds_no_other_places_lapses_while_its_job_is_on_its_way() {
+        let (book, state, anew) = held(&["n1 4", "n2 4"], &["x: gpu=4 node=n1"], false);
+        assert!(!anew && !book.has_placeless());
+        assert_eq!(used(&state), "n1 4/1, n2 0/0");
+        let found = verdict(&book);
+        assert!(
+            found.starts_with("Some(Expired): places on n1 were taken by pods of other schedulers"),
+            "{found}"
+        );
+    }
+
+    #[test]
+    fn a_job_that_is_here_gets_places_when_there_is_room_again() {
+        let (mut book, mut state, anew) = held(&["n1 4", "n2 4"], &["x: gpu=4 node=n1"], true);
+        assert!(!anew && book.has_placeless());
+        assert_eq!(used(&state), "n1 4/1, n2 0/0", "nothing is held for a gang that cannot start");
+        assert!(!book.replan(&mut state, Timestamp::UNIX_EPOCH, 9));
+        state.remove_pod(&fleet_member_state::testing::key("x"));
+        assert!(book.replan(&mut state, Timestamp::UNIX_EPOCH, 9) && !book.has_placeless());
+        assert_eq!(used(&state), "n1 4/1, n2 4/1");
+        assert!(verdict(&book).starts_with("held {\"w\": [\"n1\", \"n2\"]}: "), "{}", verdict(&book));
+    }
+}

@@ -1,0 +1,517 @@
+//! Plugin extender: questions to a server of the cluster's owner, in the form that Volcano asks them.
+//!
+//! Verbs `predicate` (may this task go to this node), `prioritize` (how good are these nodes for this task),
+//! `jobEnqueueable` (may this job enter its queue), `queueOverused` (may its queue hold no more), `jobReady` (may this job,
+//! which has its places, start), `preemptable` and `reclaimable` (which of these tasks may leave for that one). A task carries its pod as the API server has it; nodes and jobs carry
+//! what the scheduler knows of them. Deliberately absent: when to ask ([`fleet_scheduler::extender`]).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use fleet_scheduler::{
+    Action, GroupId, NodeId, Status,
+    amounts::{CPU, MEMORY, PODS},
+    extender::Answer,
+    node::Cell,
+    plugins::extender::Extender as ExtenderPolicy,
+};
+use futures::{StreamExt, stream};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, api::DynamicObject};
+use serde_json::{Value, json};
+
+use super::binding::{Binding, Check};
+use crate::context::Context;
+use crate::outside;
+use fleet_agent_ground::call;
+use fleet_member_state::{MemberState, PodEntry, PodKey};
+
+/// Nodes that are put up for scoring at once.
+const SCORED_NODES: usize = 1_000;
+/// Pods of one gang that are asked about at once.
+const CHECKS_AT_ONCE: usize = 16;
+/// Volcano's number for a task that waits.
+const PENDING: i64 = 1;
+/// Volcano's word for no, to a job that wants to enter.
+const REJECT: i64 = -1;
+
+/// What is to be asked about a group.
+#[derive(Clone, Debug)]
+pub(crate) struct Inquiry {
+    policy: ExtenderPolicy,
+    /// Pod of the task, to be sent along.
+    pod: Option<PodKey>,
+    body: Value,
+    about: About,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    Entry,
+    Queue,
+    Nodes,
+}
+
+/// Who is to leave for whom, and is asked about first.
+#[derive(Clone, Debug)]
+pub(crate) struct Leave {
+    policy: ExtenderPolicy,
+    verb: String,
+    body: Value,
+}
+
+/// What the extender says of a gang's places.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Verdict {
+    Fine,
+    /// Pods that may not go where they were to go, with why.
+    Refused(BTreeMap<PodKey, String>),
+    Silent(String),
+}
+
+/// The check of a pod that is to be bound to the node; `None` where nobody wants one.
+pub(crate) fn check(state: &MemberState, key: &PodKey, pod: &PodEntry, node: NodeId) -> Option<Arc<Check>> {
+    let asks = |policy: &&ExtenderPolicy| policy.predicate.is_some() || policy.job_ready.is_some();
+    let policy = state.cluster.policy.extender().filter(asks)?;
+    // It stands there already; whoever asks whether it fits wants the node without it.
+    let own = pod.id.and_then(|id| state.cluster.find_pod(id)).map(|pod| state.cluster.class(pod.class));
+    let node = node_info(state, node, own.map_or(&[], |class| &class.request));
+    let task = task(state, key, pod);
+    let group = pod.id.and_then(|id| state.cluster.find_pod(id)).map(|known| known.group);
+    let job = group.and_then(|group| job(state, group)).filter(|_| policy.job_ready.is_some());
+    Some(Arc::new(Check { policy: policy.clone(), task, node, job: job.unwrap_or_default() }))
+}
+
+/// The question whether the group may enter its queue.
+pub(crate) fn may_enter(state: &MemberState, group: GroupId) -> Option<Inquiry> {
+    let policy = state.cluster.policy.extender()?.clone();
+    Some(Inquiry { policy, pod: None, body: json!({"job": job(state, group)?}), about: About::Entry })
+}
+
+/// The question whether the group's queue may hold more.
+pub(crate) fn may_hold(state: &MemberState, group: GroupId) -> Option<Inquiry> {
+    let policy = state.cluster.policy.extender()?.clone();
+    let queue = &state.cluster.queue(state.cluster.try_group(group)?.queue).input;
+    let body = json!({"queue": {
+        "UID": queue.name,
+        "Name": queue.name,
+        "Weight": queue.weight,
+        "Queue": {"metadata": {"name": queue.name}, "spec": {"weight": queue.weight, "reclaimable": queue.reclaimable}},
+    }});
+    Some(Inquiry { policy, pod: None, body, about: About::Queue })
+}
+
+/// The question who of these may leave for the group; `None` where nobody wants to be asked.
+pub(crate) fn may_leave(
+    state: &MemberState,
+    taker: GroupId,
+    action: Action,
+    victims: &[PodKey],
+) -> Option<Leave> {
+    let policy = state.cluster.policy.extender()?.clone();
+    let verb = if action == Action::Reclaim { &policy.reclaimable } else { &policy.preemptable };
+    let verb = verb.clone()?;
+    let group = state.cluster.try_group(taker)?;
+    let first = group.pods.iter().find(|id| state.cluster.pod(**id).status == Status::Pipelined)?;
+    let key = state.key_of(*first)?;
+    let evictor = task(state, &key, state.pod(&key)?);
+    let evictees: Vec<Value> =
+        victims.iter().filter_map(|key| Some(task(state, key, state.pod(key)?))).collect();
+    Some(Leave { policy, verb, body: json!({"evictor": evictor, "evictees": evictees}) })
+}
+
+/// Uids of those that may leave. No answer keeps all, unless the extender may be ignored.
+pub(crate) async fn allowed(leave: &Leave) -> BTreeSet<String> {
+    let uids = |list: &Value| -> BTreeSet<String> {
+        let tasks = list.as_array().into_iter().flatten();
+        tasks.filter_map(|task| task["UID"].as_str().map(str::to_owned)).collect()
+    };
+    let all = uids(&leave.body["evictees"]);
+    match post(&leave.policy, &leave.verb, &leave.body).await {
+        // Zero: it has nothing to say.
+        Ok(said) if said["status"].as_i64() == Some(0) => all,
+        Ok(said) => uids(&said["victims"]),
+        Err(error) if leave.policy.ignorable => {
+            tracing::debug!(error, "the extender is ignored");
+            all
+        }
+        Err(error) => {
+            tracing::warn!(error, "the extender does not say who may leave: nobody does");
+            BTreeSet::new()
+        }
+    }
+}
+
+fn job(state: &MemberState, group: GroupId) -> Option<Value> {
+    let known = state.cluster.try_group(group)?;
+    let input = &known.input;
+    let queue = &state.cluster.queue(known.queue).input.name;
+    let minimum: BTreeMap<&str, String> = input
+        .min_resources
+        .iter()
+        .flat_map(|resources| resources.iter())
+        .map(|(name, amount)| (name.as_str(), fleet_resources::quantity::format(name.as_str(), amount)))
+        .collect();
+    Some(json!({
+        "UID": format!("{}/{}", input.namespace, input.name),
+        "Name": input.name,
+        "Namespace": input.namespace,
+        "Queue": queue,
+        "Priority": input.priority,
+        "MinAvailable": input.min_member,
+        "PodGroup": {
+            "metadata": {"name": input.name, "namespace": input.namespace},
+            "spec": {"minMember": input.min_member, "queue": queue, "minResources": minimum},
+        },
+    }))
+}
+
+/// The question how good nodes are for pods of the group's class.
+pub(crate) fn scores(state: &mut MemberState, group: GroupId, class: u32) -> Option<Inquiry> {
+    let policy = state.cluster.policy.extender()?.clone();
+    let known = state.cluster.try_group(group)?;
+    let id = known.pending.iter().map(|order| order.3).find(|id| state.cluster.pod(*id).class == class)?;
+    let key = state.key_of(id)?;
+    let nodes = state.cluster.best_nodes(id, SCORED_NODES);
+    let nodes: Vec<Value> = nodes.into_iter().map(|node| node_info(state, node, &[])).collect();
+    let body = json!({"task": task(state, &key, state.pod(&key)?), "nodes": nodes});
+    Some(Inquiry { policy, pod: Some(key), body, about: About::Nodes })
+}
+
+/// Asks about a group. No answer is a no with why, unless the extender may be ignored.
+pub(crate) async fn answer(context: &Context, inquiry: Inquiry) -> Answer {
+    let Inquiry { policy, pod, mut body, about } = inquiry;
+    let verb = match about {
+        About::Nodes => &policy.prioritize,
+        About::Entry => &policy.enqueueable,
+        About::Queue => &policy.queue_overused,
+    };
+    let said = async {
+        if let Some(pod) = &pod {
+            body["task"]["Pod"] = read(context, pod).await?;
+        }
+        let said = post(&policy, verb.as_deref().unwrap_or_default(), &body).await?;
+        let refused = match about {
+            About::Entry => (said["status"].as_i64() == Some(REJECT)).then_some("refused by the extender"),
+            About::Queue => {
+                (said["overused"] == true).then_some("the extender says that its queue is overused")
+            }
+            About::Nodes => None,
+        };
+        if about != About::Nodes {
+            return Ok(refused.map_or(Answer::Yes, |why| Answer::No(why.to_owned())));
+        }
+        match said["errorMessage"].as_str().filter(|text| !text.is_empty()) {
+            Some(error) => Err(error.to_owned()),
+            None => Ok(Answer::Scores(points(&said["nodeScore"]))),
+        }
+    };
+    match said.await {
+        Ok(answer) => answer,
+        Err(error) if policy.ignorable => {
+            tracing::debug!(error, "the extender is ignored");
+            if pod.is_some() { Answer::Scores(BTreeMap::new()) } else { Answer::Yes }
+        }
+        Err(error) => Answer::No(silence(&error)),
+    }
+}
+
+fn points(scores: &Value) -> BTreeMap<String, f64> {
+    let scores = scores.as_object().into_iter().flatten();
+    scores.filter_map(|(node, score)| Some((node.clone(), score.as_f64()?))).collect()
+}
+
+fn silence(error: &str) -> String {
+    format!("the extender does not say: {error}")
+}
+
+/// Asks for every pod of a gang whether it may go where it is to go.
+pub(crate) async fn verdict(context: &Context, bindings: &[Binding]) -> Verdict {
+    let checks: Vec<(PodKey, Arc<Check>)> =
+        bindings.iter().filter_map(|binding| Some((binding.pod.clone(), binding.check.clone()?))).collect();
+    if let Some((_, check)) = checks.first()
+        && let Some(why) = not_ready(check).await
+    {
+        return Verdict::Silent(why);
+    }
+    let checks = checks.into_iter().filter(|(_, check)| check.policy.predicate.is_some());
+    let mut said = stream::iter(checks)
+        .map(|(pod, check)| async move {
+            let said = may_go(context, &check, &pod).await;
+            (pod, check, said)
+        })
+        .buffer_unordered(CHECKS_AT_ONCE);
+    let mut refused = BTreeMap::new();
+    while let Some((pod, check, said)) = said.next().await {
+        match said {
+            Ok(None) => {}
+            Ok(Some(why)) => drop(refused.insert(pod, why)),
+            Err(error) if check.policy.ignorable => tracing::debug!(error, "the extender is ignored"),
+            Err(error) => return Verdict::Silent(silence(&error)),
+        }
+    }
+    if refused.is_empty() { Verdict::Fine } else { Verdict::Refused(refused) }
+}
+
+/// Why a job that has its places may not start; `None`: it may.
+async fn not_ready(check: &Check) -> Option<String> {
+    let verb = check.policy.job_ready.as_deref()?;
+    match post(&check.policy, verb, &json!({"job": check.job})).await {
+        Ok(said) => {
+            (said["status"] == false).then(|| "the extender says that the job is not ready".to_owned())
+        }
+        Err(error) if check.policy.ignorable => {
+            tracing::debug!(error, "the extender is ignored");
+            None
+        }
+        Err(error) => Some(silence(&error)),
+    }
+}
+
+/// Why the pod may not go to its node; `None`: it may.
+async fn may_go(context: &Context, check: &Check, pod: &PodKey) -> Result<Option<String>, String> {
+    let mut task = check.task.clone();
+    task["Pod"] = read(context, pod).await?;
+    let body = json!({"task": task, "node": check.node});
+    let said = post(&check.policy, check.policy.predicate.as_deref().unwrap_or_default(), &body).await?;
+    Ok(said["status"].as_str().filter(|why| !why.is_empty()).map(str::to_owned))
+}
+
+/// The pod as the API server has it.
+async fn read(context: &Context, pod: &PodKey) -> Result<Value, String> {
+    let resource = kube::discovery::ApiResource::erase::<Pod>(&());
+    let pods: Api<DynamicObject> =
+        Api::namespaced_with(context.member.client.clone(), &pod.namespace, &resource);
+    let found = call(pods.get(&pod.name)).await.map_err(|error| format!("pod {}: {error}", pod.name))?;
+    serde_json::to_value(found).map_err(|error| error.to_string())
+}
+
+async fn post(policy: &ExtenderPolicy, verb: &str, body: &Value) -> Result<Value, String> {
+    let client = outside::client(Duration::from_millis(policy.timeout_ms), false)?;
+    outside::ask(client.post(format!("{}/{verb}", policy.url)).json(body)).await
+}
+
+// ---- Volcano's structures, in the names of their fields
+
+fn task(state: &MemberState, key: &PodKey, pod: &PodEntry) -> Value {
+    let group = pod.id.and_then(|id| state.cluster.find_pod(id)).map(|known| known.group);
+    let group = group.and_then(|group| state.cluster.try_group(group));
+    let requests = pod.requests();
+    let scalars: BTreeMap<&str, i64> = requests
+        .iter()
+        .filter(|(name, _)| !["cpu", "memory"].contains(&name.as_str()))
+        .map(|(name, amount)| (name.as_str(), amount * 1_000))
+        .collect();
+    let amounts = json!({
+        "MilliCPU": requests.get("cpu"), "Memory": requests.get("memory"), "ScalarResources": scalars,
+    });
+    json!({
+        "UID": pod.uid,
+        "Job": group.map(|group| format!("{}/{}", group.input.namespace, group.input.name)),
+        "Name": key.name,
+        "Namespace": key.namespace,
+        "TaskRole": pod.component,
+        "Resreq": amounts,
+        "InitResreq": amounts,
+        "Status": PENDING,
+        "Priority": pod.priority,
+        "Preemptable": pod.preemptable,
+        "BestEffort": requests.iter().next().is_none(),
+    })
+}
+
+/// The node without what `own` asks for.
+fn node_info(state: &MemberState, id: NodeId, own: &[(u16, i64)]) -> Value {
+    let cluster = &state.cluster;
+    let node = cluster.nodes.get(id);
+    let mut cells: Vec<Cell> = cluster.nodes.cells(id).to_vec();
+    own.iter().for_each(|(place, amount)| cells[usize::from(*place)].used -= amount);
+    let amounts = |of: fn(&Cell) -> i64| {
+        let amount = |place: usize| of(&cells[place]) / cluster.dimensions.parts(place).max(1);
+        let scalars: BTreeMap<&str, i64> = (0..cells.len())
+            .filter(|place| ![CPU, MEMORY, PODS].contains(place))
+            .map(|place| (cluster.dimensions.name(place).as_str(), amount(place) * 1_000))
+            .collect();
+        json!({"MilliCPU": amount(CPU), "Memory": amount(MEMORY), "ScalarResources": scalars})
+    };
+    let taints = node.taints.iter().map(|taint| serde_json::to_value(taint).unwrap_or_default());
+    json!({
+        "Name": &*node.name,
+        "Node": {
+            "metadata": {"name": &*node.name, "labels": node.labels},
+            "spec": {"taints": taints.collect::<Vec<_>>(), "unschedulable": node.unschedulable},
+        },
+        "Allocatable": amounts(|cell| cell.allocatable),
+        "Used": amounts(|cell| cell.used),
+        "Idle": amounts(Cell::idle),
+        "Releasing": amounts(|cell| cell.releasing),
+        "Pipelined": amounts(|cell| cell.pipelined),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use axum::{Json, Router, extract::Path, http::StatusCode, routing::post};
+
+    use fleet_agent_fixture::Fixture;
+
+    use super::*;
+
+    type Says = fn(&Value) -> Value;
+
+    /// An extender that says what it is told to say, and remembers what it was asked.
+    #[derive(Default)]
+    struct Server {
+        /// By verb; a verb that is not named is an error of the server.
+        says: Mutex<BTreeMap<&'static str, Says>>,
+        asked: Mutex<Vec<(String, Value)>>,
+    }
+
+    impl Server {
+        fn say(&self, verb: &'static str, answer: Says) {
+            self.says.lock().unwrap().insert(verb, answer);
+        }
+
+        fn answer(&self, verb: String, body: Value) -> Result<Json<Value>, StatusCode> {
+            let says = self.says.lock().unwrap().get(verb.as_str()).copied();
+            let answer = says.map(|says| says(&body));
+            self.asked.lock().unwrap().push((verb, body));
+            answer.map(Json).ok_or(StatusCode::SERVICE_UNAVAILABLE)
+        }
+
+        fn asked(&self, verb: &str) -> Option<Value> {
+            self.asked.lock().unwrap().iter().find(|(of, _)| of == verb).map(|(_, body)| body.clone())
+        }
+    }
+
+    async fn serve() -> (Arc<Server>, std::net::SocketAddr) {
+        let server = Arc::new(Server::default());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let answering = server.clone();
+        let verb = post(move |Path(verb): Path<String>, Json(body): Json<Value>| {
+            std::future::ready(answering.answer(verb, body))
+        });
+        let router = Router::new().route("/v1/{verb}", verb);
+        tokio::spawn(axum::serve(listener, router).into_future());
+        (server, address)
+    }
+
+    /// A member with two nodes, an agent that asks for the named verbs, and the server it asks.
+    async fn play(arguments: &str) -> (Fixture, Arc<Server>) {
+        let fixture = Fixture::new(&[]).await;
+        fixture.create_node("n1").await;
+        fixture.create_node("n2").await;
+        let (server, address) = serve().await;
+        crate::fixture::run(
+            &fixture,
+            &format!(
+                "actions: enqueue, allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: extender\n    \
+             arguments:\n      extender.urlPrefix: http://{address}/v1/\n{arguments}"
+            ),
+        );
+        (fixture, server)
+    }
+
+    #[tokio::test]
+    async fn a_pod_goes_where_the_extender_lets_it() {
+        let (fixture, server) = play("      extender.predicateVerb: predicate\n").await;
+        server.say("predicate", |body| match body["node"]["Name"].as_str() {
+            Some("n1") => json!({"status": "no licence", "code": 2}),
+            _ => json!({"status": ""}),
+        });
+        fixture.create_pod("p", "1", json!({"team": "a"})).await;
+        fixture.wait_bound("p", "n2").await;
+        let asked = server.asked("predicate").unwrap();
+        assert_eq!(asked["task"]["Resreq"]["MilliCPU"], 1_000);
+        assert_eq!(asked["task"]["Pod"]["metadata"]["annotations"]["team"], "a");
+        assert_eq!(asked["node"]["Idle"]["MilliCPU"], 16_000, "the pod itself is not counted there: {asked}");
+        server.say("predicate", |_| json!({"status": "closed", "code": 2}));
+        fixture.create_pod("q", "1", json!({})).await;
+        let why = "0/2 nodes are unavailable: 2 node(s) were refused by the extender (closed).";
+        fixture.wait_told("q", why).await;
+    }
+
+    #[tokio::test]
+    async fn a_pod_waits_for_the_scores_of_the_extender() {
+        let (fixture, server) = play("      extender.prioritizeVerb: prioritize\n").await;
+        fixture.create_pod("p", "1", json!({})).await;
+        let why = "the extender does not say: it answered 503 Service Unavailable";
+        fixture.wait_told("p", why).await;
+        server.say("prioritize", |_| json!({"nodeScore": {"n2": 10.0, "n1": 1.5}}));
+        fixture.wait_bound("p", "n2").await;
+        let asked = server.asked("prioritize").unwrap();
+        let nodes: Vec<&str> =
+            asked["nodes"].as_array().unwrap().iter().filter_map(|node| node["Name"].as_str()).collect();
+        assert_eq!(nodes, ["n1", "n2"]);
+    }
+
+    #[tokio::test]
+    async fn a_queue_must_not_be_overused_and_a_job_must_be_ready() {
+        let verbs =
+            "      extender.queueOverusedVerb: queueOverused\n      extender.jobReadyVerb: jobReady\n";
+        let (fixture, server) = play(verbs).await;
+        server.say("queueOverused", |_| json!({"overused": true}));
+        server.say("jobReady", |_| json!({"status": false}));
+        fixture.create_pod("p", "1", json!({})).await;
+        fixture.wait_told("p", "the extender says that its queue is overused").await;
+        assert_eq!(server.asked("queueOverused").unwrap()["queue"]["Name"], "default");
+        server.say("queueOverused", |_| json!({"overused": false}));
+        fixture.wait_told("p", "the extender says that the job is not ready").await;
+        assert_eq!(server.asked("jobReady").unwrap()["job"]["MinAvailable"], 1);
+        server.say("jobReady", |_| json!({"status": true}));
+        fixture.wait_bound("p", "n1").await;
+    }
+
+    #[tokio::test]
+    async fn victims_leave_when_the_extender_lets_them() {
+        use fleet_scheduler::{Config, Limits, Plugin, PluginName, Policy};
+
+        use fleet_member_state::testing;
+
+        let (server, address) = serve().await;
+        let extender = Plugin::new(PluginName::Extender)
+            .argument("extender.urlPrefix", &format!("http://{address}/v1"))
+            .argument("extender.preemptableVerb", "preemptable");
+        let tier = [PluginName::Priority, PluginName::Gang, PluginName::Predicates].map(Plugin::new);
+        let config = Config {
+            actions: vec![Action::Allocate, Action::Preempt],
+            tiers: vec![tier.into_iter().chain([extender]).collect()],
+            ..Config::default()
+        };
+        let mut state = testing::state(&["n1 8"]);
+        state.cluster.set_policy(Policy::compile(&config).unwrap());
+        for name in ["a", "b"] {
+            state.apply_pod(&testing::pod(&format!("{name}: gpu=4 node=n1 phase=Running")));
+        }
+        state.apply_pod(&testing::pod("high: gpu=8 priority=9"));
+        let outcome = state.cluster.cycle(0, &Limits::default());
+        let taker = outcome.evicted[0].taker.unwrap();
+        let victims: Vec<PodKey> = outcome.evicted.iter().filter_map(|one| state.key_of(one.pod)).collect();
+        assert_eq!(victims.len(), 2);
+        assert!(may_leave(&state, taker, Action::Reclaim, &victims).is_none(), "nobody wants to be asked");
+        let leave = may_leave(&state, taker, Action::Preempt, &victims).unwrap();
+        assert!(allowed(&leave).await.is_empty(), "who does not answer keeps all");
+        server.say("preemptable", |body| json!({"status": 1, "victims": [body["evictees"][1]]}));
+        assert_eq!(allowed(&leave).await, ["uid-b".to_owned()].into());
+        let asked = server.asked("preemptable").unwrap();
+        assert_eq!(asked["evictor"]["Name"], "high");
+        server.say("preemptable", |_| json!({"status": 0}));
+        assert_eq!(allowed(&leave).await.len(), 2, "it has nothing to say");
+    }
+
+    #[tokio::test]
+    async fn an_extender_that_may_be_ignored_holds_nobody() {
+        let ignorable = "      extender.prioritizeVerb: prioritize\n      extender.predicateVerb: predicate\n      \
+                         extender.ignorable: true\n";
+        let (fixture, server) = play(ignorable).await;
+        fixture.create_pod("p", "1", json!({})).await;
+        fixture.wait_bound("p", "n1").await;
+        assert!(server.asked("prioritize").is_some() && server.asked("predicate").is_some());
+    }
+}

@@ -1,0 +1,244 @@
+//! Cells of virtual clusters in the member: which nodes they are on, which leaf cells reservations hold, and what the
+//! pods that take them carry.
+//!
+//! A node of cells takes only pods whose reservation names it. Deliberately absent: the cells themselves, which the hub
+//! plans; here a place is what the hub says, or is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_api::{
+    ReservationSpec,
+    cell_places::CellPlace,
+    mutation::{self, Mutation},
+};
+use fleet_placement::Gang;
+
+use super::{Hold, MemberState, Place, PodEntry};
+
+/// Why places by cells are refused.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NoCells {
+    pub message: String,
+    /// Nodes that cannot take what was asked.
+    pub bad: BTreeSet<String>,
+}
+
+/// The nodes that a reservation by cells names: component to the node of each replica, empty for pods without cells.
+///
+/// # Errors
+/// A place that cannot be given: all that is wrong with the first such node.
+pub fn places(
+    spec: &ReservationSpec,
+    gang: &Gang,
+    name: &str,
+    state: &MemberState,
+) -> Result<BTreeMap<String, Vec<String>>, NoCells> {
+    let mut nodes: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for component in &gang.components {
+        let replicas = usize::try_from(component.replicas).unwrap_or(0);
+        nodes.insert(component.name.clone(), vec![String::new(); replicas]);
+    }
+    let mut room =
+        Room { state, own: state.hold_named(name), taken: BTreeMap::new(), cells: BTreeSet::new() };
+    let (mut told, mut bad) = (None, BTreeSet::new());
+    let given = spec.cells.iter().flat_map(|group| &group.places).filter(|place| !place.node.is_empty());
+    for place in given {
+        let component = gang.components.iter().find(|component| component.name == place.component);
+        let slot = usize::try_from(place.index)
+            .ok()
+            .and_then(|index| nodes.get_mut(&place.component)?.get_mut(index))
+            .filter(|slot| slot.is_empty());
+        let (Some(component), Some(slot)) = (component, slot) else {
+            let message = format!("cells for {}-{}: the job has no such pod", place.component, place.index);
+            return Err(NoCells { message, bad: BTreeSet::new() });
+        };
+        match room.take(place, &component.shape) {
+            Ok(()) => slot.clone_from(&place.node),
+            Err(why) => {
+                bad.insert(place.node.clone());
+                told.get_or_insert_with(|| format!("node {}: {why}", place.node));
+            }
+        }
+    }
+    match told {
+        Some(message) => Err(NoCells { message, bad }),
+        None => Ok(nodes),
+    }
+}
+
+/// What is left of nodes while one reservation is looked at.
+struct Room<'a> {
+    state: &'a MemberState,
+    /// What the reservation holds already.
+    own: Option<&'a Hold>,
+    taken: BTreeMap<String, (fleet_resources::Resources, i64)>,
+    cells: BTreeSet<(String, i32)>,
+}
+
+impl Room<'_> {
+    fn take(&mut self, place: &CellPlace, shape: &fleet_placement::PodShape) -> Result<(), String> {
+        for cell in &place.leaf_cells {
+            if !self.cells.insert((place.node.clone(), *cell)) {
+                return Err(format!("leaf cell {cell} is given twice"));
+            }
+            if let Some(other) = self.state.holder_of_cell(&place.node, *cell, self.own) {
+                return Err(format!("leaf cell {cell} is held by reservation {other}"));
+            }
+        }
+        let held = |own: &&Place| {
+            own.component == place.component
+                && i64::try_from(own.index) == Ok(place.index)
+                && own.node == place.node
+        };
+        if self.own.is_some_and(|own| own.places.iter().any(|own| held(&own))) {
+            return Ok(());
+        }
+        let Some(node) = self.state.nodes().get(&place.node) else {
+            return Err("the member has no such node".to_owned());
+        };
+        if !node.admits(shape) {
+            return Err(if node.ready && !node.unschedulable {
+                "its labels or taints keep the pod off".to_owned()
+            } else {
+                "it is not ready, or cordoned".to_owned()
+            });
+        }
+        let (used, pods) = self.taken.entry(place.node.clone()).or_default();
+        used.add(&shape.requests);
+        *pods += 1;
+        let mut free = node.free();
+        // What the reservation gives up meanwhile is its own.
+        let stays = |own: &Place| own.occupant.is_some();
+        let leaving = self.own.into_iter().flat_map(|own| &own.places).filter(|own| own.node == place.node);
+        leaving.filter(|own| !stays(own)).for_each(|own| free.add(&own.requests));
+        let short: Vec<String> = used
+            .iter()
+            .filter(|(name, asked)| free.get(name.as_str()) < *asked)
+            .map(|(name, _)| name.to_string())
+            .collect();
+        if short.is_empty() { Ok(()) } else { Err(format!("it has too little free {}", short.join(", "))) }
+    }
+}
+
+impl MemberState {
+    /// Nodes that a standing reservation of the hub keeps for cells; replaces what it kept before.
+    pub fn set_cell_nodes(&mut self, reservation: &str, nodes: &[String]) {
+        let before = self.is_of_cells.clone();
+        if nodes.is_empty() {
+            self.cell_nodes.remove(reservation);
+        } else {
+            self.cell_nodes.insert(reservation.to_owned(), nodes.iter().cloned().collect());
+        }
+        self.is_of_cells = self.cell_nodes.values().flatten().cloned().collect();
+        let changed: Vec<String> = before.symmetric_difference(&self.is_of_cells).cloned().collect();
+        for name in changed {
+            if let Some(node) = self.nodes().get(&name).cloned() {
+                self.tell_scheduler(&node);
+                self.note_capacity();
+            }
+        }
+    }
+
+    /// Whether a node takes only pods with places by cells.
+    pub fn is_cell_node(&self, name: &str) -> bool {
+        self.is_of_cells.contains(name)
+    }
+
+    /// Of a standing reservation's nodes: those that cannot be used now, and those that the member does not have.
+    pub fn bad_cell_nodes(&self, nodes: &[String]) -> (Vec<String>, Vec<String>) {
+        let (mut bad, mut unknown) = (Vec::new(), Vec::new());
+        for name in nodes {
+            match self.nodes().get(name) {
+                None => unknown.push(name.clone()),
+                Some(node) if !node.ready || node.unschedulable => bad.push(name.clone()),
+                Some(_) => {}
+            }
+        }
+        (bad, unknown)
+    }
+
+    /// By component, the indices of pods of a reservation that have ended and were not made again.
+    pub fn ended_of(&self, reservation: &str) -> BTreeMap<String, Vec<i64>> {
+        let mut ended: BTreeMap<String, BTreeSet<i64>> = BTreeMap::new();
+        let mut live: BTreeSet<(String, i64)> = BTreeSet::new();
+        for pod in self.pods_of_reservation(reservation) {
+            let Some(index) = pod.index.and_then(|index| i64::try_from(index).ok()) else { continue };
+            if pod.finished {
+                ended.entry(pod.component.clone()).or_default().insert(index);
+            } else {
+                live.insert((pod.component.clone(), index));
+            }
+        }
+        ended
+            .into_iter()
+            .map(|(component, indices)| {
+                let indices: Vec<i64> = indices
+                    .into_iter()
+                    .filter(|index| !live.contains(&(component.clone(), *index)))
+                    .collect();
+                (component, indices)
+            })
+            .filter(|(_, indices)| !indices.is_empty())
+            .collect()
+    }
+
+    fn holder_of_cell(&self, node: &str, cell: i32, own: Option<&Hold>) -> Option<&str> {
+        let has = |hold: &&Hold| {
+            let of_node = hold.places.iter().filter(|place| place.node == node);
+            of_node.into_iter().any(|place| place.leaf_cells.contains(&cell))
+        };
+        let others = self.holds().filter(|hold| own.is_none_or(|own| own.name != hold.name));
+        others.into_iter().find(has).map(|hold| hold.name.as_str())
+    }
+
+    pub fn holds(&self) -> impl Iterator<Item = &Hold> {
+        self.holds.values()
+    }
+
+    pub fn hold_named(&self, name: &str) -> Option<&Hold> {
+        self.holds.get(name)
+    }
+
+    /// Whether the pod's reservation gives its pods cells, and they go nowhere else.
+    pub fn is_bound_to_cells(&self, entry: &PodEntry) -> bool {
+        entry.reservation.as_ref().and_then(|name| self.holds.get(name)).is_some_and(|hold| hold.of_cells)
+    }
+
+    pub(super) fn pods_of_reservation(&self, name: &str) -> impl Iterator<Item = &PodEntry> {
+        self.reserved_pods.get(name).into_iter().flatten().filter_map(|key| self.pods.get(key))
+    }
+
+    pub(super) fn note_cells(&mut self, entry: &PodEntry) {
+        if let Some(name) =
+            entry.reservation.as_ref().filter(|name| self.holds.get(*name).is_some_and(|h| h.of_cells))
+        {
+            self.cells_changed.insert(name.clone());
+        }
+    }
+
+    pub fn take_cells_changed(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.cells_changed)
+    }
+
+    /// A node of cells takes nothing that the scheduler places by itself.
+    pub(super) fn tell_scheduler(&mut self, node: &fleet_placement::Node) {
+        self.cluster.put_node(node);
+        let kept = self.is_of_cells.contains(&node.name) && !mutation::is_on(Mutation::CellNodesOpen);
+        if self.cluster.nodes.find(&node.name).is_some_and(|id| self.cluster.nodes.get(id).kept != kept) {
+            self.cluster.keep_node(&node.name, kept);
+        }
+    }
+
+    pub(super) fn note_cell_node(&mut self, name: &str) {
+        if self.is_of_cells.contains(name) {
+            let keeping = self.cell_nodes.iter().filter(|(_, nodes)| nodes.contains(name));
+            self.cells_changed.extend(keeping.map(|(reservation, _)| reservation.clone()));
+        }
+    }
+
+    /// The capacity report is out of date.
+    pub(super) fn note_capacity(&mut self) {
+        self.effects.capacity = true;
+        self.effects.freed = true;
+    }
+}

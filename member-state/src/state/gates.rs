@@ -1,0 +1,105 @@
+//! Pods behind Fleet's scheduling gate: the member's own scheduler binds them, to the nodes that are kept for them, once the
+//! whole gang is there.
+
+use std::sync::Arc;
+
+use super::{MemberState, PodEntry, PodKey, UNKNOWN_SIZE};
+
+/// Label by which a pod is sent to one node.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// How a gang behind gates stands.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Gated {
+    /// No pod of it waits behind the gate.
+    Nothing,
+    /// Why it waits.
+    Waits(String),
+    /// All may go, each to the node kept for it.
+    Go(Vec<Release>),
+}
+
+/// A pod whose gate is to be taken off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release {
+    pub pod: PodKey,
+    pub uid: String,
+    /// Value of the label [`HOSTNAME`] of its node.
+    pub hostname: String,
+    /// Gates that stay.
+    pub others: Arc<[String]>,
+}
+
+impl MemberState {
+    /// Whether the pods of a reservation may be let go now.
+    pub fn gated(&self, reservation: &str) -> Gated {
+        let pods = self.pods_of(reservation);
+        let gated = |pod: &PodEntry| pod.held_back.is_some() && !pod.let_go;
+        if !pods.iter().any(|(_, pod)| gated(pod)) {
+            return Gated::Nothing;
+        }
+        let Some(hold) = self.holds.get(reservation) else {
+            return Gated::Waits("no places are held for it".to_owned());
+        };
+        let mut hold = hold.clone();
+        let said = pods.iter().map(|(_, pod)| pod.gang_size).filter(|size| *size < UNKNOWN_SIZE).max();
+        let size = said.unwrap_or(hold.places.len());
+        if pods.len() < size {
+            return Gated::Waits(format!("waiting for the gang: {} of {size} pods exist", pods.len()));
+        }
+        let mut releases = Vec::new();
+        // Those on their way to a node take their places first.
+        let on_their_way = pods.iter().filter(|(_, pod)| !gated(pod) && pod.wants_node());
+        let (waiting, under_way): (Vec<_>, Vec<_>) =
+            (pods.iter().filter(|(_, pod)| gated(pod)).collect(), on_their_way.collect());
+        for (key, pod) in under_way.into_iter().chain(waiting) {
+            let Some(at) = hold.place_for(key, &pod.component, pod.index, None) else {
+                return Gated::Waits(format!("no place is left for pod {}", key.name));
+            };
+            hold.places[at].occupant = Some((*key).clone());
+            let place = &hold.places[at];
+            let Some(node) = self.nodes.get(&place.node).filter(|node| node.admits(&pod.spec.shape)) else {
+                return Gated::Waits(format!(
+                    "node {}, kept for pod {}, admits it no more",
+                    place.node, key.name
+                ));
+            };
+            let Some(others) = pod.held_back.clone().filter(|_| gated(pod)) else { continue };
+            releases.push(Release {
+                pod: (*key).clone(),
+                uid: pod.uid.clone(),
+                hostname: node.labels.get(HOSTNAME).unwrap_or(&node.name).clone(),
+                others,
+            });
+        }
+        Gated::Go(releases)
+    }
+
+    /// Of a gang that was let go: pods that have a node, and pods that have none.
+    pub fn let_go(&self, reservation: &str) -> (Vec<PodKey>, Vec<PodKey>) {
+        let others = self.pods_of(reservation).into_iter().filter(|(_, pod)| !pod.ours && !pod.finished);
+        let (with, without): (Vec<_>, Vec<_>) = others.partition(|(_, pod)| pod.counted_on().is_some());
+        let waiting = without.into_iter().filter(|(_, pod)| pod.held_back.is_none() || pod.let_go);
+        let keys = |(key, _): (&PodKey, &PodEntry)| key.clone();
+        (with.into_iter().map(keys).collect(), waiting.map(keys).collect())
+    }
+
+    pub fn set_let_go(&mut self, pod: &PodKey, let_go: bool) {
+        if let Some(entry) = self.pods.get_mut(pod) {
+            entry.let_go = let_go;
+        }
+    }
+
+    /// Those behind the gate, to be told why.
+    pub fn behind_gate(&self, reservation: &str) -> Vec<PodKey> {
+        let pods = self.pods_of(reservation).into_iter().filter(|(_, pod)| pod.held_back.is_some());
+        pods.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Pods that name the reservation and stay, in order.
+    fn pods_of(&self, reservation: &str) -> Vec<(&PodKey, &PodEntry)> {
+        let keys = self.reserved_pods.get(reservation).into_iter().flatten();
+        let pods = keys.filter_map(|key| Some((key, self.pods.get(key)?)));
+        pods.filter(|(_, pod)| !pod.deleting).collect()
+    }
+}

@@ -1,0 +1,239 @@
+//! Groups as the scheduler knows them: from PodGroup objects, or from what their pods say where there is none.
+
+use fleet_resources::{Resources, quantity};
+use fleet_scheduler::{GroupId, GroupInput, Phase, queue::DEFAULT_QUEUE};
+use serde_json::{Value, json};
+
+use super::{GangKey, MemberState, PodEntry, PodGroup, PodGroupObject, PodKey};
+
+/// Name of the queue of pods that others schedule; no object has it.
+const FOREIGN_QUEUE: &str = "";
+
+impl MemberState {
+    /// The scheduler's group of a gang, made when there is none.
+    pub(super) fn group_of(&mut self, key: &GangKey) -> GroupId {
+        if let Some(group) = self.gangs.get(key).and_then(|gang| gang.group) {
+            return group;
+        }
+        let (namespace, name) = name_of(key);
+        let known = self.pod_groups.get(&(namespace.clone(), name.clone())).map(|known| known.group);
+        let group = known.unwrap_or_else(|| {
+            let input = self.own_input(key);
+            self.cluster.put_group(input)
+        });
+        if let Some(gang) = self.gangs.get_mut(key) {
+            gang.group = Some(group);
+        }
+        self.gangs_by_group.insert(group, key.clone());
+        group
+    }
+
+    /// A pod has joined: what it says of its gang may be news, when no PodGroup says it.
+    pub(super) fn group_joined(&mut self, key: &GangKey, entry: &PodEntry, new: bool) {
+        let described =
+            if self.pod_groups.is_empty() { None } else { self.pod_groups.get_mut(&name_of(key)) };
+        if let Some(known) = described {
+            if entry.reservation.is_some() && !known.input.manual {
+                known.input.manual = true;
+                let input = known.input.clone();
+                self.cluster.put_group(input);
+            }
+            return;
+        }
+        if new {
+            self.group_of(key);
+        }
+        let Some(group) = self.gangs.get(key).and_then(|gang| gang.group) else { return };
+        let Some(known) = self.cluster.try_group(group) else { return };
+        let known = &known.input;
+        let priority = i64::from(entry.priority);
+        let created = entry.created.map_or(0, |at| at.as_second());
+        let min_member = i64::try_from(entry.gang_size.max(1)).unwrap_or(i64::MAX);
+        let queue = entry.queue.as_deref().filter(|queue| !queue.is_empty()).unwrap_or(DEFAULT_QUEUE);
+        let priority = if new { priority } else { known.priority.max(priority) };
+        let created = if new { created } else { known.created.min(created) };
+        // Places that the hub has reserved are given by name.
+        let manual = known.manual || entry.reservation.is_some();
+        // Most pods say what the first of their gang has said.
+        if (known.min_member, &*known.queue, known.priority, known.created, known.manual)
+            != (min_member, queue, priority, created, manual)
+        {
+            let input =
+                GroupInput { min_member, queue: queue.into(), priority, created, manual, ..known.clone() };
+            self.cluster.put_group(input);
+        }
+    }
+
+    fn own_input(&self, key: &GangKey) -> GroupInput {
+        let (namespace, name) = name_of(key);
+        GroupInput {
+            namespace: namespace.into(),
+            name: name.into(),
+            queue: DEFAULT_QUEUE.into(),
+            min_member: 1,
+            no_gate: true,
+            ..GroupInput::default()
+        }
+    }
+
+    pub(super) fn foreign_group(&mut self) -> GroupId {
+        if let Some(group) = self.foreign {
+            return group;
+        }
+        let group = self.cluster.put_group(GroupInput {
+            queue: FOREIGN_QUEUE.into(),
+            no_gate: true,
+            manual: true,
+            ..GroupInput::default()
+        });
+        self.foreign = Some(group);
+        group
+    }
+
+    /// The gang's last pod is gone; a PodGroup outlives its pods.
+    pub(super) fn drop_group(&mut self, key: &GangKey, group: Option<GroupId>) {
+        let Some(group) = group else { return };
+        self.gangs_by_group.remove(&group);
+        if !self.pod_groups.contains_key(&name_of(key)) {
+            self.cluster.remove_group(group);
+        }
+    }
+
+    /// A PodGroup is new or has changed.
+    pub fn put_pod_group(&mut self, object: &PodGroupObject) {
+        let key = (object.namespace.clone(), object.name.clone());
+        let mut input = object.input();
+        input.priority = self.priority_of(object.priority_class.as_deref());
+        let tier_name = object.spec["networkTopology"]["highestTierName"].as_str();
+        let tier_name = tier_name.filter(|name| !name.is_empty()).map(str::to_owned);
+        if let (Some(topology), Some(name)) = (&mut input.topology, &tier_name) {
+            topology.highest_tier = Some(self.tier_named(name));
+        }
+        let before = self.pod_groups.get(&key).filter(|known| known.uid == object.uid);
+        let seen = before.map(|known| Phase::read(known.status["phase"].as_str().unwrap_or_default()));
+        let phase = Phase::read(object.status["phase"].as_str().unwrap_or_default());
+        // Pods of a group made for the hub's reservation are placed by name, whoever describes the group.
+        let old = self.cluster.find_group(&object.namespace, &object.name);
+        input.manual =
+            old.and_then(|old| self.cluster.try_group(old)).is_some_and(|group| group.input.manual);
+        let group = self.cluster.put_group(input.clone());
+        // What stands wins, except that being let in is not written at once: of an object that was Pending before, this
+        // scheduler may know better. A new object has been let in by nobody.
+        if phase != Phase::Pending || seen != Some(Phase::Pending) {
+            self.cluster.set_phase(group, phase);
+        }
+        let busy = before.is_some_and(|known| known.busy);
+        let known = PodGroup {
+            uid: object.uid.clone(),
+            job: object.job.clone(),
+            input,
+            priority_class: object.priority_class.clone(),
+            tier_name,
+            status: object.status.clone(),
+            group,
+            busy,
+        };
+        self.pod_groups.insert(key, known);
+        let gang = GangKey::Named { namespace: object.namespace.clone(), gang: object.name.clone() };
+        if let Some(entry) = self.gangs.get_mut(&gang) {
+            entry.group = Some(group);
+            self.gangs_by_group.insert(group, gang);
+        }
+    }
+
+    /// The PodGroup to make for a gang of Volcano's pods that nobody describes, and the pods to write its name on. Once:
+    /// until that is taken back, or the PodGroup goes.
+    pub fn undescribed(&mut self, key: &GangKey) -> Option<(Value, Vec<PodKey>)> {
+        let GangKey::Named { namespace, gang: name } = key else { return None };
+        let gang = self.gangs.get(key)?;
+        let known = self.pod_groups.contains_key(&(namespace.clone(), name.clone()));
+        let pods: Vec<(&PodKey, &PodEntry)> =
+            gang.pods.iter().filter_map(|pod| Some((pod, self.pods.get(pod)?))).collect();
+        let unnamed: Vec<PodKey> = pods
+            .iter()
+            .filter(|(_, pod)| pod.unnamed && !pod.deleting)
+            .map(|(key, _)| (*key).clone())
+            .collect();
+        let (_, first) = pods.iter().find(|(_, pod)| pod.group_owner.is_some() && !pod.finished)?;
+        if gang.described || (known && unnamed.is_empty()) {
+            return None;
+        }
+        let size = gang.size;
+        let mut minimum = Resources::new();
+        pods.iter().take(size).for_each(|(_, pod)| minimum.add(pod.requests()));
+        let amounts: serde_json::Map<String, Value> = minimum
+            .iter()
+            .map(|(name, n)| (name.to_string(), quantity::format(name.as_str(), n).into()))
+            .collect();
+        let mut spec = json!({
+            "minMember": size,
+            "queue": first.queue.as_deref().filter(|queue| !queue.is_empty()).unwrap_or(DEFAULT_QUEUE),
+        });
+        if pods.len() >= size && !amounts.is_empty() {
+            spec["minResources"] = amounts.into();
+        }
+        if let Some(class) = &first.priority_class {
+            spec["priorityClassName"] = class.as_str().into();
+        }
+        let object = json!({
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": namespace, "ownerReferences": [first.group_owner.as_deref()]},
+            "spec": spec,
+        });
+        if let Some(gang) = self.gangs.get_mut(key) {
+            gang.described = true;
+        }
+        Some((object, unnamed))
+    }
+
+    /// A PodGroup is gone. Its pods, if any are left, wait for one.
+    pub fn remove_pod_group(&mut self, namespace: &str, name: &str) {
+        let Some(known) = self.pod_groups.remove(&(namespace.to_owned(), name.to_owned())) else { return };
+        let gang = GangKey::Named { namespace: namespace.to_owned(), gang: name.to_owned() };
+        if let Some(entry) = self.gangs.get_mut(&gang) {
+            entry.described = false;
+        }
+        match self.gangs.get(&gang) {
+            None => self.cluster.remove_group(known.group),
+            Some(entry) => {
+                let size = i64::try_from(entry.size).unwrap_or(i64::MAX);
+                let manual = known.input.manual;
+                let input = GroupInput { min_member: size, manual, ..self.own_input(&gang) };
+                self.cluster.put_group(input);
+            }
+        }
+    }
+
+    /// A PriorityClass is new, has changed or is gone.
+    pub fn set_priority_class(&mut self, name: &str, value: Option<i64>) {
+        match value {
+            Some(value) => self.priorities.insert(name.to_owned(), value),
+            None => self.priorities.remove(name),
+        };
+        let concerned: Vec<(String, String)> = self
+            .pod_groups
+            .iter()
+            .filter(|(_, group)| group.priority_class.as_deref() == Some(name))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in concerned {
+            let Some(group) = self.pod_groups.get_mut(&key) else { continue };
+            group.input.priority = value.unwrap_or(0);
+            let input = group.input.clone();
+            self.cluster.put_group(input);
+        }
+    }
+
+    fn priority_of(&self, class: Option<&str>) -> i64 {
+        class.and_then(|class| self.priorities.get(class)).copied().unwrap_or(0)
+    }
+}
+
+fn name_of(key: &GangKey) -> (String, String) {
+    match key {
+        GangKey::Named { namespace, gang } => (namespace.clone(), gang.clone()),
+        // No object's name has a slash.
+        GangKey::Single(pod) => (pod.namespace.clone(), format!("pod/{}", pod.name)),
+    }
+}

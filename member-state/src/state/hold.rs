@@ -1,0 +1,99 @@
+//! Holds: places that are kept for the pods of one binding and epoch.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fleet_api::reservation::ReservationSpec;
+use fleet_resources::Resources;
+
+use super::PodKey;
+
+#[derive(Clone, Debug)]
+pub struct Hold {
+    /// Name of the reservation.
+    pub name: String,
+    /// By component, then by index.
+    pub places: Vec<Place>,
+    /// Its places are cells of a virtual cluster: its pods go nowhere else.
+    pub of_cells: bool,
+}
+
+/// Room for one pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub component: String,
+    pub index: usize,
+    pub node: String,
+    pub requests: Arc<Resources>,
+    /// Numbers of the devices, where the place is of cells.
+    pub leaf_cells: Vec<i32>,
+    /// What the pod carries of its place, where the place is of cells.
+    pub marks: Option<Arc<BTreeMap<String, String>>>,
+    /// The bound pod that uses the room; while there is one, the place itself is not counted.
+    pub occupant: Option<PodKey>,
+}
+
+impl Hold {
+    /// `nodes`: component to the node of each of its replicas, by index. An amount of the spec that is
+    /// not a quantity counts as nothing; such a spec was refused when it was asked.
+    pub fn new(name: &str, spec: &ReservationSpec, nodes: &BTreeMap<String, Vec<String>>) -> Self {
+        let mut places = Vec::new();
+        for component in &spec.components {
+            let requests = Arc::new(fleet_api::convert::resources(&component.request).unwrap_or_default());
+            let nodes = nodes.get(&component.name).into_iter().flatten();
+            // A pod without cells has no place yet.
+            let nodes = nodes.enumerate().filter(|(_, node)| !node.is_empty());
+            places.extend(nodes.map(|(index, node)| Place {
+                component: component.name.clone(),
+                index,
+                node: node.clone(),
+                requests: requests.clone(),
+                leaf_cells: Vec::new(),
+                marks: None,
+                occupant: None,
+            }));
+        }
+        let mut hold = Self { name: name.to_owned(), places, of_cells: !spec.cells.is_empty() };
+        super::marks::mark(&mut hold, spec);
+        hold
+    }
+
+    /// Index of the place a pod has, or may take: the one of its own index, else the first free one of
+    /// its component (pods of some controllers carry no index in their names). `node`: where another scheduler has
+    /// bound it; a place there comes first.
+    pub fn place_for(
+        &self,
+        pod: &PodKey,
+        component: &str,
+        index: Option<usize>,
+        node: Option<&str>,
+    ) -> Option<usize> {
+        let position = |wanted: &dyn Fn(&Place) -> bool| self.places.iter().position(wanted);
+        let component = self.component(component);
+        let free = |place: &Place| place.component == component && place.occupant.is_none();
+        let there = |place: &Place| free(place) && Some(&*place.node) == node;
+        position(&|place| place.occupant.as_ref() == Some(pod))
+            .or_else(|| position(&|place| there(place) && Some(place.index) == index))
+            .or_else(|| position(&there))
+            .or_else(|| position(&|place| free(place) && Some(place.index) == index))
+            .or_else(|| {
+                let named = position(&|place| place.component == component && Some(place.index) == index);
+                if named.is_some() && node.is_none() { None } else { position(&free) }
+            })
+    }
+
+    /// The component that a pod's role means: controllers write it in letters of their own, and some write none.
+    fn component<'a>(&'a self, role: &'a str) -> &'a str {
+        let is_it = |place: &&Place| place.component.eq_ignore_ascii_case(role);
+        if let Some(place) = self.places.iter().find(is_it) {
+            return &place.component;
+        }
+        match self.places.first() {
+            Some(first)
+                if role.is_empty() && self.places.iter().all(|place| place.component == first.component) =>
+            {
+                &first.component
+            }
+            _ => role,
+        }
+    }
+}

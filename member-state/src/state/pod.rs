@@ -1,0 +1,262 @@
+//! A pod as the scheduler sees it.
+
+use crate::shape;
+use std::{collections::BTreeSet, sync::Arc};
+
+use fleet_api::names;
+use fleet_placement::PodShape;
+use fleet_scheduler::{Labels, PodId, PodSpec, Status, devices::Part};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::{
+    claim::{self, Claim},
+    gangs::GangKey,
+    pod_key::PodKey,
+};
+use fleet_agent_ground::lean::{LeanGate, LeanPod};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodEntry {
+    pub uid: String,
+    /// Its `schedulerName` is one this agent binds for.
+    pub ours: bool,
+    pub scheduler_name: String,
+    pub node: Option<String>,
+    /// Node of a binding that is under way.
+    pub assumed: Option<String>,
+    pub finished: bool,
+    pub deleting: bool,
+    pub gated: bool,
+    pub spec: Arc<PodSpec>,
+    /// Why the shape cannot be read; such a pod is never bound.
+    pub unreadable: Option<String>,
+    pub gang: GangKey,
+    pub gang_size: usize,
+    pub component: String,
+    /// Last `-` part of the name, when it is a number.
+    pub index: Option<usize>,
+    pub reservation: Option<String>,
+    /// Of a pod that names no reservation: the job it may be of.
+    pub claim: Option<Arc<Claim>>,
+    /// Gates beside Fleet's own, when that one is there: it waits for this agent to keep its place.
+    pub held_back: Option<Arc<[String]>>,
+    /// Fleet's gate has been taken off, and that is not seen yet.
+    pub let_go: bool,
+    /// Every node has one, or the node itself runs it.
+    pub of_node: bool,
+    pub priority: i32,
+    pub created: Option<Timestamp>,
+    pub started: Option<Timestamp>,
+    /// Why it waits, as its condition says.
+    pub told: Option<String>,
+    /// Its number in the scheduler.
+    pub id: Option<PodId>,
+    pub phase: Phase,
+    /// The scheduler has decided that it leaves, and it is not seen to leave yet.
+    pub evicting: bool,
+    /// Who is to own the PodGroup that is made for it (and, maybe, others of that owner), where nobody names one.
+    pub group_owner: Option<Arc<Value>>,
+    /// Its group is to be written on it.
+    pub unnamed: bool,
+    /// Queue it names itself.
+    pub queue: Option<String>,
+    pub labels: Labels,
+    /// Parts of cards that its annotations give it.
+    pub parts: Vec<Part>,
+    pub preemptable: bool,
+    pub never_preempts: bool,
+    pub critical: bool,
+    /// Kept where a PodGroup is to be made.
+    pub priority_class: Option<String>,
+}
+
+/// A pod's phase as far as places depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    Unknown,
+}
+
+impl Phase {
+    fn read(text: Option<&str>) -> Self {
+        match text {
+            Some("Running") => Self::Running,
+            Some("Succeeded") => Self::Succeeded,
+            Some("Failed") => Self::Failed,
+            Some("Unknown") => Self::Unknown,
+            _ => Self::Pending,
+        }
+    }
+}
+
+/// Classes of pods that must always run.
+const CRITICAL_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
+/// Its pods are never taken.
+const SYSTEM_NAMESPACE: &str = "kube-system";
+
+/// The other gates of a pod with Fleet's.
+fn held_back(gates: &[LeanGate]) -> Option<Arc<[String]>> {
+    let (ours, others): (Vec<_>, Vec<_>) = gates.iter().partition(|gate| gate.name == names::PLACES_GATE);
+    (!ours.is_empty()).then(|| others.iter().map(|gate| gate.name.clone()).collect())
+}
+
+/// The scheduler whose users expect PodGroups.
+const VOLCANO: &str = "volcano";
+
+/// The owner of the PodGroup made for a pod: what controls the pod, or the pod itself.
+fn group_owner(meta: &ObjectMeta) -> Value {
+    match meta.owner_references.as_ref().and_then(|owners| owners.first()) {
+        Some(owner) => {
+            json!({"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid,
+            "controller": true, "blockOwnerDeletion": true})
+        }
+        None => {
+            json!({"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid, "controller": true,
+            "blockOwnerDeletion": true})
+        }
+    }
+}
+
+/// A gang whose size nothing says: it waits for its PodGroup.
+pub const UNKNOWN_SIZE: usize = usize::MAX >> 2;
+
+impl PodEntry {
+    /// `None` for a pod without a uid, which no API server sends.
+    pub fn read(pod: &LeanPod, scheduler_names: &BTreeSet<String>) -> Option<Self> {
+        let key = PodKey::of(pod);
+        let meta = &pod.metadata;
+        let annotation = |name: &str| meta.annotations.as_ref().and_then(|all| all.get(name));
+        let label = |name: &str| meta.labels.as_ref().and_then(|all| all.get(name));
+        let scheduler_name = pod.spec.scheduler_name.clone().unwrap_or_default();
+        let (shape, unreadable) = match shape::shape(&pod.spec) {
+            Ok(shape) => (shape, None),
+            Err(error) => (PodShape::default(), Some(error.to_string())),
+        };
+        let extras = crate::extras::read(&pod.spec, &key.namespace, annotation);
+        let extras = (extras != fleet_scheduler::Extras::default()).then(|| Arc::new(extras));
+        let asks = extras.as_ref().map_or(&[][..], |extras| &extras.devices);
+        let parts =
+            if asks.is_empty() { Vec::new() } else { crate::devices::parts(meta.annotations.as_ref(), asks) };
+        let phase = Phase::read(pod.status.phase.as_deref());
+        let class = pod.spec.priority_class_name.as_deref().unwrap_or_default();
+        // The annotation wins over the label; what is neither yes nor no is no.
+        let preemptable = annotation("volcano.sh/preemptable").or(label("volcano.sh/preemptable"));
+        let preemptable = preemptable.is_none_or(|text| text == "true");
+        let group =
+            annotation("scheduling.k8s.io/group-name").or(annotation("scheduling.volcano.sh/group-name"));
+        let gang = annotation(names::GANG_ANNOTATION);
+        // Volcano's users look for a PodGroup, whoever makes the pods.
+        let described = group.is_none() || group == gang;
+        let scheduler_name_is_volcano = scheduler_name == VOLCANO;
+        let owner = (scheduler_name_is_volcano && described).then(|| group_owner(meta));
+        let own = owner.as_ref().filter(|_| group.or(gang).is_none());
+        let own = own.map(|owner| format!("podgroup-{}", owner["uid"].as_str().unwrap_or_default()));
+        let least = annotation("scheduling.volcano.sh/group-min-member").filter(|_| own.is_some());
+        let size = annotation(names::GANG_SIZE_ANNOTATION).or(least).and_then(|size| size.parse().ok());
+        let size = size.or(own.is_some().then_some(1));
+        let group = group.or(gang).or(own.as_ref()).map(String::as_str);
+        let reservation = annotation(names::RESERVATION_ANNOTATION).cloned();
+        let owner_kind =
+            meta.owner_references.as_ref().and_then(|owners| owners.first()).map(|owner| &*owner.kind);
+        Some(Self {
+            uid: meta.uid.clone()?,
+            ours: scheduler_names.contains(&scheduler_name),
+            scheduler_name,
+            node: pod.spec.node_name.clone().filter(|node| !node.is_empty()),
+            assumed: None,
+            finished: matches!(phase, Phase::Succeeded | Phase::Failed),
+            deleting: meta.deletion_timestamp.is_some(),
+            gated: !pod.spec.scheduling_gates.is_empty(),
+            spec: Arc::new(PodSpec { shape, extras }),
+            unreadable,
+            gang: GangKey::new(&key, group),
+            gang_size: size.unwrap_or(if group.is_some() { UNKNOWN_SIZE } else { 1 }),
+            component: claim::role(meta),
+            index: claim::number(meta, &key.name),
+            claim: if reservation.is_none() { Claim::read(meta).map(Arc::new) } else { None },
+            reservation,
+            held_back: held_back(&pod.spec.scheduling_gates),
+            let_go: false,
+            of_node: matches!(owner_kind, Some("DaemonSet" | "Node")),
+            priority: pod.spec.priority.unwrap_or(0),
+            created: meta.creation_timestamp.as_ref().map(|time| time.0),
+            started: pod.status.start_time.as_ref().map(|time| time.0),
+            told: None,
+            id: None,
+            phase,
+            evicting: false,
+            group_owner: owner.map(Arc::new),
+            unnamed: own.is_some(),
+            queue: annotation("scheduling.volcano.sh/queue-name")
+                .or(annotation("volcano.sh/queue-name"))
+                .cloned(),
+            parts,
+            labels: Labels::new(meta.labels.as_ref().unwrap_or(&Default::default())),
+            preemptable,
+            never_preempts: pod.spec.preemption_policy.as_deref() == Some("Never"),
+            priority_class: pod.spec.priority_class_name.clone().filter(|_| scheduler_name_is_volcano),
+            critical: CRITICAL_CLASSES.contains(&class) || key.namespace == SYSTEM_NAMESPACE,
+        })
+    }
+
+    /// Keeps what the API server does not say.
+    pub fn inherit(&mut self, known: &Self) {
+        if self.node.is_none() {
+            self.assumed.clone_from(&known.assumed);
+            self.told.clone_from(&known.told);
+        }
+        if self.spec == known.spec {
+            self.spec = known.spec.clone();
+        }
+        self.let_go = known.let_go && self.held_back.is_some();
+        self.id = known.id;
+        self.evicting = known.evicting && !self.deleting && !self.finished;
+    }
+
+    pub fn requests(&self) -> &fleet_resources::Resources {
+        &self.spec.shape.requests
+    }
+
+    /// Where it stands, in the scheduler's words.
+    pub fn status(&self) -> Status {
+        match self.phase {
+            Phase::Succeeded => Status::Succeeded,
+            Phase::Failed => Status::Failed,
+            _ if self.deleting || self.evicting => Status::Releasing,
+            Phase::Running if self.node.is_some() => Status::Running,
+            Phase::Unknown if self.node.is_some() => Status::Unknown,
+            _ if self.node.is_some() => Status::Bound,
+            _ if self.assumed.is_some() => Status::Binding,
+            _ if self.gated || self.unreadable.is_some() => Status::Gated,
+            _ => Status::Pending,
+        }
+    }
+
+    /// Both carry the same amounts in the same place.
+    pub fn counts_as(&self, other: &Self) -> bool {
+        self.counted_on() == other.counted_on()
+            && self.wants_node() == other.wants_node()
+            && self.spec.shape.requests == other.spec.shape.requests
+            && self.component == other.component
+    }
+
+    /// The node that carries the pod's requests.
+    pub fn counted_on(&self) -> Option<&str> {
+        if self.finished { None } else { self.node.as_deref().or(self.assumed.as_deref()) }
+    }
+
+    /// Not finished and without a node, whoever schedules it.
+    pub fn wants_node(&self) -> bool {
+        !self.finished && !self.deleting && self.counted_on().is_none()
+    }
+
+    /// Waits for this agent to bind it.
+    pub fn is_pending(&self) -> bool {
+        self.ours && !self.gated && self.wants_node()
+    }
+}

@@ -1,0 +1,98 @@
+//! PodGroups as their objects say them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fleet_scheduler::{
+    GroupId, GroupInput, Phase, group::Topology, queue::DEFAULT_QUEUE, sub_groups::SubGroupPolicy,
+    task_topology::TaskTopology,
+};
+use serde_json::Value;
+
+use super::hyper_node::read_labels;
+use crate::amounts::amounts;
+
+/// A PodGroup object.
+#[derive(Clone, Debug)]
+pub struct PodGroup {
+    pub uid: String,
+    /// Uid of the Volcano Job it belongs to, whose controller writes its status.
+    pub job: Option<String>,
+    pub input: GroupInput,
+    pub priority_class: Option<String>,
+    /// Name of the highest tier of HyperNodes that it allows.
+    pub tier_name: Option<String>,
+    /// As it stands, as far as known.
+    pub status: Value,
+    pub group: GroupId,
+    /// A write of its status is under way.
+    pub busy: bool,
+}
+
+/// A PodGroup as the API server sends it, read.
+#[derive(Clone, Debug, Default)]
+pub struct PodGroupObject {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub job: Option<String>,
+    pub created: i64,
+    pub annotations: BTreeMap<String, String>,
+    pub spec: Value,
+    pub status: Value,
+    pub priority_class: Option<String>,
+}
+
+impl PodGroupObject {
+    pub fn input(&self) -> GroupInput {
+        let spec = &self.spec;
+        let roles = spec["minTaskMember"].as_object().into_iter().flatten();
+        let minimum = &spec["minResources"];
+        let resources = minimum.is_object().then(|| amounts(minimum));
+        let topology = spec["networkTopology"].as_object().map(|topology| Topology {
+            hard: topology.get("mode").is_none_or(|mode| mode != "soft"),
+            highest_tier: topology.get("highestTierAllowed").and_then(Value::as_i64),
+        });
+        let annotation = |name: &str| self.annotations.get(name);
+        GroupInput {
+            namespace: self.namespace.as_str().into(),
+            name: self.name.as_str().into(),
+            queue: spec["queue"].as_str().filter(|queue| !queue.is_empty()).unwrap_or(DEFAULT_QUEUE).into(),
+            min_member: spec["minMember"].as_i64().unwrap_or(1),
+            min_roles: roles.map(|(role, n)| (Arc::from(role.as_str()), n.as_i64().unwrap_or(0))).collect(),
+            sub_groups: sub_groups(&spec["subGroupPolicy"]),
+            min_resources: resources,
+            priority: 0,
+            created: self.created,
+            preemptable: annotation("volcano.sh/preemptable").map(|text| text == "true"),
+            sla_wait: annotation("volcano.sh/sla-waiting-time")
+                .and_then(|text| fleet_scheduler::config::duration_s(text)),
+            topology,
+            task_topology: TaskTopology::read(
+                annotation("volcano.sh/task-topology-affinity").map(String::as_str),
+                annotation("volcano.sh/task-topology-anti-affinity").map(String::as_str),
+                annotation("volcano.sh/task-topology-task-order").map(String::as_str),
+            )
+            .map(Arc::new),
+            phase: Phase::read(self.status["phase"].as_str().unwrap_or_default()),
+            no_gate: false,
+            manual: false,
+        }
+    }
+}
+
+/// Those with a minimum; what cannot be read of a selector selects nothing more than the rest of it.
+fn sub_groups(list: &Value) -> Vec<SubGroupPolicy> {
+    let read = |policy: &Value| SubGroupPolicy {
+        name: policy["name"].as_str().unwrap_or_default().into(),
+        selector: read_labels(&policy["labelSelector"]).unwrap_or_default(),
+        keys: policy["matchLabelKeys"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|key| key.as_str().map(str::to_owned))
+            .collect(),
+        size: policy["subGroupSize"].as_i64().unwrap_or(1),
+        min: policy["minSubGroups"].as_i64().unwrap_or(0),
+    };
+    list.as_array().into_iter().flatten().map(read).filter(|policy| policy.min > 0).collect()
+}
