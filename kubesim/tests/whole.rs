@@ -13,6 +13,10 @@ const SEEDS: u64 = 6;
 /// when its job was made anew, an answer refused in a race and not given again, a controller that started cut off,
 /// a job whose end came while a listing was on its way, kubelets that took their side containers along.
 const SEEDS_THAT_FAILED: [u64; 7] = [1958, 2146, 2889, 4306, 4596, 6331, 6673];
+/// Seeds with virtual clusters.
+const SEEDS_WITH_CELLS: [u64; 2] = [11, 14];
+/// Jobs that users make invalid while they wait, and names that pods cannot carry: both wait without a binding.
+const PEOPLE_WITHOUT_A_BINDING: [u64; 2] = [45, 49];
 /// Who was there when a seed failed once, without faults: an override that renames a running job or makes it larger, a
 /// second kind of the same name.
 const PEOPLE_THAT_BROKE_SOMETHING: [(&str, u64); 3] =
@@ -58,6 +62,25 @@ fn seeds_pass() {
 fn seeds_that_failed_once_pass() {
     for seed in SEEDS_THAT_FAILED {
         passes(&Plan::of_seed(seed));
+    }
+}
+
+#[test]
+fn seeds_with_virtual_clusters_pass() {
+    for seed in SEEDS_WITH_CELLS {
+        let plan = Plan::of_seed(seed);
+        assert!(
+            plan.events.iter().any(|event| event.what.to_string() == "apply CellConfiguration /cells"),
+            "{seed}"
+        );
+        passes(&plan);
+    }
+}
+
+#[test]
+fn jobs_that_became_invalid_say_so_and_wait() {
+    for seed in PEOPLE_WITHOUT_A_BINDING {
+        passes(&Plan::of_seed_with(seed, &People::named("all").expect("known")));
     }
 }
 

@@ -113,7 +113,7 @@ impl Plan {
         if let Some(tree) = quotas.edit() {
             plan.add(random.time(20_000, STORM_S * 800), What::Apply(tree));
         }
-        let random = &mut Random::branch(seed, "virtual clusters");
+        let random = &mut Random::branch(seed, "nodes cells share");
         if random.per_mille(VIRTUAL_CLUSTERS) {
             plan.add_cells(random);
         }
