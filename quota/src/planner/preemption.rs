@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::contest::{Candidate, Contest};
 use super::holds::Visitor;
-use super::{Planner, StartEnd};
+use super::starts::{StartEnd, evicted_key};
+use super::state::Planner;
+
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, Victim, WaitReason};
@@ -71,7 +73,7 @@ impl Planner {
                 bounded = true;
                 break;
             }
-            let Searched { found, protected, again_ms } = match known {
+            let searched = match known {
                 Some(_) => Searched::default(),
                 None => {
                     limits.searches -= 1;
@@ -79,7 +81,8 @@ impl Planner {
                     self.search_for(&id, now_ms, places)
                 }
             };
-            let takes = found.as_ref().filter(|found| !found.victims.is_empty() || !found.awaited.is_empty());
+            let found = searched.found.as_ref();
+            let takes = found.filter(|found| !found.victims.is_empty() || !found.awaited.is_empty());
             if let Some(found) = takes {
                 begun = true;
                 self.begin_preemption(&id, found, now_ms, plan);
@@ -89,19 +92,10 @@ impl Planner {
                     contest.used_changed(&self.ledger, job.leaf);
                 }
             } else {
-                let version = self.version;
-                let fits_behind = found.is_some();
-                self.protections.extend(again_ms);
-                if protected.is_some() {
-                    self.touched.insert(leaf);
-                }
-                let missed = known.unwrap_or(Missed { version, fits_behind, protected });
+                let missed = self.miss(class, leaf, searched, known);
                 if missed.fits_behind {
                     // Victims of others leave capacity for it, too: no later job may count on that.
                     self.suppose_started(&id, now_ms, &mut supposed);
-                }
-                if let Some(class) = self.queues.class_mut(class) {
-                    class.missed = Some(missed);
                 }
                 if let Some(line) = lines.get_mut(&leaf) {
                     line.retain(|other| *other != class);
@@ -116,6 +110,21 @@ impl Planner {
             self.searched.clear();
         }
         self.settle_preemptions(begun, supposed, places, plan)
+    }
+
+    /// Records a search without victims.
+    fn miss(&mut self, class: ClassId, leaf: NodeId, searched: Searched, known: Option<Missed>) -> Missed {
+        let Searched { found, protected, again_ms } = searched;
+        self.protections.extend(again_ms);
+        if protected.is_some() {
+            self.touched.insert(leaf);
+        }
+        let missed =
+            known.unwrap_or(Missed { version: self.version, fits_behind: found.is_some(), protected });
+        if let Some(class) = self.queues.class_mut(class) {
+            class.missed = Some(missed.clone());
+        }
+        missed
     }
 
     /// All preemptors of the plan are known: restores the ledger, and completes the plan.
@@ -432,16 +441,7 @@ impl Planner {
     fn suppose_started(&mut self, id: &JobId, now_ms: i64, supposed: &mut Supposed) {
         let Some(job) = self.queues.get(id) else { return };
         // A job that has not started is no victim.
-        let admitted = self.ledger.suppose(AdmittedJob {
-            id: job.id.clone(),
-            leaf: job.leaf,
-            request: job.request.clone(),
-            preemptible: job.preemptible,
-            priority: job.priority,
-            enqueued_at_ms: job.enqueued_at_ms,
-            admitted_at_ms: now_ms,
-            preemptions: job.preemptions,
-        });
+        let admitted = self.ledger.suppose(job.admitted(now_ms));
         if admitted {
             supposed.admitted.push(id.clone());
         }
@@ -455,11 +455,6 @@ impl Planner {
             self.ledger.admit(job);
         }
     }
-}
-
-/// Leaf, priority and age of a victim: its place in the queue once it waits again.
-pub(super) fn evicted_key(job: &AdmittedJob) -> (NodeId, Reverse<i64>, i64, JobId) {
-    (job.leaf, Reverse(job.priority), job.enqueued_at_ms, job.id.clone())
 }
 
 /// Removes a victim that is reprieved from the plan.

@@ -1,6 +1,7 @@
 //! Candidates for preemption by reclaim and by share, best victim first.
 
-use super::{Goal, Lack, MayPreempt, Rights, Search, VictimOrder, attribute, lends_min};
+use super::rights::{Rights, attribute, lends_min};
+use super::search::{Goal, Lack, MayPreempt, Search, VictimOrder};
 use crate::ledger::AdmittedJob;
 use crate::plan::TakeRule;
 use crate::share::Share;
@@ -96,11 +97,6 @@ impl<'s> Search<'s> {
     fn siblings(&self, node: NodeId) -> Vec<NodeId> {
         let Some(parent) = self.tree.node(node).parent else { return Vec::new() };
         self.tree.node(parent).children.iter().copied().filter(|child| *child != node).collect()
-    }
-
-    /// Resources that the preemptor requests.
-    pub(super) fn asked(&self) -> Vec<usize> {
-        self.request.amounts.iter().map(|(r, _)| *r).filter(|r| *r != JOBS).collect()
     }
 
     /// The node uses more than its min of a resource that is short. If the number of jobs is short, for which there

@@ -3,10 +3,8 @@
 //!
 //! None of this protects against a reclaim inside min.
 
-use std::cell::{Cell, RefCell};
-
-use super::{Search, VictimSet};
-use crate::ledger::{AdmittedJob, JobId};
+use super::search::{Search, VictimSet};
+use crate::ledger::AdmittedJob;
 use crate::plan::TakeRule;
 use crate::planner::{FRESH_MS, StartEnd};
 
@@ -21,33 +19,6 @@ const LONGEST_RUN_MS: i64 = 3_600_000;
 pub(crate) fn run_before_next_ms(preemptions: u32) -> i64 {
     let Some(doublings) = (preemptions + 1).checked_sub(PROTECTED_FROM) else { return 0 };
     FIRST_RUN_MS.saturating_mul(1 << doublings.min(20)).min(LONGEST_RUN_MS)
-}
-
-/// Candidates that were skipped because they are protected.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Protected {
-    /// The one whose protection ends first.
-    first: RefCell<Option<(i64, JobId)>>,
-    /// When a job that started at this very moment becomes a candidate.
-    started: Cell<Option<i64>>,
-}
-
-impl Protected {
-    pub fn first(&self) -> Option<(i64, JobId)> {
-        self.first.borrow().clone()
-    }
-
-    /// When to repeat a search without a result.
-    pub fn again_ms(&self) -> Option<i64> {
-        self.first().map(|(until_ms, _)| until_ms).into_iter().chain(self.started.get()).min()
-    }
-
-    fn note(&self, until_ms: i64, job: &JobId) {
-        let mut first = self.first.borrow_mut();
-        if first.as_ref().is_none_or(|(known, _)| until_ms < *known) {
-            *first = Some((until_ms, job.clone()));
-        }
-    }
 }
 
 impl Search<'_> {
