@@ -62,6 +62,8 @@ impl Planner {
             started: BTreeMap::new(),
             started_at_ms: i64::MIN,
             fresh: BTreeMap::new(),
+            behind: BTreeMap::new(),
+            given: BTreeMap::new(),
             protections: BTreeSet::new(),
             pauses: BTreeSet::new(),
             freed: BTreeSet::new(),
@@ -135,6 +137,7 @@ impl Planner {
     pub fn remove(&mut self, id: &JobId) -> Option<WaitingJob> {
         let job = self.queues.remove(id)?;
         self.watches.forget(id);
+        self.behind.remove(id);
         // It may have been part of other jobs' searches for victims.
         self.version += 1;
         self.forget_shape(job.shape);

@@ -66,7 +66,8 @@ pub(crate) fn search(
     // the search is repeated once the report is there.
     let found = found.filter(|(goal, found)| found.victims.is_empty() || search.helps_for_sure(goal, found));
     let (protected, again_ms) = (search.protected.first(), search.protected.again_ms());
-    Searched { found: found.map(|(_, found)| found), protected, again_ms }
+    let is_behind = search.protected.for_work();
+    Searched { found: found.map(|(_, found)| found), protected, again_ms, is_behind }
 }
 
 /// The cost of a set of victims: the highest priority among them, the work lost, their number.

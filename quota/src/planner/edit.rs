@@ -67,6 +67,8 @@ impl Planner {
             }
         }
         fresh.carry_holds(&old, std::mem::take(&mut self.holds));
+        let behind = std::mem::take(&mut self.behind).into_iter();
+        fresh.behind = behind.filter(|(id, _)| fresh.queues.get(id).is_some()).collect();
         for (id, past) in self.watches.all_past() {
             if fresh.queues.get(id).is_some() {
                 fresh.watches.set_past(id, past);

@@ -13,7 +13,7 @@ use super::state::Planner;
 
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
-use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, Victim, WaitReason};
+use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, TakeRule, Victim, WaitReason};
 use crate::queues::{Class, ClassId, Missed, OrderKey, Stop, WaitingJob};
 use crate::share::Share;
 use crate::tree::{NodeId, Request};
@@ -78,7 +78,9 @@ impl Planner {
                 None => {
                     limits.searches -= 1;
                     self.searched.insert(class);
-                    self.search_for(&id, now_ms, places)
+                    let searched = self.search_for(&id, now_ms, places);
+                    self.note_behind(&id, &searched, now_ms);
+                    searched
                 }
             };
             let found = searched.found.as_ref();
@@ -112,9 +114,18 @@ impl Planner {
         self.settle_preemptions(begun, supposed, places, plan)
     }
 
+    /// Records since when the job could have preempted by share, but for the work lost.
+    fn note_behind(&mut self, id: &JobId, searched: &Searched, now_ms: i64) {
+        if searched.is_behind && searched.found.is_none() {
+            self.behind.entry(id.clone()).or_insert(now_ms);
+        } else {
+            self.behind.remove(id);
+        }
+    }
+
     /// Records a search without victims.
     fn miss(&mut self, class: ClassId, leaf: NodeId, searched: Searched, known: Option<Missed>) -> Missed {
-        let Searched { found, protected, again_ms } = searched;
+        let Searched { found, protected, again_ms, .. } = searched;
         self.protections.extend(again_ms);
         if protected.is_some() {
             self.touched.insert(leaf);
@@ -355,7 +366,9 @@ impl Planner {
         let ending: BTreeSet<JobId> = self.ending.iter().filter(|id| !holds.counts_on(id)).cloned().collect();
         let room = |ledger: &crate::ledger::Ledger| holds.claims_leave_room(ledger, &visitor);
         let (started, fresh) = (&self.started, &self.fresh);
-        let known = Known { ending: &ending, started, fresh, now_ms, leaves_room: &room };
+        let (behind_since_ms, given) = (self.behind.get(id).copied(), &self.given);
+        let known =
+            Known { ending: &ending, started, fresh, behind_since_ms, given, now_ms, leaves_room: &room };
         let found = search(&mut self.ledger, places, &job, known, &goals);
         drop(goals);
         self.holds = holds;
@@ -384,7 +397,11 @@ impl Planner {
         }
         for victim in &evicted {
             self.ending.insert(victim.job.clone());
-            self.evicted.extend(self.ledger.job(&victim.job).map(evicted_key));
+            let Some(job) = self.ledger.job(&victim.job) else { continue };
+            self.evicted.insert(evicted_key(job));
+            if victim.rule == TakeRule::FairShare {
+                self.given.extend(self.ledger.tree().path_to_root(job.leaf).map(|node| (node, now_ms)));
+            }
         }
         let cluster = found.cluster.clone();
         let outcome = if !evicted.is_empty() {

@@ -41,6 +41,10 @@ pub struct Planner {
     pub(super) started_at_ms: i64,
     /// Start times of jobs that started recently.
     pub(super) fresh: BTreeMap<JobId, i64>,
+    /// Waiting jobs that could preempt by share, but for the work lost, and since when.
+    pub(super) behind: BTreeMap<JobId, i64>,
+    /// When jobs below a node were last preempted by share.
+    pub(super) given: BTreeMap<NodeId, i64>,
     /// Times at which protected jobs become possible victims.
     pub(super) protections: BTreeSet<i64>,
     /// Jobs that back off, by end.

@@ -63,7 +63,9 @@ impl<'s> Search<'s> {
         }
         let levels: Vec<(NodeId, Share)> = {
             let levels = self.levels(lack);
-            self.shares.iter().filter(|(node, _)| levels.contains(node)).copied().collect()
+            let shares =
+                self.shares.iter().filter(|(node, _)| levels.contains(node) && !self.has_just_given(*node));
+            shares.copied().collect()
         };
         // A start that can be taken back costs nothing, so running jobs come after those.
         for standing in [false, true] {
@@ -73,6 +75,7 @@ impl<'s> Search<'s> {
                     (standing || search.is_open(job))
                         && Share::after(search.ledger, sibling, &leaving, -1) >= *own
                         && !search.is_protected(job)
+                        && !search.would_lose_too_much(job)
                 };
                 let found = self.first_of(self.siblings(*node), None, goal, lack, stays_larger);
                 if found.is_some() {
@@ -83,8 +86,11 @@ impl<'s> Search<'s> {
             for (node, own) in &levels {
                 let mut larger = self.siblings(*node);
                 larger.retain(|sibling| Share::after(self.ledger, *sibling, &none, 0) > *own);
-                let anyone: MayPreempt<'_, 's> =
-                    &|search, _, job| (standing || search.is_open(job)) && !search.is_protected(job);
+                let anyone: MayPreempt<'_, 's> = &|search, _, job| {
+                    (standing || search.is_open(job))
+                        && !search.is_protected(job)
+                        && !search.would_lose_too_much(job)
+                };
                 let found = self.first_of(larger, None, goal, lack, anyone);
                 if found.is_some() {
                     return found;

@@ -33,6 +33,8 @@ pub(crate) struct Searched {
     pub protected: Option<(i64, JobId)>,
     /// When to search again even if nothing changes.
     pub again_ms: Option<i64>,
+    /// It could preempt by share, but for the work lost.
+    pub is_behind: bool,
 }
 
 /// One cluster in which to start.
@@ -53,6 +55,10 @@ pub(crate) struct Known<'k> {
     pub started: &'k BTreeMap<JobId, Started>,
     /// Start times of jobs that started recently.
     pub fresh: &'k BTreeMap<JobId, i64>,
+    /// Since when the preemptor could have preempted by share, but for the work lost.
+    pub behind_since_ms: Option<i64>,
+    /// When a job below the node was last preempted by share.
+    pub given: &'k BTreeMap<NodeId, i64>,
     pub now_ms: i64,
     /// Whether the preemptor fits its path beside what is reserved for others.
     pub leaves_room: &'k dyn Fn(&Ledger) -> bool,
@@ -63,8 +69,11 @@ pub(crate) struct Known<'k> {
 pub(crate) struct Protected {
     /// The one whose protection ends first.
     first: RefCell<Option<(i64, JobId)>>,
-    /// When a job that started at this very moment becomes a candidate.
-    pub started: Cell<Option<i64>>,
+    /// When to search again for other causes: a job that started at this very moment becomes a candidate, a queue
+    /// that gave may take again.
+    again: Cell<Option<i64>>,
+    /// Some were skipped for the work that they would lose to a smaller share.
+    for_work: Cell<bool>,
 }
 
 impl Protected {
@@ -74,7 +83,20 @@ impl Protected {
 
     /// When to repeat a search without a result.
     pub fn again_ms(&self) -> Option<i64> {
-        self.first().map(|(until_ms, _)| until_ms).into_iter().chain(self.started.get()).min()
+        self.first().map(|(until_ms, _)| until_ms).into_iter().chain(self.again.get()).min()
+    }
+
+    pub fn again(&self, at_ms: i64) {
+        self.again.set(Some(self.again.get().map_or(at_ms, |known| known.min(at_ms))));
+    }
+
+    pub fn for_work(&self) -> bool {
+        self.for_work.get()
+    }
+
+    pub fn note_work(&self, until_ms: i64, job: &JobId) {
+        self.for_work.set(true);
+        self.note(until_ms, job);
     }
 
     pub fn note(&self, until_ms: i64, job: &JobId) {
