@@ -10,74 +10,38 @@ mod backoff;
 mod claims;
 mod contest;
 mod edit;
+mod events;
 mod explain;
 mod holds;
 mod index;
 mod pass;
 mod preemption;
+mod starts;
+mod state;
+mod watches;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::ledger::{AdmittedJob, JobId, Ledger};
 use crate::places::{ClusterName, Places};
 use crate::plan::{Claim, Plan, PlanLimits};
-use crate::queues::{ClassId, QueuePolicy, Queues, Stop, WaitingJob};
+use crate::queues::{QueuePolicy, Queues, Stop, WaitingJob};
 use crate::tree::{NodeId, QuotaTree};
 use backoff::Backoffs;
-use claims::Watches;
 use contest::Contest;
 use holds::Holds;
 use index::Index;
-use preemption::evicted_key;
+use starts::evicted_key;
+use watches::Watches;
 
 pub use edit::TreeEdit;
 pub use explain::Position;
-pub(crate) use explain::ReasonKind;
-pub(crate) use pass::{FRESH_MS, StartEnd, Started};
+pub(crate) use starts::{FRESH_MS, StartEnd, Started};
+pub use state::Planner;
 
 /// How many times one plan may continue after it has taken starts back.
 const ROUNDS: usize = 16;
-
-/// Jobs, quota, and indexes derived from both, kept between plans.
-#[derive(Clone, Debug)]
-pub struct Planner {
-    ledger: Ledger,
-    queues: Queues,
-    /// Admitted jobs that are ending.
-    ending: BTreeSet<JobId>,
-    /// Those of them that are victims: leaf, priority and age.
-    evicted: BTreeSet<(NodeId, Reverse<i64>, i64, JobId)>,
-    holds: Holds,
-    watches: Watches,
-    contest: Contest,
-    index: Index,
-    /// Leaves whose candidate must be found again.
-    dirty: BTreeSet<NodeId>,
-    /// Leaves whose reasons may have changed in kind.
-    touched: BTreeSet<NodeId>,
-    /// Leaves that may have a job with a right to preempt.
-    preemptors: BTreeSet<NodeId>,
-    /// Classes already searched since the limit on searches was reached.
-    searched: BTreeSet<ClassId>,
-    backoffs: Backoffs,
-    /// Jobs that were started at the time of the last plan.
-    started: BTreeMap<JobId, Started>,
-    started_at_ms: i64,
-    /// Start times of jobs that started recently.
-    fresh: BTreeMap<JobId, i64>,
-    /// Times at which protected jobs become possible victims.
-    protections: BTreeSet<i64>,
-    /// Jobs that back off, by end.
-    pauses: BTreeSet<(i64, JobId)>,
-    freed: BTreeSet<ClusterName>,
-    places_changed: bool,
-    /// Less may be reserved than when the classes were stopped.
-    kept_changed: bool,
-    /// Counts changes of use and places.
-    version: u64,
-}
 
 impl Planner {
     pub fn new(tree: Arc<QuotaTree>) -> Self {
@@ -98,6 +62,8 @@ impl Planner {
             started: BTreeMap::new(),
             started_at_ms: i64::MIN,
             fresh: BTreeMap::new(),
+            behind: BTreeMap::new(),
+            given: BTreeMap::new(),
             protections: BTreeSet::new(),
             pauses: BTreeSet::new(),
             freed: BTreeSet::new(),
@@ -171,6 +137,7 @@ impl Planner {
     pub fn remove(&mut self, id: &JobId) -> Option<WaitingJob> {
         let job = self.queues.remove(id)?;
         self.watches.forget(id);
+        self.behind.remove(id);
         // It may have been part of other jobs' searches for victims.
         self.version += 1;
         self.forget_shape(job.shape);

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use fleet_resources::Resources;
 use serde::{Deserialize, Serialize};
 
-use crate::ledger::JobId;
-use crate::planner::ReasonKind;
+use crate::ledger::{AdmittedJob, JobId};
 use crate::tree::{NodeId, QuotaTree, Request};
 
 /// What happens when the first job of a leaf cannot start.
@@ -85,6 +84,20 @@ impl WaitingJob {
             id: self.id.clone(),
         }
     }
+
+    /// The job once it holds quota.
+    pub(crate) fn admitted(&self, now_ms: i64) -> AdmittedJob {
+        AdmittedJob {
+            id: self.id.clone(),
+            leaf: self.leaf,
+            request: self.request.clone(),
+            preemptible: self.preemptible,
+            priority: self.priority,
+            enqueued_at_ms: self.enqueued_at_ms,
+            admitted_at_ms: now_ms,
+            preemptions: self.preemptions,
+        }
+    }
 }
 
 /// Order within a leaf: priority (high first), first-enqueue time, name.
@@ -122,6 +135,16 @@ pub(crate) enum Stop {
     Place,
     /// Capacity is reserved for this job.
     Kept(JobId),
+}
+
+/// A reason to wait, without its numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ReasonKind {
+    Quota { bound: usize },
+    Place,
+    Kept(JobId),
+    Behind(JobId),
+    Protected(JobId),
 }
 
 /// Equal waiting jobs of one leaf.

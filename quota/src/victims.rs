@@ -11,24 +11,23 @@
 //! victims that are not needed, and restores the ledger.
 
 mod candidates;
+mod rights;
+mod search;
 mod stability;
 mod worth;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fleet_resources::Resources;
-
 use crate::ledger::{AdmittedJob, JobId, Ledger};
-use crate::places::{ClusterName, Places};
+use crate::places::Places;
 use crate::plan::{TakeRule, Victim};
-use crate::planner::Started;
 use crate::queues::WaitingJob;
-use crate::share::Share;
-use crate::tree::{GUARANTEE, NodeId, QuotaTree, RECLAIM, Request, SHARE_PREEMPTION, WITHIN};
-use crate::verdict::Rule;
-use worth::Protected;
+use rights::own_candidates;
+use search::{Protected, Released, Search};
+
+pub(crate) use rights::{Rights, lends_min};
+pub(crate) use search::{Goal, Known, Searched, VictimSet};
 
 /// Most clusters whose victims are compared; the best come first.
 const CLUSTERS_COMPARED: usize = 128;
@@ -36,73 +35,6 @@ const CLUSTERS_COMPARED: usize = 128;
 const SETS_TRIED: usize = 16;
 /// Most victims of one preemptor.
 const MAX_VICTIMS: usize = 1024;
-
-/// The victims found for a preemptor.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct VictimSet {
-    pub cluster: ClusterName,
-    pub victims: Vec<Victim>,
-    /// Jobs that are ending already, which it also needs.
-    pub awaited: Vec<JobId>,
-}
-
-/// The result of a search.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Searched {
-    pub found: Option<VictimSet>,
-    /// The job that was skipped because it is protected, and until when; the first to be possible.
-    pub protected: Option<(i64, JobId)>,
-    /// When to search again even if nothing changes.
-    pub again_ms: Option<i64>,
-}
-
-/// One cluster in which to start.
-#[derive(Clone, Debug)]
-pub(crate) struct Goal<'g> {
-    pub cluster: ClusterName,
-    /// Preemptors that already count on places there, and their victims.
-    pub preemptors: Vec<&'g WaitingJob>,
-    pub gone: Vec<JobId>,
-}
-
-/// What a search knows besides ledger and places.
-#[derive(Clone, Copy)]
-pub(crate) struct Known<'k> {
-    /// Ending jobs on which nobody counts yet: they come first.
-    pub ending: &'k BTreeSet<JobId>,
-    /// Jobs that the present plan has started: [`Places`] may not know where.
-    pub started: &'k BTreeMap<JobId, Started>,
-    /// Start times of jobs that started recently.
-    pub fresh: &'k BTreeMap<JobId, i64>,
-    pub now_ms: i64,
-    /// Whether the preemptor fits its path beside what is reserved for others.
-    pub leaves_room: &'k dyn Fn(&Ledger) -> bool,
-}
-
-/// The rules by which a job may preempt, whether or not that finds victims.
-pub(crate) struct Rights;
-
-impl Rights {
-    /// By its min, from other leaves.
-    pub fn reclaim(ledger: &Ledger, leaf: NodeId, request: &Request) -> bool {
-        let tree = ledger.tree();
-        attribute(tree, leaf, RECLAIM) != "Never"
-            && (ledger.node_inside_min(leaf, request)
-                || tree
-                    .path_to_root(leaf)
-                    .any(|node| lends_min(tree, node) && ledger.node_inside_min(node, request)))
-    }
-
-    /// From larger shares.
-    pub fn fair_share(tree: &QuotaTree) -> bool {
-        attribute(tree, NodeId::ROOT, SHARE_PREEMPTION) == "FairShare"
-    }
-
-    /// From its own leaf: whether there is a candidate.
-    pub fn within(ledger: &Ledger, preemptor: &WaitingJob) -> bool {
-        own_candidates(ledger, preemptor).next().is_some()
-    }
-}
 
 /// The cheapest set of victims after which `preemptor` fits its path and one of `goals`; none if no rule leads
 /// there. Other preemptors count as started and their victims as gone in the ledger. Jobs in `ending` come first.
@@ -134,53 +66,12 @@ pub(crate) fn search(
     // the search is repeated once the report is there.
     let found = found.filter(|(goal, found)| found.victims.is_empty() || search.helps_for_sure(goal, found));
     let (protected, again_ms) = (search.protected.first(), search.protected.again_ms());
-    Searched { found: found.map(|(_, found)| found), protected, again_ms }
+    let is_behind = search.protected.for_work();
+    Searched { found: found.map(|(_, found)| found), protected, again_ms, is_behind }
 }
 
 /// The cost of a set of victims: the highest priority among them, the work lost, their number.
 type Cost = (i64, i64, usize);
-
-/// A released job and the rule; no rule for jobs that are ending already.
-type Released = (AdmittedJob, Option<TakeRule>);
-
-struct Search<'s> {
-    tree: Arc<QuotaTree>,
-    ledger: &'s mut Ledger,
-    places: &'s mut dyn Places,
-    preemptor: &'s WaitingJob,
-    request: Request,
-    known: Known<'s>,
-    /// Jobs of the leaves visited so far, best victims first.
-    by_leaf: BTreeMap<NodeId, Vec<AdmittedJob>>,
-    /// Where the min of the preemptor's side reaches: see [`Search::compute_rights`].
-    guaranteed: Vec<NodeId>,
-    /// For each node of the path, the share after the preemptor.
-    shares: Vec<(NodeId, Share)>,
-    /// Jobs that led to a swap, and those equal to them: not tried again.
-    spared: Vec<(NodeId, i64, Resources)>,
-    protected: Protected,
-}
-
-/// What keeps the preemptor from starting.
-#[derive(Clone, Debug, Default)]
-struct Lack {
-    /// The lowest node of its path without enough quota.
-    quota_at: Option<NodeId>,
-    places: bool,
-    /// Resources of its request that are short there.
-    short: Vec<usize>,
-    /// It may not be preempted, and similar jobs use up the min: no victim helps.
-    hopeless: bool,
-}
-
-impl Lack {
-    fn is_nothing(&self) -> bool {
-        self.quota_at.is_none() && !self.places
-    }
-}
-
-/// Whether a job may be a victim; the node is the sibling of the preemptor's path above the job.
-type MayPreempt<'f, 's> = &'f dyn Fn(&Search<'s>, NodeId, &AdmittedJob) -> bool;
 
 impl<'s> Search<'s> {
     fn best<'g>(&mut self, goals: &'g [Goal<'g>]) -> Option<(&'g Goal<'g>, VictimSet)> {
@@ -336,41 +227,6 @@ impl<'s> Search<'s> {
         (cost, found)
     }
 
-    /// Asks the cluster only once the tree has capacity, because that is more expensive.
-    fn lack<'j>(&mut self, goal: &Goal, gone: impl Iterator<Item = &'j AdmittedJob>) -> Lack {
-        let (leaf, firm) = (self.preemptor.leaf, !self.preemptor.preemptible);
-        if let Some(short) = self.ledger.first_short(leaf, &self.request, !firm, |_| 0) {
-            return Lack {
-                quota_at: Some(short.node),
-                short: self.ledger.short_at(short.node, &self.request, short.r),
-                hopeless: short.rule == Rule::Min,
-                places: false,
-            };
-        }
-        if !(self.known.leaves_room)(self.ledger) {
-            return Lack { quota_at: Some(NodeId::ROOT), short: self.asked(), ..Lack::default() };
-        }
-        let gone: Vec<JobId> = gone.map(|job| job.id.clone()).chain(goal.gone.iter().cloned()).collect();
-        if self.fits_in(goal, &gone) {
-            return Lack::default();
-        }
-        let mut jobs = goal.preemptors.clone();
-        jobs.push(self.preemptor);
-        let named = self.places.short_in(&jobs, &goal.cluster, &gone);
-        let named = named.iter().filter_map(|name| self.tree.resource_index(name.as_str()));
-        let mut short: Vec<usize> = named.filter(|r| self.request.amount(*r) > 0).collect();
-        if short.is_empty() {
-            short = self.asked();
-        }
-        Lack { places: true, short, ..Lack::default() }
-    }
-
-    fn fits_in(&mut self, goal: &Goal, gone: &[JobId]) -> bool {
-        let mut jobs = goal.preemptors.clone();
-        jobs.push(self.preemptor);
-        self.places.will_fit_without(&jobs, &goal.cluster, gone)
-    }
-
     fn own_in_order(&mut self) -> Vec<AdmittedJob> {
         let ids: BTreeSet<JobId> =
             own_candidates(self.ledger, self.preemptor).map(|job| job.id.clone()).collect();
@@ -381,50 +237,4 @@ impl<'s> Search<'s> {
             .cloned()
             .collect()
     }
-
-    fn cluster_of(&self, job: &JobId) -> Option<ClusterName> {
-        let started = self.known.started.get(job).map(|started| started.cluster.clone());
-        started.or_else(|| self.places.cluster_of(job))
-    }
-
-    /// Reads a leaf's jobs once, in the order of victims.
-    fn visit(&mut self, leaf: NodeId) {
-        if self.by_leaf.contains_key(&leaf) {
-            return;
-        }
-        let mut jobs: Vec<AdmittedJob> = self.ledger.preemptible_in(leaf).cloned().collect();
-        jobs.sort_by_cached_key(|job| self.order_of(job));
-        self.by_leaf.insert(leaf, jobs);
-    }
-
-    /// Lower priority first, least work lost, newest, name.
-    fn order_of(&self, job: &AdmittedJob) -> VictimOrder {
-        (job.priority, self.places.lost_work_ms(&job.id), Reverse(job.admitted_at_ms), job.id.clone())
-    }
-}
-
-type VictimOrder = (i64, i64, Reverse<i64>, JobId);
-
-/// Jobs of the preemptor's leaf that it may preempt.
-fn own_candidates<'l>(
-    ledger: &'l Ledger,
-    preemptor: &WaitingJob,
-) -> impl Iterator<Item = &'l AdmittedJob> + use<'l> {
-    let within = attribute(ledger.tree(), preemptor.leaf, WITHIN);
-    let (priority, age) = (preemptor.priority, preemptor.enqueued_at_ms);
-    let jobs = ledger.preemptible_in(preemptor.leaf).take_while(move |job| job.priority <= priority);
-    jobs.filter(move |job| match within {
-        "Never" => false,
-        "LowerOrNewerEqualPriority" => job.priority < priority || job.enqueued_at_ms > age,
-        _ => job.priority < priority,
-    })
-}
-
-/// The node lends its own min to any job below it.
-pub(crate) fn lends_min(tree: &QuotaTree, node: NodeId) -> bool {
-    node != NodeId::ROOT && !tree.node(node).is_leaf() && attribute(tree, node, GUARANTEE) == "Subtree"
-}
-
-fn attribute<'t>(tree: &'t QuotaTree, node: NodeId, name: &str) -> &'t str {
-    tree.node(node).attributes.get(name).map_or("", String::as_str)
 }

@@ -197,7 +197,7 @@ impl Planner {
             ),
             WaitReason::Protected { victim, until_ms } => {
                 let message = format!(
-                    "{victim} could make room for it; it is protected until it has run for {} s more",
+                    "{victim} could make room for it; it is protected for {} s more",
                     ((until_ms - now_ms).max(0) + 999) / 1000
                 );
                 self.verdicts.tell(id, Waiting::new(Reason::VictimProtected, message));

@@ -9,17 +9,18 @@
 //! jobs. If some end is not known, the claim is given up after the leaf's `fleet.dev/max-claim`. If a job in its
 //! way has outrun everything learnt, there is no claim.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use fleet_resources::Resources;
 
-use super::Planner;
 use super::holds::{Claiming, Visitor};
+use super::state::Planner;
+use super::watches::PastClaims;
 use crate::ledger::JobId;
 use crate::places::{ClusterName, Places};
 use crate::plan::{Claim, Decision, Outcome, Plan, PlanLimits};
 use crate::queues::{OrderKey, Stop, WaitingJob};
-use crate::tree::{JOBS, NodeId, QuotaTree};
+use crate::tree::{JOBS, NodeId};
 
 /// Guarded jobs of each leaf.
 const GUARDED: usize = 2;
@@ -29,32 +30,6 @@ const LOOKED_AT: usize = 64;
 const RETRY_MS: i64 = 10_000;
 /// Longest time between two computations of a claim's start.
 const RECOMPUTE_MS: i64 = 60_000;
-
-/// A guarded job.
-#[derive(Clone, Debug)]
-struct Watch {
-    job: OrderKey,
-    /// Starts below this node pass the job; the root: all starts.
-    below: NodeId,
-    /// The number of starts there when the job could not start.
-    seen: u64,
-    passed_since_ms: Option<i64>,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Watches {
-    /// By node: number of starts below it.
-    started: Vec<u64>,
-    /// By node, leaves only; in the order of the leaf.
-    heads: Vec<Vec<Watch>>,
-    due: BTreeSet<(i64, NodeId)>,
-    /// How many claims of each waiting job were given up. Another claim needs a start in sight and waits twice as
-    /// long each time, even if other jobs were first meanwhile or the tree was edited.
-    given_up: BTreeMap<JobId, u32>,
-    /// Shapes that no cluster could hold even if it were empty.
-    nowhere: BTreeSet<u64>,
-    somewhere: BTreeSet<u64>,
-}
 
 /// When a job can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,161 +47,6 @@ impl Start {
             Self::At(at_ms) => Some(at_ms),
             Self::Unknown | Self::Unforeseen => None,
         }
-    }
-}
-
-impl Watches {
-    pub fn new(nodes: usize) -> Self {
-        Self {
-            started: vec![0; nodes],
-            heads: vec![Vec::new(); nodes],
-            due: BTreeSet::new(),
-            given_up: BTreeMap::new(),
-            nowhere: BTreeSet::new(),
-            somewhere: BTreeSet::new(),
-        }
-    }
-
-    /// `count` is 1 for a job of the leaf that has started, -1 for a start that was taken back. Later jobs of its
-    /// own leaf are not passed by it.
-    pub fn started(&mut self, tree: &QuotaTree, leaf: NodeId, job: &OrderKey, count: i64) {
-        for node in tree.path_to_root(leaf) {
-            let started = &mut self.started[node.index()];
-            *started = started.saturating_add_signed(count);
-        }
-        for watch in self.heads[leaf.index()].iter_mut().filter(|watch| watch.job > *job) {
-            watch.seen = watch.seen.saturating_add_signed(count);
-        }
-    }
-
-    pub fn next_due_ms(&self) -> Option<i64> {
-        self.due.first().map(|(due_ms, _)| *due_ms)
-    }
-
-    /// Since when a job has been passed.
-    pub fn passed_since_ms(&self, leaf: NodeId, job: &JobId) -> Option<i64> {
-        let watches = self.heads.get(leaf.index())?;
-        watches.iter().find(|watch| watch.job.id == *job)?.passed_since_ms
-    }
-
-    /// The leaf has no claim any more: consider its jobs in the next plan.
-    pub fn claim_again(&mut self, leaf: NodeId) {
-        self.due.insert((i64::MIN, leaf));
-    }
-
-    /// Jobs that were passed, and since when.
-    pub fn passed(&self) -> impl Iterator<Item = (JobId, i64)> + '_ {
-        let watches = self.heads.iter().flatten();
-        watches.filter_map(|watch| Some((watch.job.id.clone(), watch.passed_since_ms?)))
-    }
-
-    /// A passed job is carried over into another tree.
-    pub fn carry(&mut self, tree: &QuotaTree, job: &WaitingJob, since_ms: i64) {
-        let (leaf, job) = (job.leaf, job.order_key());
-        let passed_since_ms = Some(since_ms);
-        let watch = Watch { job, below: NodeId::ROOT, seen: 0, passed_since_ms };
-        let ripe_ms = watch.ripe_ms(tree, leaf, self.given_up_of(&watch.job.id)).unwrap_or(since_ms);
-        self.heads[leaf.index()].push(watch);
-        self.due.insert((ripe_ms, leaf));
-    }
-
-    pub fn given_up_of(&self, job: &JobId) -> u32 {
-        self.given_up.get(job).copied().unwrap_or(0)
-    }
-
-    /// As known before the job's start was taken back, or under another tree.
-    pub fn set_given_up(&mut self, job: &JobId, times: u32) {
-        if times > 0 {
-            self.given_up.insert(job.clone(), times);
-        }
-    }
-
-    /// The job no longer waits.
-    pub fn forget(&mut self, job: &JobId) {
-        self.given_up.remove(job);
-    }
-
-    /// Jobs with claims that were given up, and their number.
-    pub fn all_given_up(&self) -> impl Iterator<Item = (&JobId, u32)> {
-        self.given_up.iter().map(|(job, times)| (job, *times))
-    }
-
-    /// A shape that no cluster could hold may fit one now; if clusters changed, also the other way round.
-    pub fn places_changed(&mut self, all: bool) {
-        self.nowhere.clear();
-        if all {
-            self.somewhere.clear();
-        }
-    }
-
-    fn could_run(&mut self, job: &WaitingJob, places: &mut dyn Places) -> bool {
-        if self.somewhere.contains(&job.shape) {
-            return true;
-        }
-        if self.nowhere.contains(&job.shape) {
-            return false;
-        }
-        let holds = !places.could_hold(job).is_empty();
-        if holds {
-            self.somewhere.insert(job.shape)
-        } else {
-            self.nowhere.insert(job.shape)
-        };
-        holds
-    }
-
-    /// Sets the leaf's guarded jobs, each with the node whose starts pass it.
-    fn watch(&mut self, leaf: NodeId, heads: Vec<(OrderKey, NodeId)>) {
-        let mut known = std::mem::take(&mut self.heads[leaf.index()]);
-        for (job, below) in heads {
-            let seen = self.started[below.index()];
-            let at = known.iter().position(|watch| watch.job.id == job.id);
-            let mut watch = match at {
-                Some(at) => known.swap_remove(at),
-                None => Watch { job: job.clone(), below, seen, passed_since_ms: None },
-            };
-            if watch.below != below {
-                (watch.below, watch.seen) = (below, seen);
-            }
-            watch.job = job;
-            self.heads[leaf.index()].push(watch);
-        }
-    }
-
-    /// Records which jobs were passed since the last plan.
-    fn note(&mut self, tree: &QuotaTree, now_ms: i64) {
-        for (at, watches) in self.heads.iter_mut().enumerate() {
-            for watch in watches {
-                if watch.passed_since_ms.is_none() && self.started[watch.below.index()] > watch.seen {
-                    // Ids are dense.
-                    let leaf = NodeId(at as u32);
-                    watch.passed_since_ms = Some(now_ms);
-                    let given_up = self.given_up.get(&watch.job.id).copied().unwrap_or(0);
-                    self.due.insert((watch.ripe_ms(tree, leaf, given_up).unwrap_or(now_ms), leaf));
-                }
-            }
-        }
-    }
-
-    /// The job's claim was given up: it must be passed again, and for longer.
-    fn give_up(&mut self, leaf: NodeId, job: &JobId) {
-        let started = &self.started;
-        for watch in self.heads[leaf.index()].iter_mut().filter(|watch| watch.job.id == *job) {
-            (watch.seen, watch.passed_since_ms) = (started[watch.below.index()], None);
-        }
-        *self.given_up.entry(job.clone()).or_default() += 1;
-    }
-}
-
-impl Watch {
-    /// When the next claim is due, after this number of claims given up.
-    fn ripe_ms(&self, tree: &QuotaTree, leaf: NodeId, given_up: u32) -> Option<i64> {
-        let node = tree.node(leaf);
-        let wait_ms = match given_up.checked_sub(1) {
-            None => node.max_bypass_ms,
-            Some(before) => node.max_bypass_ms.max(node.max_claim_ms).saturating_mul(1 << before.min(20)),
-        };
-        Some(self.passed_since_ms?.saturating_add(wait_ms))
     }
 }
 
@@ -268,16 +88,16 @@ impl Planner {
         }
         let tree = self.ledger.tree();
         let ripe = self.watches.heads[leaf.index()].iter().filter_map(|watch| {
-            let given_up = self.watches.given_up_of(&watch.job.id);
-            Some((watch.ripe_ms(tree, leaf, given_up)?, watch.job.id.clone(), given_up))
+            let past = self.watches.past_of(&watch.job.id);
+            Some((watch.ripe_ms(tree, leaf, past.given_up)?, watch.job.id.clone(), past))
         });
-        let ripe: Vec<(i64, JobId, u32)> = ripe.collect();
+        let ripe: Vec<(i64, JobId, PastClaims)> = ripe.collect();
         let retry_ms = tree.node(leaf).max_bypass_ms.max(RETRY_MS);
         let mut next_ms: Option<i64> = None;
-        for (ripe_ms, id, given_up) in ripe {
+        for (ripe_ms, id, past) in ripe {
             let again_ms = match ripe_ms > now_ms {
                 true => ripe_ms,
-                false if self.make_claim(leaf, &id, given_up, now_ms, places, plan) => return,
+                false if self.make_claim(leaf, &id, past, now_ms, places, plan) => return,
                 false => now_ms.saturating_add(retry_ms),
             };
             next_ms = Some(next_ms.map_or(again_ms, |known| known.min(again_ms)));
@@ -324,7 +144,7 @@ impl Planner {
         &mut self,
         leaf: NodeId,
         id: &JobId,
-        given_up: u32,
+        past: PastClaims,
         now_ms: i64,
         places: &mut dyn Places,
         plan: &mut Plan,
@@ -338,11 +158,14 @@ impl Planner {
             let claimed = self.holds.is_claimed(&self.ledger, &visitor, &cluster);
             let (by_places, waits_for) = places_start(&job, &cluster, now_ms, places);
             let start = by_places.max(by_quota);
-            if start == Start::Unforeseen || (given_up > 0 && start == Start::Unknown) {
+            if start == Start::Unforeseen || (past.given_up > 0 && start == Start::Unknown) {
                 continue;
             }
             let max_ms = self.ledger.tree().node(leaf).max_claim_ms;
-            let until_ms = start.at_ms().unwrap_or(now_ms).saturating_add(max_ms);
+            let mut until_ms = start.at_ms().unwrap_or(now_ms).saturating_add(max_ms);
+            if start == Start::Unknown {
+                until_ms = until_ms.min(past.blind_until_ms.unwrap_or(until_ms));
+            }
             // It would end as it begins.
             if until_ms <= now_ms {
                 continue;
@@ -370,6 +193,9 @@ impl Planner {
         }
         let Some((_, mut claim)) = best else { return false };
         claim.recompute_next(now_ms);
+        if claim.start_ms.is_none() {
+            self.watches.claims_blindly(id, claim.until_ms);
+        }
         let outcome = Outcome::Claim(self.claim_of(&claim));
         self.holds.claims.insert(leaf, claim);
         self.queues.set_aside(id, None);

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use super::Planner;
-use super::claims::Watches;
 use super::holds::{Claiming, Holds};
+use super::starts::evicted_key;
+use super::state::Planner;
+use super::watches::Watches;
 use crate::ledger::{AdmittedJob, JobId, Ledger};
 use crate::queues::{Queues, WaitingJob};
 use crate::tree::{NodeId, QuotaTree};
@@ -50,6 +51,8 @@ impl Planner {
             fresh.admit(job);
         }
         fresh.ending = std::mem::take(&mut self.ending);
+        let evicted = self.evicted.iter().filter_map(|(.., id)| fresh.ledger.job(id));
+        fresh.evicted = evicted.map(evicted_key).collect();
         fresh.backoffs = std::mem::take(&mut self.backoffs);
         fresh.protections = std::mem::take(&mut self.protections);
         fresh.fresh = std::mem::take(&mut self.fresh);
@@ -63,10 +66,12 @@ impl Planner {
                 None => edit.homeless.push(job.clone()),
             }
         }
-        fresh.carry_holds(std::mem::take(&mut self.holds));
-        for (id, times) in self.watches.all_given_up() {
+        fresh.carry_holds(&old, std::mem::take(&mut self.holds));
+        let behind = std::mem::take(&mut self.behind).into_iter();
+        fresh.behind = behind.filter(|(id, _)| fresh.queues.get(id).is_some()).collect();
+        for (id, past) in self.watches.all_past() {
             if fresh.queues.get(id).is_some() {
-                fresh.watches.set_given_up(id, times);
+                fresh.watches.set_past(id, past);
             }
         }
         for (id, since_ms) in passed {
@@ -100,7 +105,7 @@ impl Planner {
         tree.ids().any(|id| tree.node(id).draining && self.ledger.job_count(id) == 0)
     }
 
-    fn carry_holds(&mut self, holds: Holds) {
+    fn carry_holds(&mut self, old: &QuotaTree, holds: Holds) {
         for preemption in holds.preemptions() {
             let Some(job) = self.queues.get(&preemption.job.id).filter(|job| !self.is_hopeless(job)).cloned()
             else {
@@ -115,9 +120,12 @@ impl Planner {
             let Some(job) = self.queues.get(&claim.job).filter(|job| !self.is_hopeless(job)).cloned() else {
                 continue;
             };
-            let request = self.ledger.tree().request(&job.request);
+            let tree = self.ledger.tree();
+            let request = tree.request(&job.request);
+            let idle = by_index(old, tree, &claim.idle);
+            let idled = by_index(old, tree, &claim.idled);
             if let Entry::Vacant(slot) = self.holds.claims.entry(job.leaf) {
-                slot.insert(Claiming { leaf: job.leaf, request, tried_at: None, ..claim });
+                slot.insert(Claiming { leaf: job.leaf, request, tried_at: None, idle, idled, ..claim });
                 self.queues.set_aside(&job.id, None);
             }
         }
@@ -136,4 +144,12 @@ impl Planner {
             }
         }
     }
+}
+
+/// Amounts by the resource index of another tree. Resources that it does not name are left out.
+fn by_index<A: Copy>(old: &QuotaTree, new: &QuotaTree, amounts: &[(usize, A)]) -> Vec<(usize, A)> {
+    let names = old.resources();
+    let known =
+        amounts.iter().filter_map(|(r, amount)| Some((new.resource_index(names[*r].as_str())?, *amount)));
+    known.collect()
 }

@@ -1,20 +1,10 @@
 //! Why a job waits, on demand, and which reasons have changed.
 
-use super::Planner;
+use super::state::Planner;
 use crate::ledger::JobId;
 use crate::plan::{Decision, Outcome, Plan, WaitReason};
-use crate::queues::{Class, Line, OrderKey, Stop};
+use crate::queues::{Class, Line, OrderKey, ReasonKind, Stop};
 use crate::tree::NodeId;
-
-/// A reason without its numbers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ReasonKind {
-    Quota { bound: usize },
-    Place,
-    Kept(JobId),
-    Behind(JobId),
-    Protected(JobId),
-}
 
 /// The position of a waiting job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use super::Planner;
 use super::contest::Candidate;
-use super::holds::{Claiming, Visitor};
-use super::preemption::evicted_key;
-use crate::ledger::{AdmittedJob, JobId};
+use super::holds::Visitor;
+use super::starts::{FRESH_MS, StartEnd, Started, evicted_key};
+use super::state::Planner;
+use crate::ledger::JobId;
 use crate::places::{ClusterName, Places};
 use crate::plan::{Decision, Outcome, Plan, PlanLimits};
 use crate::queues::{ClassId, OrderKey, Stop, WaitingJob};
@@ -19,10 +19,6 @@ use crate::tree::NodeId;
 const MISFITS: usize = 8;
 /// Back-off of a preemptor that could not start although its victims have ended.
 const PREEMPTOR_PAUSE_MS: i64 = 5_000;
-
-/// For this long after a start, jobs that already waited then do not preempt it by priority or by share: the start
-/// was decided with them in view.
-pub(crate) const FRESH_MS: i64 = 10_000;
 
 impl Planner {
     /// Preemptors whose victims have ended, then claims, oldest first.
@@ -286,10 +282,10 @@ impl Planner {
         let leaf = waiting.leaf;
         let claim = self.holds.claims.get(&leaf).filter(|claim| claim.job == *id).cloned();
         let preempted = self.holds.preemption(id).is_some();
-        let given_up = self.watches.given_up_of(id);
+        let past_claims = self.watches.past_of(id);
         self.remove(id);
         self.fresh.insert(id.clone(), now_ms);
-        self.ledger.admit(admitted(&waiting, now_ms));
+        self.ledger.admit(waiting.admitted(now_ms));
         self.room_shrank(leaf);
         self.watches.started(self.ledger.tree(), leaf, &waiting.order_key(), 1);
         if preempted {
@@ -297,7 +293,7 @@ impl Planner {
         }
         let end = if preempted { StartEnd::Stands } else { StartEnd::Open };
         self.started
-            .insert(id.clone(), Started { job: waiting, cluster: cluster.clone(), claim, given_up, end });
+            .insert(id.clone(), Started { job: waiting, cluster: cluster.clone(), claim, past_claims, end });
         plan.decisions.push(Decision { job: id.clone(), leaf, outcome: Outcome::Admit { cluster } });
     }
 
@@ -330,7 +326,7 @@ impl Planner {
         let open = |id: &JobId| self.started.get(id).is_some_and(|started| started.end != StartEnd::Stands);
         let taken: Vec<JobId> = plan.admitted().map(|(id, _)| id.clone()).filter(open).collect();
         for id in taken.iter().rev() {
-            let Some(Started { job, cluster, claim, given_up, .. }) = self.started.remove(id) else {
+            let Some(Started { job, cluster, claim, past_claims, .. }) = self.started.remove(id) else {
                 continue;
             };
             self.fresh.remove(id);
@@ -339,7 +335,7 @@ impl Planner {
             // It was a candidate, so its back-off is over.
             self.enqueue(WaitingJob { not_before_ms: 0, ..job });
             self.watches.started(self.ledger.tree(), leaf, &key, -1);
-            self.watches.set_given_up(id, given_up);
+            self.watches.set_past(id, past_claims);
             self.places_freed(&cluster);
             if let Some(claim) = claim {
                 self.holds.claims.insert(leaf, claim);
@@ -352,41 +348,5 @@ impl Planner {
             plan.decisions.retain(|decision| !undone(decision));
         }
         !taken.is_empty()
-    }
-}
-
-/// A job that was started at the present time.
-#[derive(Clone, Debug)]
-pub(crate) struct Started {
-    job: WaitingJob,
-    pub cluster: ClusterName,
-    /// The claim by which it started.
-    claim: Option<Claiming>,
-    /// The number of its claims given up before.
-    given_up: u32,
-    pub end: StartEnd,
-}
-
-/// Whether a start may still be taken back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StartEnd {
-    /// The present plan made it: a job with a right to its capacity has it taken back.
-    Open,
-    TakenBack,
-    /// It is final: an earlier plan reported it, or others were evicted for it. The job is no victim until a moment
-    /// has passed.
-    Stands,
-}
-
-fn admitted(job: &WaitingJob, now_ms: i64) -> AdmittedJob {
-    AdmittedJob {
-        id: job.id.clone(),
-        leaf: job.leaf,
-        request: job.request.clone(),
-        preemptible: job.preemptible,
-        priority: job.priority,
-        enqueued_at_ms: job.enqueued_at_ms,
-        admitted_at_ms: now_ms,
-        preemptions: job.preemptions,
     }
 }

@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::contest::{Candidate, Contest};
 use super::holds::Visitor;
-use super::{Planner, StartEnd};
+use super::starts::{StartEnd, evicted_key};
+use super::state::Planner;
+
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{ClusterName, Places};
-use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, Victim, WaitReason};
+use crate::plan::{Decision, Outcome, Plan, PlanLimits, Take, TakeRule, Victim, WaitReason};
 use crate::queues::{Class, ClassId, Missed, OrderKey, Stop, WaitingJob};
 use crate::share::Share;
 use crate::tree::{NodeId, Request};
@@ -71,15 +73,18 @@ impl Planner {
                 bounded = true;
                 break;
             }
-            let Searched { found, protected, again_ms } = match known {
+            let searched = match known {
                 Some(_) => Searched::default(),
                 None => {
                     limits.searches -= 1;
                     self.searched.insert(class);
-                    self.search_for(&id, now_ms, places)
+                    let searched = self.search_for(&id, now_ms, places);
+                    self.note_behind(&id, &searched, now_ms);
+                    searched
                 }
             };
-            let takes = found.as_ref().filter(|found| !found.victims.is_empty() || !found.awaited.is_empty());
+            let found = searched.found.as_ref();
+            let takes = found.filter(|found| !found.victims.is_empty() || !found.awaited.is_empty());
             if let Some(found) = takes {
                 begun = true;
                 self.begin_preemption(&id, found, now_ms, plan);
@@ -89,19 +94,10 @@ impl Planner {
                     contest.used_changed(&self.ledger, job.leaf);
                 }
             } else {
-                let version = self.version;
-                let fits_behind = found.is_some();
-                self.protections.extend(again_ms);
-                if protected.is_some() {
-                    self.touched.insert(leaf);
-                }
-                let missed = known.unwrap_or(Missed { version, fits_behind, protected });
+                let missed = self.miss(class, leaf, searched, known);
                 if missed.fits_behind {
                     // Victims of others leave capacity for it, too: no later job may count on that.
                     self.suppose_started(&id, now_ms, &mut supposed);
-                }
-                if let Some(class) = self.queues.class_mut(class) {
-                    class.missed = Some(missed);
                 }
                 if let Some(line) = lines.get_mut(&leaf) {
                     line.retain(|other| *other != class);
@@ -116,6 +112,30 @@ impl Planner {
             self.searched.clear();
         }
         self.settle_preemptions(begun, supposed, places, plan)
+    }
+
+    /// Records since when the job could have preempted by share, but for the work lost.
+    fn note_behind(&mut self, id: &JobId, searched: &Searched, now_ms: i64) {
+        if searched.is_behind && searched.found.is_none() {
+            self.behind.entry(id.clone()).or_insert(now_ms);
+        } else {
+            self.behind.remove(id);
+        }
+    }
+
+    /// Records a search without victims.
+    fn miss(&mut self, class: ClassId, leaf: NodeId, searched: Searched, known: Option<Missed>) -> Missed {
+        let Searched { found, protected, again_ms, .. } = searched;
+        self.protections.extend(again_ms);
+        if protected.is_some() {
+            self.touched.insert(leaf);
+        }
+        let missed =
+            known.unwrap_or(Missed { version: self.version, fits_behind: found.is_some(), protected });
+        if let Some(class) = self.queues.class_mut(class) {
+            class.missed = Some(missed.clone());
+        }
+        missed
     }
 
     /// All preemptors of the plan are known: restores the ledger, and completes the plan.
@@ -346,7 +366,9 @@ impl Planner {
         let ending: BTreeSet<JobId> = self.ending.iter().filter(|id| !holds.counts_on(id)).cloned().collect();
         let room = |ledger: &crate::ledger::Ledger| holds.claims_leave_room(ledger, &visitor);
         let (started, fresh) = (&self.started, &self.fresh);
-        let known = Known { ending: &ending, started, fresh, now_ms, leaves_room: &room };
+        let (behind_since_ms, given) = (self.behind.get(id).copied(), &self.given);
+        let known =
+            Known { ending: &ending, started, fresh, behind_since_ms, given, now_ms, leaves_room: &room };
         let found = search(&mut self.ledger, places, &job, known, &goals);
         drop(goals);
         self.holds = holds;
@@ -375,7 +397,11 @@ impl Planner {
         }
         for victim in &evicted {
             self.ending.insert(victim.job.clone());
-            self.evicted.extend(self.ledger.job(&victim.job).map(evicted_key));
+            let Some(job) = self.ledger.job(&victim.job) else { continue };
+            self.evicted.insert(evicted_key(job));
+            if victim.rule == TakeRule::FairShare {
+                self.given.extend(self.ledger.tree().path_to_root(job.leaf).map(|node| (node, now_ms)));
+            }
         }
         let cluster = found.cluster.clone();
         let outcome = if !evicted.is_empty() {
@@ -432,16 +458,7 @@ impl Planner {
     fn suppose_started(&mut self, id: &JobId, now_ms: i64, supposed: &mut Supposed) {
         let Some(job) = self.queues.get(id) else { return };
         // A job that has not started is no victim.
-        let admitted = self.ledger.suppose(AdmittedJob {
-            id: job.id.clone(),
-            leaf: job.leaf,
-            request: job.request.clone(),
-            preemptible: job.preemptible,
-            priority: job.priority,
-            enqueued_at_ms: job.enqueued_at_ms,
-            admitted_at_ms: now_ms,
-            preemptions: job.preemptions,
-        });
+        let admitted = self.ledger.suppose(job.admitted(now_ms));
         if admitted {
             supposed.admitted.push(id.clone());
         }
@@ -455,11 +472,6 @@ impl Planner {
             self.ledger.admit(job);
         }
     }
-}
-
-/// Leaf, priority and age of a victim: its place in the queue once it waits again.
-pub(super) fn evicted_key(job: &AdmittedJob) -> (NodeId, Reverse<i64>, i64, JobId) {
-    (job.leaf, Reverse(job.priority), job.enqueued_at_ms, job.id.clone())
 }
 
 /// Removes a victim that is reprieved from the plan.

@@ -65,3 +65,48 @@ fn a_lowered_max_kills_nobody_and_lets_nobody_in() {
     fleet.end("a-1");
     assert_eq!(fleet.plan(), ["a-2 starts on east"]);
 }
+
+const MINUTE: i64 = 60_000;
+
+/// `a-big` claims all of east at the second minute, with no start in sight.
+fn claimed(text: &str, extra: &str) -> Fleet {
+    let mut spec = tree_spec(text);
+    spec.max.extend((!extra.is_empty()).then(|| (extra.to_owned(), "9".to_owned())));
+    let mut fleet = Fleet::new(text, "east 4");
+    fleet.planner = Planner::new(Arc::new(QuotaTree::build(&spec).unwrap().0));
+    fleet.run("b-1", "b", 2, 0, "east");
+    fleet.submit("a-big", "a", 4, 0);
+    fleet.plan();
+    fleet.submit("b-2", "b", 1, 0);
+    fleet.plan_at(MINUTE);
+    assert_eq!(fleet.plan_at(2 * MINUTE), ["a-big claims east"]);
+    fleet
+}
+
+#[test]
+fn what_a_claim_keeps_idle_is_counted_on_when_a_resource_leaves_the_tree() {
+    let text = "root 100-100; a 0-100 @max-bypass=1m; b 0-100";
+    // The resource comes before cpu in the order of the tree.
+    let mut fleet = claimed(text, "aaa.example.com/unit");
+    fleet.plan_at(3 * MINUTE);
+    edit(&mut fleet, text);
+    fleet.plan_at(4 * MINUTE);
+    let (_, claim) = fleet.planner.claims().next().unwrap();
+    assert_eq!(claim.idled.get("cpu"), 4000 * 120);
+}
+
+#[test]
+fn an_edit_that_ends_a_claim_gives_it_no_new_time() {
+    let text = "root 100-100; a 0-100 @max-bypass=1m @max-claim=10m; b 0-100";
+    let mut fleet = claimed(text, "");
+    edit(&mut fleet, &text.replace("a 0-100", "a 0-3"));
+    assert_eq!(fleet.plan_at(3 * MINUTE), ["a-big waits: ExceedsQuota"]);
+    edit(&mut fleet, text);
+    fleet.plan();
+    fleet.submit("b-3", "b", 1, 0);
+    fleet.plan_at(4 * MINUTE);
+    assert_eq!(fleet.plan_at(5 * MINUTE), ["a-big claims east"]);
+    let (_, claim) = fleet.planner.claims().next().unwrap();
+    assert_eq!(claim.until_ms, 12 * MINUTE, "ten minutes after the first claim");
+    assert_eq!(fleet.plan_at(12 * MINUTE)[0], "a-big gives up its claim on east");
+}

@@ -108,3 +108,88 @@ fn a_job_that_waited_when_another_started_does_not_preempt_it_at_once() {
     start(&mut fleet);
     assert_eq!(plan_at(&mut fleet, 2 * SECOND + 1), ["other preempts mine (Reclaim) for east"]);
 }
+
+const MINUTE: i64 = 60 * SECOND;
+
+/// `hog` of leaf a and `mid` of leaf b have run for so long when `late` of c comes.
+fn shared(hog_ran_ms: i64, mid_ran_ms: i64) -> Fleet {
+    let mut fleet = Fleet::new("root 9-9 @share-preemption=FairShare; a 0-9; b 0-9; c 0-9", "east 9");
+    for (id, path, cores, ran_ms) in
+        [("hog", "a", 3, hog_ran_ms), ("hog2", "a", 3, hog_ran_ms), ("mid", "b", 3, mid_ran_ms)]
+    {
+        fleet.run(id, path, cores, 0, "east");
+        fleet.clusters.started.insert(id.into(), HOUR - ran_ms);
+    }
+    fleet.now_ms = HOUR;
+    fleet.submit("late", "c", 2, 0);
+    fleet
+}
+
+const HOUR: i64 = 60 * MINUTE;
+
+#[test]
+fn a_job_that_would_lose_much_work_gives_way_to_a_smaller_share_after_a_while() {
+    let mut fleet = shared(2 * MINUTE, MINUTE);
+    assert_eq!(plan_at(&mut fleet, HOUR), ["late preempts hog2 (FairShare) for east"], "the larger share");
+    let mut fleet = shared(3 * MINUTE, 3 * MINUTE);
+    let until_ms = HOUR + 10 * MINUTE;
+    assert_eq!(plan_at(&mut fleet, HOUR), [format!("late waits: Protected hog2 until {until_ms}")]);
+    let plan = fleet.planner.plan(HOUR, PlanLimits::default(), &mut fleet.clusters);
+    assert_eq!(plan.wake_at_ms, Some(until_ms));
+    // An edit of the tree does not begin the time anew.
+    let tree = QuotaTree::clone(fleet.planner.tree());
+    fleet.planner.set_tree(tree, &mut |tree, id| {
+        Some(leaf(
+            tree,
+            if id.as_str() == "late" {
+                "c"
+            } else if id.as_str() == "mid" {
+                "b"
+            } else {
+                "a"
+            },
+        ))
+    });
+    assert!(!plan_at(&mut fleet, until_ms - 1).iter().any(|line| line.contains("preempts")));
+    assert_eq!(plan_at(&mut fleet, until_ms), ["late preempts hog2 (FairShare) for east"]);
+}
+
+#[test]
+fn work_that_is_lost_delays_no_min_and_no_priority() {
+    let mut fleet = Fleet::new("root 4-4 @share-preemption=FairShare; a 0-4; b 2-4", "east 4");
+    fleet.run("hog", "a", 4, 0, "east");
+    fleet.clusters.started.insert("hog".into(), 0);
+    fleet.now_ms = HOUR;
+    fleet.submit("owner", "b", 2, 0);
+    assert_eq!(plan_at(&mut fleet, HOUR)[0], "owner preempts hog (Reclaim) for east");
+    let mut fleet = Fleet::new("root 4-4 @share-preemption=FairShare; a 0-4; b 0-4", "east 4");
+    fleet.run("hog", "a", 4, 0, "east");
+    fleet.clusters.started.insert("hog".into(), 0);
+    fleet.submit("urgent", "a", 2, 1);
+    assert_eq!(plan_at(&mut fleet, HOUR)[0], "urgent preempts hog (InQueuePriority) for east");
+}
+
+#[test]
+fn a_queue_that_gave_to_a_smaller_share_takes_by_share_only_after_a_while() {
+    let mut fleet = Fleet::new("root 9-9 @share-preemption=FairShare; a 0-9; b 0-9; c 0-9; d 0-9", "east 9");
+    for (id, path, cores) in [("a1", "a", 2), ("a2", "a", 1), ("a3", "a", 1), ("b1", "b", 1), ("b2", "b", 4)]
+    {
+        fleet.run(id, path, cores, 0, "east");
+    }
+    fleet.submit("c1", "c", 1, 0);
+    let said = plan_at(&mut fleet, 0);
+    assert!(said.contains(&"c1 preempts b2 (FairShare) for east".to_owned()), "{said:?}");
+    fleet.end("b2");
+    // The rest of what b gave is gone.
+    fleet.run("d1", "d", 3, 0, "east");
+    fleet.submit("b3", "b", 1, 0);
+    let said = plan_at(&mut fleet, 1);
+    assert!(said.contains(&"c1 starts on east".to_owned()), "{said:?}");
+    let plan = fleet.planner.plan(2, PlanLimits::default(), &mut fleet.clusters);
+    assert_eq!(
+        (plan.takes().count(), plan.wake_at_ms),
+        (0, Some(10 * SECOND)),
+        "what b lacks it has just given"
+    );
+    assert_eq!(plan_at(&mut fleet, 10 * SECOND), ["b3 preempts a3 (FairShare) for east"]);
+}

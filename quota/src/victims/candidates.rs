@@ -1,6 +1,7 @@
 //! Candidates for preemption by reclaim and by share, best victim first.
 
-use super::{Goal, Lack, MayPreempt, Rights, Search, VictimOrder, attribute, lends_min};
+use super::rights::{Rights, attribute, lends_min};
+use super::search::{Goal, Lack, MayPreempt, Search, VictimOrder};
 use crate::ledger::AdmittedJob;
 use crate::plan::TakeRule;
 use crate::share::Share;
@@ -62,7 +63,9 @@ impl<'s> Search<'s> {
         }
         let levels: Vec<(NodeId, Share)> = {
             let levels = self.levels(lack);
-            self.shares.iter().filter(|(node, _)| levels.contains(node)).copied().collect()
+            let shares =
+                self.shares.iter().filter(|(node, _)| levels.contains(node) && !self.has_just_given(*node));
+            shares.copied().collect()
         };
         // A start that can be taken back costs nothing, so running jobs come after those.
         for standing in [false, true] {
@@ -72,6 +75,7 @@ impl<'s> Search<'s> {
                     (standing || search.is_open(job))
                         && Share::after(search.ledger, sibling, &leaving, -1) >= *own
                         && !search.is_protected(job)
+                        && !search.would_lose_too_much(job)
                 };
                 let found = self.first_of(self.siblings(*node), None, goal, lack, stays_larger);
                 if found.is_some() {
@@ -82,8 +86,11 @@ impl<'s> Search<'s> {
             for (node, own) in &levels {
                 let mut larger = self.siblings(*node);
                 larger.retain(|sibling| Share::after(self.ledger, *sibling, &none, 0) > *own);
-                let anyone: MayPreempt<'_, 's> =
-                    &|search, _, job| (standing || search.is_open(job)) && !search.is_protected(job);
+                let anyone: MayPreempt<'_, 's> = &|search, _, job| {
+                    (standing || search.is_open(job))
+                        && !search.is_protected(job)
+                        && !search.would_lose_too_much(job)
+                };
                 let found = self.first_of(larger, None, goal, lack, anyone);
                 if found.is_some() {
                     return found;
@@ -96,11 +103,6 @@ impl<'s> Search<'s> {
     fn siblings(&self, node: NodeId) -> Vec<NodeId> {
         let Some(parent) = self.tree.node(node).parent else { return Vec::new() };
         self.tree.node(parent).children.iter().copied().filter(|child| *child != node).collect()
-    }
-
-    /// Resources that the preemptor requests.
-    pub(super) fn asked(&self) -> Vec<usize> {
-        self.request.amounts.iter().map(|(r, _)| *r).filter(|r| *r != JOBS).collect()
     }
 
     /// The node uses more than its min of a resource that is short. If the number of jobs is short, for which there

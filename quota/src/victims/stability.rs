@@ -5,14 +5,23 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::worth::Protected;
-use super::{Goal, Lack, Released, Search, VictimSet, lends_min, own_candidates};
+use super::rights::{lends_min, own_candidates};
+use super::search::{Goal, Lack, Protected, Released, Search, VictimSet};
 use crate::ledger::{AdmittedJob, JobId};
 use crate::places::{AnyPlace, ClusterName};
 use crate::plan::TakeRule;
 use crate::queues::WaitingJob;
 use crate::share::Share;
 use crate::tree::{NodeId, Request};
+
+/// The time when the victims have left and the preemptor runs.
+#[derive(Clone, Copy)]
+struct Afterwards<'a> {
+    goal: &'a Goal<'a>,
+    gone: &'a [AdmittedJob],
+    /// The preemptor.
+    runs: &'a AdmittedJob,
+}
 
 impl Search<'_> {
     /// Whether the preemptor may still preempt each job in `released`, one after the other: a reprieved job of its
@@ -67,10 +76,9 @@ impl Search<'_> {
         {
             return None;
         }
-        self.after(found, |search, gone, runs| {
-            let back = gone.iter().find(|victim| {
-                search.could_preempt(goal, victim, gone, runs)
-                    || search.could_preempt_after_others(goal, victim, gone, runs)
+        self.after(goal, found, |search, then| {
+            let back = then.gone.iter().find(|victim| {
+                search.could_preempt(victim, then) || search.could_preempt_after_others(victim, then)
             });
             back.cloned()
         })
@@ -85,37 +93,30 @@ impl Search<'_> {
         if found.victims.iter().all(|victim| victim.rule != TakeRule::FairShare) {
             return None;
         }
-        self.after(found, |search, gone, _| {
+        self.after(goal, found, |search, then| {
             let hands_on = |victim: &&AdmittedJob| {
                 let back = waiting_again(victim);
                 let own: Vec<AdmittedJob> = own_candidates(search.ledger, &back).cloned().collect();
-                search.own_are_enough(goal, &back, &own, gone)
+                search.own_are_enough(&back, &own, then)
             };
-            gone.iter().filter(|job| by_share(&job.id)).find(hands_on).cloned()
+            then.gone.iter().filter(|job| by_share(&job.id)).find(hands_on).cloned()
         })
     }
 
     /// Evaluates a question for the time when the victims have left and the preemptor runs.
     fn after<T>(
         &mut self,
+        goal: &Goal,
         found: &VictimSet,
-        ask: impl FnOnce(&mut Self, &[AdmittedJob], &AdmittedJob) -> T,
+        ask: impl FnOnce(&mut Self, Afterwards) -> T,
     ) -> T {
         // Ending jobs do not count: a victim that waits again does not count on them either.
         let gone = found.victims.iter().map(|victim| &victim.job).chain(self.known.ending);
         let gone: Vec<AdmittedJob> = gone.filter_map(|id| self.ledger.release(id)).collect();
-        let runs = AdmittedJob {
-            id: self.preemptor.id.clone(),
-            leaf: self.preemptor.leaf,
-            request: self.preemptor.request.clone(),
-            preemptible: self.preemptor.preemptible,
-            priority: self.preemptor.priority,
-            enqueued_at_ms: self.preemptor.enqueued_at_ms,
-            admitted_at_ms: self.preemptor.enqueued_at_ms,
-            preemptions: 0,
-        };
+        // It has only just started, so no earlier preemption protects it.
+        let runs = AdmittedJob { preemptions: 0, ..self.preemptor.admitted(self.preemptor.enqueued_at_ms) };
         self.ledger.admit(runs.clone());
-        let answer = ask(self, &gone, &runs);
+        let answer = ask(self, Afterwards { goal, gone: &gone, runs: &runs });
         self.ledger.release(&runs.id);
         for job in gone {
             self.ledger.admit(job);
@@ -125,19 +126,13 @@ impl Search<'_> {
 
     /// The same after other jobs in `gone` have started again. Those on the preemptor's side, below its common
     /// ancestor with `victim`, make that side's share larger.
-    fn could_preempt_after_others(
-        &mut self,
-        goal: &Goal,
-        victim: &AdmittedJob,
-        gone: &[AdmittedJob],
-        runs: &AdmittedJob,
-    ) -> bool {
-        let tree = Arc::clone(&self.tree);
+    fn could_preempt_after_others(&mut self, victim: &AdmittedJob, then: Afterwards) -> bool {
+        let (tree, runs) = (Arc::clone(&self.tree), then.runs);
         let meet = |leaf: NodeId| tree.path_to_root(runs.leaf).find(|node| tree.is_below(leaf, *node));
         let side_of =
             |node: NodeId| meet(victim.leaf).is_some_and(|at| node != at && tree.is_below(node, at));
         let mut of_side: Vec<&AdmittedJob> =
-            gone.iter().filter(|other| meet(other.leaf).is_some_and(side_of)).collect();
+            then.gone.iter().filter(|other| meet(other.leaf).is_some_and(side_of)).collect();
         of_side.sort_by_key(|job| (Reverse(job.priority), job.enqueued_at_ms));
         let mut back: Vec<&JobId> = Vec::new();
         for other in of_side {
@@ -147,28 +142,22 @@ impl Search<'_> {
                 back.push(&other.id);
             }
         }
-        let takes = !back.is_empty() && self.could_preempt(goal, victim, gone, runs);
+        let takes = !back.is_empty() && self.could_preempt(victim, then);
         for id in back {
             self.ledger.release(id);
         }
         takes
     }
 
-    /// Whether `victim`, if it waited, could preempt `runs`.
-    fn could_preempt(
-        &mut self,
-        goal: &Goal,
-        victim: &AdmittedJob,
-        gone: &[AdmittedJob],
-        runs: &AdmittedJob,
-    ) -> bool {
+    /// Whether `victim`, if it waited, could preempt the preemptor.
+    fn could_preempt(&mut self, victim: &AdmittedJob, then: Afterwards) -> bool {
+        let runs = then.runs;
         let back = waiting_again(victim);
         let own: Vec<AdmittedJob> = own_candidates(self.ledger, &back).cloned().collect();
         if own.iter().any(|job| job.id == runs.id) {
             return true;
         }
-        let (enough, request) =
-            (self.own_are_enough(goal, &back, &own, gone), self.tree.request(&back.request));
+        let (enough, request) = (self.own_are_enough(&back, &own, then), self.tree.request(&back.request));
         // No other candidates.
         let mut by_leaf: BTreeMap<NodeId, Vec<AdmittedJob>> =
             self.tree.leaves().map(|leaf| (leaf, Vec::new())).collect();
@@ -210,13 +199,7 @@ impl Search<'_> {
     }
 
     /// Whether jobs of its own leaf are enough victims for a victim that waits again: then it preempts nobody else.
-    fn own_are_enough(
-        &mut self,
-        goal: &Goal,
-        back: &WaitingJob,
-        own: &[AdmittedJob],
-        gone: &[AdmittedJob],
-    ) -> bool {
+    fn own_are_enough(&mut self, back: &WaitingJob, own: &[AdmittedJob], then: Afterwards) -> bool {
         if own.is_empty() {
             return false;
         }
@@ -229,11 +212,11 @@ impl Search<'_> {
         if short.is_some() {
             return false;
         }
-        let left: Vec<JobId> =
-            own.iter().chain(gone).map(|job| job.id.clone()).chain(goal.gone.iter().cloned()).collect();
-        let mut jobs = goal.preemptors.clone();
+        let left = own.iter().chain(then.gone).map(|job| &job.id).chain(&then.goal.gone);
+        let left: Vec<JobId> = left.cloned().collect();
+        let mut jobs = then.goal.preemptors.clone();
         jobs.extend([self.preemptor, back]);
-        self.places.will_fit_without(&jobs, &goal.cluster, &left)
+        self.places.will_fit_without(&jobs, &then.goal.cluster, &left)
     }
 }
 

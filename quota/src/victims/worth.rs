@@ -3,12 +3,11 @@
 //!
 //! None of this protects against a reclaim inside min.
 
-use std::cell::{Cell, RefCell};
-
-use super::{Search, VictimSet};
-use crate::ledger::{AdmittedJob, JobId};
+use super::search::{Search, VictimSet};
+use crate::ledger::AdmittedJob;
 use crate::plan::TakeRule;
 use crate::planner::{FRESH_MS, StartEnd};
+use crate::tree::NodeId;
 
 /// From this preemption on, a job is protected after each start. The first two preemptions are never
 /// delayed.
@@ -17,37 +16,18 @@ const PROTECTED_FROM: u32 = 3;
 const FIRST_RUN_MS: i64 = 10_000;
 const LONGEST_RUN_MS: i64 = 3_600_000;
 
+/// Work that a job may lose to a smaller share at any time.
+const SHARE_LOSS_MS: i64 = 120_000;
+/// How long a job must have been behind before it preempts by share a job that would lose more.
+const SHARE_PATIENCE_MS: i64 = 600_000;
+/// For this long after a queue has lost a job to a smaller share, it preempts nobody by share: what it lacks now it
+/// has just given.
+const GIVEN_MS: i64 = 10_000;
+
 /// How long a job is protected after its start, by its number of preemptions.
 pub(crate) fn run_before_next_ms(preemptions: u32) -> i64 {
     let Some(doublings) = (preemptions + 1).checked_sub(PROTECTED_FROM) else { return 0 };
     FIRST_RUN_MS.saturating_mul(1 << doublings.min(20)).min(LONGEST_RUN_MS)
-}
-
-/// Candidates that were skipped because they are protected.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Protected {
-    /// The one whose protection ends first.
-    first: RefCell<Option<(i64, JobId)>>,
-    /// When a job that started at this very moment becomes a candidate.
-    started: Cell<Option<i64>>,
-}
-
-impl Protected {
-    pub fn first(&self) -> Option<(i64, JobId)> {
-        self.first.borrow().clone()
-    }
-
-    /// When to repeat a search without a result.
-    pub fn again_ms(&self) -> Option<i64> {
-        self.first().map(|(until_ms, _)| until_ms).into_iter().chain(self.started.get()).min()
-    }
-
-    fn note(&self, until_ms: i64, job: &JobId) {
-        let mut first = self.first.borrow_mut();
-        if first.as_ref().is_none_or(|(known, _)| until_ms < *known) {
-            *first = Some((until_ms, job.clone()));
-        }
-    }
 }
 
 impl Search<'_> {
@@ -56,7 +36,7 @@ impl Search<'_> {
     pub(super) fn just_started(&self, job: &AdmittedJob) -> bool {
         let stands = self.known.started.get(&job.id).is_some_and(|started| started.end == StartEnd::Stands);
         if stands {
-            self.protected.started.set(Some(self.known.now_ms.saturating_add(1)));
+            self.protected.again(self.known.now_ms.saturating_add(1));
         }
         stands
     }
@@ -72,7 +52,7 @@ impl Search<'_> {
         if self.known.started.contains_key(&job.id) {
             // Its start can be taken back now, and is protected from the next moment on: search again then.
             if min_ms > 0 || self.fresh_for_ms(job) > 0 {
-                self.protected.started.set(Some(self.known.now_ms.saturating_add(1)));
+                self.protected.again(self.known.now_ms.saturating_add(1));
             }
             return false;
         }
@@ -82,6 +62,30 @@ impl Search<'_> {
             self.protected.note(self.known.now_ms.saturating_add(left_ms), &job.id);
         }
         left_ms > 0
+    }
+
+    /// Whether the job would lose so much work that it gives way to a smaller share only after a while. Shares of
+    /// queues differ by a job most of the time, and in the end of some other job they may even out without a loss.
+    pub(super) fn would_lose_too_much(&self, job: &AdmittedJob) -> bool {
+        if self.places.lost_work_ms(&job.id) <= SHARE_LOSS_MS {
+            return false;
+        }
+        let now_ms = self.known.now_ms;
+        let until_ms = self.known.behind_since_ms.unwrap_or(now_ms).saturating_add(SHARE_PATIENCE_MS);
+        if until_ms > now_ms {
+            self.protected.note_work(until_ms, &job.id);
+        }
+        until_ms > now_ms
+    }
+
+    /// Whether a job below the node, which is on the preemptor's path, was preempted by share a moment ago.
+    pub(super) fn has_just_given(&self, node: NodeId) -> bool {
+        let given_ms = self.known.given.get(&node).map(|given_ms| given_ms.saturating_add(GIVEN_MS));
+        let until_ms = given_ms.filter(|until_ms| *until_ms > self.known.now_ms);
+        if let Some(until_ms) = until_ms {
+            self.protected.again(until_ms);
+        }
+        until_ms.is_some()
     }
 
     /// How much longer the job is protected from the preemptor, which already waited when the job started.

@@ -1,0 +1,54 @@
+//! The rights to preempt that the tree gives.
+
+use crate::ledger::{AdmittedJob, Ledger};
+use crate::queues::WaitingJob;
+use crate::tree::{GUARANTEE, NodeId, QuotaTree, RECLAIM, Request, SHARE_PREEMPTION, WITHIN};
+
+/// The rules by which a job may preempt, whether or not that finds victims.
+pub(crate) struct Rights;
+
+impl Rights {
+    /// By its min, from other leaves.
+    pub fn reclaim(ledger: &Ledger, leaf: NodeId, request: &Request) -> bool {
+        let tree = ledger.tree();
+        attribute(tree, leaf, RECLAIM) != "Never"
+            && (ledger.node_inside_min(leaf, request)
+                || tree
+                    .path_to_root(leaf)
+                    .any(|node| lends_min(tree, node) && ledger.node_inside_min(node, request)))
+    }
+
+    /// From larger shares.
+    pub fn fair_share(tree: &QuotaTree) -> bool {
+        attribute(tree, NodeId::ROOT, SHARE_PREEMPTION) == "FairShare"
+    }
+
+    /// From its own leaf: whether there is a candidate.
+    pub fn within(ledger: &Ledger, preemptor: &WaitingJob) -> bool {
+        own_candidates(ledger, preemptor).next().is_some()
+    }
+}
+
+/// Jobs of the preemptor's leaf that it may preempt.
+pub(super) fn own_candidates<'l>(
+    ledger: &'l Ledger,
+    preemptor: &WaitingJob,
+) -> impl Iterator<Item = &'l AdmittedJob> + use<'l> {
+    let within = attribute(ledger.tree(), preemptor.leaf, WITHIN);
+    let (priority, age) = (preemptor.priority, preemptor.enqueued_at_ms);
+    let jobs = ledger.preemptible_in(preemptor.leaf).take_while(move |job| job.priority <= priority);
+    jobs.filter(move |job| match within {
+        "Never" => false,
+        "LowerOrNewerEqualPriority" => job.priority < priority || job.enqueued_at_ms > age,
+        _ => job.priority < priority,
+    })
+}
+
+/// The node lends its own min to any job below it.
+pub(crate) fn lends_min(tree: &QuotaTree, node: NodeId) -> bool {
+    node != NodeId::ROOT && !tree.node(node).is_leaf() && attribute(tree, node, GUARANTEE) == "Subtree"
+}
+
+pub(super) fn attribute<'t>(tree: &'t QuotaTree, node: NodeId, name: &str) -> &'t str {
+    tree.node(node).attributes.get(name).map_or("", String::as_str)
+}

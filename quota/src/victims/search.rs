@@ -1,0 +1,214 @@
+//! One search for victims: what it knows, what it lacks, and what was released so far.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fleet_resources::Resources;
+
+use crate::ledger::{AdmittedJob, JobId, Ledger};
+use crate::places::{ClusterName, Places};
+use crate::plan::{TakeRule, Victim};
+use crate::planner::Started;
+use crate::queues::WaitingJob;
+use crate::share::Share;
+use crate::tree::{JOBS, NodeId, QuotaTree, Request};
+use crate::verdict::Rule;
+
+/// The victims found for a preemptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VictimSet {
+    pub cluster: ClusterName,
+    pub victims: Vec<Victim>,
+    /// Jobs that are ending already, which it also needs.
+    pub awaited: Vec<JobId>,
+}
+
+/// The result of a search.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Searched {
+    pub found: Option<VictimSet>,
+    /// The job that was skipped because it is protected, and until when; the first to be possible.
+    pub protected: Option<(i64, JobId)>,
+    /// When to search again even if nothing changes.
+    pub again_ms: Option<i64>,
+    /// It could preempt by share, but for the work lost.
+    pub is_behind: bool,
+}
+
+/// One cluster in which to start.
+#[derive(Clone, Debug)]
+pub(crate) struct Goal<'g> {
+    pub cluster: ClusterName,
+    /// Preemptors that already count on places there, and their victims.
+    pub preemptors: Vec<&'g WaitingJob>,
+    pub gone: Vec<JobId>,
+}
+
+/// What a search knows besides ledger and places.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'k> {
+    /// Ending jobs on which nobody counts yet: they come first.
+    pub ending: &'k BTreeSet<JobId>,
+    /// Jobs that the present plan has started: [`Places`] may not know where.
+    pub started: &'k BTreeMap<JobId, Started>,
+    /// Start times of jobs that started recently.
+    pub fresh: &'k BTreeMap<JobId, i64>,
+    /// Since when the preemptor could have preempted by share, but for the work lost.
+    pub behind_since_ms: Option<i64>,
+    /// When a job below the node was last preempted by share.
+    pub given: &'k BTreeMap<NodeId, i64>,
+    pub now_ms: i64,
+    /// Whether the preemptor fits its path beside what is reserved for others.
+    pub leaves_room: &'k dyn Fn(&Ledger) -> bool,
+}
+
+/// Candidates that were skipped because they are protected.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Protected {
+    /// The one whose protection ends first.
+    first: RefCell<Option<(i64, JobId)>>,
+    /// When to search again for other causes: a job that started at this very moment becomes a candidate, a queue
+    /// that gave may take again.
+    again: Cell<Option<i64>>,
+    /// Some were skipped for the work that they would lose to a smaller share.
+    for_work: Cell<bool>,
+}
+
+impl Protected {
+    pub fn first(&self) -> Option<(i64, JobId)> {
+        self.first.borrow().clone()
+    }
+
+    /// When to repeat a search without a result.
+    pub fn again_ms(&self) -> Option<i64> {
+        self.first().map(|(until_ms, _)| until_ms).into_iter().chain(self.again.get()).min()
+    }
+
+    pub fn again(&self, at_ms: i64) {
+        self.again.set(Some(self.again.get().map_or(at_ms, |known| known.min(at_ms))));
+    }
+
+    pub fn for_work(&self) -> bool {
+        self.for_work.get()
+    }
+
+    pub fn note_work(&self, until_ms: i64, job: &JobId) {
+        self.for_work.set(true);
+        self.note(until_ms, job);
+    }
+
+    pub fn note(&self, until_ms: i64, job: &JobId) {
+        let mut first = self.first.borrow_mut();
+        if first.as_ref().is_none_or(|(known, _)| until_ms < *known) {
+            *first = Some((until_ms, job.clone()));
+        }
+    }
+}
+
+/// A released job and the rule; no rule for jobs that are ending already.
+pub(super) type Released = (AdmittedJob, Option<TakeRule>);
+
+pub(super) struct Search<'s> {
+    pub tree: Arc<QuotaTree>,
+    pub ledger: &'s mut Ledger,
+    pub places: &'s mut dyn Places,
+    pub preemptor: &'s WaitingJob,
+    pub request: Request,
+    pub known: Known<'s>,
+    /// Jobs of the leaves visited so far, best victims first.
+    pub by_leaf: BTreeMap<NodeId, Vec<AdmittedJob>>,
+    /// Where the min of the preemptor's side reaches: see [`Search::compute_rights`].
+    pub guaranteed: Vec<NodeId>,
+    /// For each node of the path, the share after the preemptor.
+    pub shares: Vec<(NodeId, Share)>,
+    /// Jobs that led to a swap, and those equal to them: not tried again.
+    pub spared: Vec<(NodeId, i64, Resources)>,
+    pub protected: Protected,
+}
+
+/// What keeps the preemptor from starting.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lack {
+    /// The lowest node of its path without enough quota.
+    pub quota_at: Option<NodeId>,
+    pub places: bool,
+    /// Resources of its request that are short there.
+    pub short: Vec<usize>,
+    /// It may not be preempted, and similar jobs use up the min: no victim helps.
+    pub hopeless: bool,
+}
+
+impl Lack {
+    pub fn is_nothing(&self) -> bool {
+        self.quota_at.is_none() && !self.places
+    }
+}
+
+/// Whether a job may be a victim; the node is the sibling of the preemptor's path above the job.
+pub(super) type MayPreempt<'f, 's> = &'f dyn Fn(&Search<'s>, NodeId, &AdmittedJob) -> bool;
+
+pub(super) type VictimOrder = (i64, i64, Reverse<i64>, JobId);
+
+impl Search<'_> {
+    /// Asks the cluster only once the tree has capacity, because that is more expensive.
+    pub fn lack<'j>(&mut self, goal: &Goal, gone: impl Iterator<Item = &'j AdmittedJob>) -> Lack {
+        let (leaf, firm) = (self.preemptor.leaf, !self.preemptor.preemptible);
+        if let Some(short) = self.ledger.first_short(leaf, &self.request, !firm, |_| 0) {
+            return Lack {
+                quota_at: Some(short.node),
+                short: self.ledger.short_at(short.node, &self.request, short.r),
+                hopeless: short.rule == Rule::Min,
+                places: false,
+            };
+        }
+        if !(self.known.leaves_room)(self.ledger) {
+            return Lack { quota_at: Some(NodeId::ROOT), short: self.asked(), ..Lack::default() };
+        }
+        let gone: Vec<JobId> = gone.map(|job| job.id.clone()).chain(goal.gone.iter().cloned()).collect();
+        if self.fits_in(goal, &gone) {
+            return Lack::default();
+        }
+        let mut jobs = goal.preemptors.clone();
+        jobs.push(self.preemptor);
+        let named = self.places.short_in(&jobs, &goal.cluster, &gone);
+        let named = named.iter().filter_map(|name| self.tree.resource_index(name.as_str()));
+        let mut short: Vec<usize> = named.filter(|r| self.request.amount(*r) > 0).collect();
+        if short.is_empty() {
+            short = self.asked();
+        }
+        Lack { places: true, short, ..Lack::default() }
+    }
+
+    pub fn fits_in(&mut self, goal: &Goal, gone: &[JobId]) -> bool {
+        let mut jobs = goal.preemptors.clone();
+        jobs.push(self.preemptor);
+        self.places.will_fit_without(&jobs, &goal.cluster, gone)
+    }
+
+    /// Resources that the preemptor requests.
+    pub fn asked(&self) -> Vec<usize> {
+        self.request.amounts.iter().map(|(r, _)| *r).filter(|r| *r != JOBS).collect()
+    }
+
+    pub fn cluster_of(&self, job: &JobId) -> Option<ClusterName> {
+        let started = self.known.started.get(job).map(|started| started.cluster.clone());
+        started.or_else(|| self.places.cluster_of(job))
+    }
+
+    /// Reads a leaf's jobs once, in the order of victims.
+    pub fn visit(&mut self, leaf: NodeId) {
+        if self.by_leaf.contains_key(&leaf) {
+            return;
+        }
+        let mut jobs: Vec<AdmittedJob> = self.ledger.preemptible_in(leaf).cloned().collect();
+        jobs.sort_by_cached_key(|job| self.order_of(job));
+        self.by_leaf.insert(leaf, jobs);
+    }
+
+    /// Lower priority first, least work lost, newest, name.
+    pub fn order_of(&self, job: &AdmittedJob) -> VictimOrder {
+        (job.priority, self.places.lost_work_ms(&job.id), Reverse(job.admitted_at_ms), job.id.clone())
+    }
+}
