@@ -5,7 +5,6 @@ mod cells;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_api::names;
 use fleet_resources::Resources;
 use serde_json::Value;
 
@@ -321,8 +320,6 @@ impl Judge {
     }
 
     fn see_run(&mut self, cluster: &str, uid: String, object: &Value, gone: bool) -> Vec<Violation> {
-        let meta = &object["metadata"];
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
         self.sees_runs = true;
         let Some(binding) = binding_of(object).map(str::to_string) else { return Vec::new() };
         let run = Run {
