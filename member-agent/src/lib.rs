@@ -92,8 +92,8 @@ async fn live(
     }
     parts.spawn(standing::run(context.clone()));
     parts.spawn(record::run(context.clone()));
-    parts.spawn(ends_well(jobs(&context, admissions, places.clone())));
-    parts.spawn(ends_well(works(&context, owned, places, sorted.clone())));
+    parts.spawn(until_stopped(stop.clone(), jobs(&context, admissions, places.clone())));
+    parts.spawn(until_stopped(stop.clone(), works(&context, owned, places, sorted.clone())));
     parts.spawn(webhook::run(context.clone()));
     parts.spawn(follow_incarnation(context.clone()));
     parts.spawn(speak_for_the_cluster(context, sorted, scheduler.hub, scheduler.reports));
@@ -114,6 +114,12 @@ async fn live(
 /// A part that tries for ever what fails.
 async fn ends_well(part: BoxFuture<'static, ()>) -> anyhow::Result<()> {
     part.await;
+    Ok(())
+}
+
+/// Drops `part` when the agent is to stop, with the writes that it has under way.
+async fn until_stopped(stop: CancellationToken, part: BoxFuture<'static, ()>) -> anyhow::Result<()> {
+    stop.run_until_cancelled(part).await;
     Ok(())
 }
 
