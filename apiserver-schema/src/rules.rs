@@ -9,7 +9,7 @@ mod cost;
 mod decl;
 mod types;
 
-pub use admit::problems;
+pub use admit::{Wanted, problem, problems};
 
 use kube_cel::{CompiledSchema, Validator, compile_schema};
 use serde_json::Value;
@@ -57,11 +57,28 @@ impl Rules {
                 "FieldValueRequired" => format!("Required value: {}", error.message),
                 "FieldValueForbidden" => format!("Forbidden: {}", error.message),
                 "FieldValueDuplicate" => format!("Duplicate value: {}", error.message),
-                _ => format!("Invalid value: {}", error.message),
+                _ => format!("Invalid value: \"{}\": {}", kind_at(value, &error.field_path), error.message),
             };
             Cause::new(reason, error.field_path, shown)
         });
         causes.collect()
+    }
+}
+
+/// The type of what a rule is about, as the real server shows it in place of the value.
+fn kind_at(value: &Value, path: &str) -> &'static str {
+    let keys = path.split(['.', '[', ']']).filter(|key| !key.is_empty());
+    let found = keys.fold(Some(value), |at, key| {
+        let at = at?;
+        at.get(key.trim_matches('"')).or_else(|| at.get(key.parse::<usize>().ok()?))
+    });
+    match found {
+        Some(Value::String(_)) => "string",
+        Some(Value::Bool(_)) => "boolean",
+        Some(Value::Array(_)) => "array",
+        Some(Value::Number(n)) if n.is_f64() => "number",
+        Some(Value::Number(_)) => "integer",
+        Some(Value::Null | Value::Object(_)) | None => "object",
     }
 }
 

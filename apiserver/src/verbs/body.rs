@@ -156,10 +156,18 @@ pub fn check_namespace_of_body(call: &Call, value: &mut Value) -> ApiResult<()> 
         if found.is_empty() {
             tree::meta(value).insert("namespace".into(), call.namespace.as_str().into());
         } else if found != call.namespace {
-            return Err(ApiError::bad_request(format!(
-                "the namespace of the provided object does not match the namespace sent on the request ({found} is not {})",
-                call.namespace
-            )));
+            // The object of the URL is told apart from a new one of the collection.
+            return Err(ApiError::bad_request(if call.name.is_empty() {
+                format!(
+                    "the namespace of the provided object does not match the namespace sent on the request ({found} is not {})",
+                    call.namespace
+                )
+            } else {
+                format!(
+                    "the namespace of the object ({found}) does not match the namespace on the request ({})",
+                    call.namespace
+                )
+            }));
         }
     } else if !found.is_empty() {
         tree::meta(value).remove("namespace");

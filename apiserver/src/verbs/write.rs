@@ -124,6 +124,9 @@ fn complete_new(core: &Core, r: &Resource, value: &mut Value) -> ApiResult<()> {
         pods::admit(core, value)?;
     }
     kinds::apply(r, value);
+    if r.is("", "namespaces") {
+        kinds::new_namespace(value);
+    }
     if r.is("batch", "jobs") {
         let uid = tree::meta_text(value, "uid").to_string();
         kinds::new_job(value, &uid);
@@ -203,7 +206,7 @@ async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value) -> ApiResul
     }
     mutate(call, Operation::Create, None, value).await?;
     if r.is("apiextensions.k8s.io", "customresourcedefinitions") {
-        definitions::admit(None, value, &call.core.clock.stamp())?;
+        definitions::admit(None, value, &crd::all(&call.core), &call.core.clock.stamp())?;
     }
     rbac::check_write(&call.core, &call.core.auth, &call.user, r, None, value)?;
     check_object(r, None, value, "")?;
@@ -214,6 +217,7 @@ async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value) -> ApiResul
     }
     admission::plugins::check_new(call, value)?;
     admission::pod_security::check(call, value)?;
+    admission::pod_security::check_namespace(call, None, value).await?;
     if r.is("", "secrets") {
         accounts::fill_secret(&call.core, &call.core.auth.key, value);
     }
@@ -244,6 +248,10 @@ pub(super) async fn create_object(
     own(&call.core.ids, r, &mut value, &now);
     if !applied {
         tree::meta(&mut value).remove("managedFields");
+        if !r.custom && !call.core.untracked.contains(call.manager()) {
+            // Who creates an object owns its defaults too.
+            kinds::of_fields(r, &mut value);
+        }
         track(call, None, &mut value, &now);
     }
     if generate {
@@ -322,15 +330,32 @@ pub(super) async fn change(
     }
     let outcome = finish(call, old, &mut live, new, applied)?;
     admission::plugins::check_change(call, &live, outcome.value(&live))?;
+    admission::pod_security::check_namespace(call, Some(&live), outcome.value(&live)).await?;
     if live.get("spec") != outcome.value(&live).get("spec") {
         admission::pod_security::check(call, outcome.value(&live))?;
     }
     admission::validate(call, Operation::Update, &name, Some(&live), Some(outcome.value(&live))).await?;
-    store(call, old, outcome).await
+    let charges = match &outcome {
+        Outcome::Write(new) => resource_quota::charge_change(
+            &call.core,
+            &call.core.quotas,
+            call.resource(),
+            &call.namespace,
+            &live,
+            new,
+        )?,
+        _ => Vec::new(),
+    };
+    store(call, old, outcome, charges).await
 }
 
 /// Commits an outcome. Ok(None) means another writer was faster.
-async fn store(call: &Call, old: &Arc<Obj>, outcome: Outcome) -> ApiResult<Option<Response<Body>>> {
+async fn store(
+    call: &Call,
+    old: &Arc<Obj>,
+    outcome: Outcome,
+    charges: Vec<Write>,
+) -> ApiResult<Option<Response<Body>>> {
     let entry = &call.entry;
     if call.dry_run() {
         let value = match outcome {
@@ -351,9 +376,11 @@ async fn store(call: &Call, old: &Arc<Obj>, outcome: Outcome) -> ApiResult<Optio
         }
     };
     let guard = if is_crd { Some(call.core.crd_lock.lock().await) } else { None };
-    match call.core.store.commit(vec![write]) {
+    let mut writes = vec![write];
+    writes.extend(charges);
+    match call.core.store.commit(writes) {
         Ok(objs) => {
-            call.core.store.wait(objs[0].rv).await?;
+            call.core.store.wait(objs.last().map_or(0, |obj| obj.rv)).await?;
             if is_crd {
                 crd::refresh(&call.core);
             }
@@ -432,9 +459,16 @@ pub async fn update(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     if !scaling {
         normalize(call, &mut sent, &duplicates)?;
         check_namespace_of_body(call, &mut sent)?;
-        if tree::meta_text(&sent, "name").is_empty() {
+        let found = tree::meta_text(&sent, "name");
+        if found.is_empty() {
             return Err(ApiError::bad_request(format!(
                 "the name of the object (\"\" based on URL) was undeterminable: name must be provided: {}",
+                call.name
+            )));
+        }
+        if found != call.name {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({found}) does not match the name on the URL ({})",
                 call.name
             )));
         }
@@ -538,6 +572,7 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
             let same = take_unchanged(call.resource(), &live, &mut new);
             normalize(call, &mut new, &duplicates)?;
             tree::object(&mut new).extend(same);
+            check_namespace_of_body(call, &mut new)?;
         }
         if let Some(response) = change(call, &old, live, new, false).await? {
             return Ok(response);
