@@ -109,7 +109,7 @@ mod tests {
         let causes = rules.broken(&json!({"spec": {"a": 1, "b": 2}}), None);
         assert_eq!(causes.len(), 1);
         assert_eq!(causes[0].field, "spec");
-        assert_eq!(causes[0].message, "Invalid value: found a and b; allowed: one");
+        assert_eq!(causes[0].message, "Invalid value: \"object\": found a and b; allowed: one");
         let old = json!({"spec": {"a": 1, "b": 2}});
         assert!(rules.broken(&json!({"spec": {"a": 3, "b": 2}}), Some(&old)).is_empty(), "broken before");
     }
