@@ -73,23 +73,7 @@ pub fn defaults(plural: &str, value: &mut Value) {
 /// Checks a registration.
 pub fn check(plural: &str, value: &Value, causes: &mut Vec<Cause>) {
     match plural {
-        "mutatingwebhookconfigurations" | "validatingwebhookconfigurations" => {
-            let mut names = std::collections::BTreeSet::new();
-            for (i, hook) in tree::list(value, &["webhooks"]).iter().enumerate() {
-                let at = format!("webhooks[{i}]");
-                let name = tree::text(hook, &["name"]);
-                if name.is_empty() {
-                    causes.push(Cause::required(format!("{at}.name"), ""));
-                } else if name.split('.').count() < 3 {
-                    let why = "should be a domain with at least three segments separated by dots";
-                    causes.push(Cause::invalid(format!("{at}.name"), &json!(name), why));
-                } else if !names.insert(name) {
-                    let message = format!("Duplicate value: {name:?}");
-                    causes.push(Cause::new("FieldValueDuplicate", format!("{at}.name"), message));
-                }
-                webhook(hook, &at, causes);
-            }
-        }
+        "mutatingwebhookconfigurations" | "validatingwebhookconfigurations" => webhooks(value, causes),
         "validatingadmissionpolicies" => {
             let spec = value.get("spec").unwrap_or(&Value::Null);
             one_of(spec, "failurePolicy", &["Fail", "Ignore"], "spec", causes);
@@ -156,6 +140,24 @@ pub fn check(plural: &str, value: &Value, causes: &mut Vec<Cause>) {
             }
         }
         _ => {}
+    }
+}
+
+fn webhooks(value: &Value, causes: &mut Vec<Cause>) {
+    let mut names = std::collections::BTreeSet::new();
+    for (i, hook) in tree::list(value, &["webhooks"]).iter().enumerate() {
+        let at = format!("webhooks[{i}]");
+        let name = tree::text(hook, &["name"]);
+        if name.is_empty() {
+            causes.push(Cause::required(format!("{at}.name"), ""));
+        } else if name.split('.').count() < 3 {
+            let why = "should be a domain with at least three segments separated by dots";
+            causes.push(Cause::invalid(format!("{at}.name"), &json!(name), why));
+        } else if !names.insert(name) {
+            let message = format!("Duplicate value: {name:?}");
+            causes.push(Cause::new("FieldValueDuplicate", format!("{at}.name"), message));
+        }
+        webhook(hook, &at, causes);
     }
 }
 

@@ -67,9 +67,8 @@ impl Rules {
 
 /// The type of what a rule is about, as the real server shows it in place of the value.
 fn kind_at(value: &Value, path: &str) -> &'static str {
-    let keys = path.split(['.', '[', ']']).filter(|key| !key.is_empty());
-    let found = keys.fold(Some(value), |at, key| {
-        let at = at?;
+    let mut keys = path.split(['.', '[', ']']).filter(|key| !key.is_empty());
+    let found = keys.try_fold(value, |at, key| {
         at.get(key.trim_matches('"')).or_else(|| at.get(key.parse::<usize>().ok()?))
     });
     match found {

@@ -160,7 +160,7 @@ fn check_items(
                     let rules = items.and_then(|i| i.field(key)).and_then(|f| f.rules.as_ref());
                     key == "protocol" || rules.is_some_and(|r| r.default.is_some())
                 };
-                let lacks = |key: &&Box<str>| v.get(&***key).is_none_or(Value::is_null) && !has_default(key);
+                let lacks = |key: &str| v.get(key).is_none_or(Value::is_null) && !has_default(key);
                 // One of several keys may be missing, such as the protocol and number of a port.
                 if let Some(key) = keys.first().filter(|key| lacks(key)) {
                     out.push(format!(

@@ -3,7 +3,10 @@
 //! Inputs: a resolved call and a body. Absent on purpose: deletes (see `delete`), server-side apply (see `apply`), and the stages
 //! themselves (see `body`, `settle`, `admission`).
 
-use crate::verbs::body::{check_namespace_of_body, check_options, decode_body, normalize, renormalize};
+use crate::verbs::body::{
+    check_namespace_of_body, check_options, created_by_update, decode_body, normalize, renormalize,
+    updated_blindly,
+};
 use crate::verbs::managed::{self, Writer};
 use crate::verbs::settle::{Outcome, check_object, compose, finish, keeps_status_on_create};
 use crate::verbs::{apply, crd, namespaces, read};
@@ -16,7 +19,7 @@ use fleet_apiserver_ground::ids::{Ids, generated};
 use fleet_apiserver_ground::store::{Obj, Refused, Write};
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_kinds as kinds;
-use fleet_apiserver_kinds::{pods, registration, scale, services};
+use fleet_apiserver_kinds::{pods, scale, services};
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::http_io;
 use fleet_apiserver_schema::resource::Resource;
@@ -113,6 +116,15 @@ fn track(call: &Call, old: Option<&Value>, new: &mut Value, now: &str) {
         has_status: r.status,
     };
     managed::track_update(&r.schema, old, new, &w);
+}
+
+/// Records what the caller wrote of a new object. Who creates an object owns its defaults too.
+fn track_new(call: &Call, value: &mut Value, now: &str) {
+    tree::meta(value).remove("managedFields");
+    if !call.resource().custom && !call.core.untracked.contains(call.manager()) {
+        kinds::of_fields(call.resource(), value);
+    }
+    track(call, None, value, now);
 }
 
 /// Defaults of a new object that no schema knows.
@@ -247,12 +259,7 @@ pub(super) async fn create_object(
     let now = call.core.clock.stamp();
     own(&call.core.ids, r, &mut value, &now);
     if !applied {
-        tree::meta(&mut value).remove("managedFields");
-        if !r.custom && !call.core.untracked.contains(call.manager()) {
-            // Who creates an object owns its defaults too.
-            kinds::of_fields(r, &mut value);
-        }
-        track(call, None, &mut value, &now);
+        track_new(call, &mut value, &now);
     }
     if generate {
         name_it(call, &mut value, &base);
@@ -405,36 +412,6 @@ fn respond_value(call: &Call, mut value: Value) -> ApiResult<Response<Body>> {
     }
     convert::to_served(call.resource(), &mut value);
     read::value_in_form(call, StatusCode::OK, value)
-}
-
-/// Kinds that a PUT makes where there is none.
-fn created_by_update(r: &Resource) -> bool {
-    let kinds = (r.group.as_str(), r.plural.as_str());
-    !r.custom
-        && matches!(
-            kinds,
-            ("coordination.k8s.io", "leases")
-                | ("", "services" | "endpoints" | "events" | "limitranges")
-                | ("rbac.authorization.k8s.io", _)
-        )
-}
-
-/// Kinds that may be updated by who does not say which version of the object was seen.
-fn updated_blindly(r: &Resource) -> bool {
-    let kinds = (r.group.as_str(), r.plural.as_str());
-    !r.custom
-        && !matches!(
-            kinds,
-            ("apiextensions.k8s.io", _)
-                | (registration::GROUP, _)
-                | ("coordination.k8s.io", "leases")
-                | ("policy", "poddisruptionbudgets")
-                | ("node.k8s.io", "runtimeclasses")
-                | (
-                    "storage.k8s.io",
-                    "csidrivers" | "csinodes" | "csistoragecapacities" | "volumeattachments"
-                )
-        )
 }
 
 /// Who makes an object by another verb needs the right to create it too.
