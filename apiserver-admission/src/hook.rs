@@ -122,6 +122,7 @@ pub fn variables(review: &Review<'_>, request: &Value) -> Variables {
     map.remove("object");
     map.remove("oldObject");
     variables.put("request", &slim);
+    variables.authorize(review.ask.clone());
     variables.put("namespaceObject", &review.namespace_object().unwrap_or(Value::Null));
     variables
 }

@@ -3,11 +3,16 @@
 //! Inputs: one write, in the stored form, and the registrations in the store. Without registrations it costs next
 //! to nothing. Absent on purpose: MutatingAdmissionPolicies, audit annotations.
 
+use crate::access::accounts;
+use crate::access::rbac::Question;
+use crate::access::user::{AUTHENTICATED, User};
 use crate::call::Call;
 use fleet_apiserver_ground::tree;
+use fleet_apiserver_schema::cel::{Ask, Asked};
 use fleet_apiserver_schema::error::ApiResult;
 use fleet_apiserver_schema::{convert, patch};
 use serde_json::Value;
+use std::sync::Arc;
 
 pub mod access;
 pub mod budgets;
@@ -41,12 +46,40 @@ fn review<'a>(
         subresource: &call.subresource,
         namespace: &call.namespace,
         user: &call.user,
+        ask: ask(call),
         dry_run: call.dry_run(),
         operation,
         name: name.to_string(),
         old,
         new,
     }
+}
+
+/// What `authorizer` asks: about the caller, or about an account.
+fn ask(call: &Call) -> Ask {
+    let (core, caller) = (call.core.clone(), call.user.clone());
+    Arc::new(move |asked: &Asked| {
+        let part = |key: &str| asked.get(key).cloned().unwrap_or_default();
+        let account = asked.get("user").map(|name| {
+            let mut groups = accounts::groups(&part("account"));
+            groups.push(AUTHENTICATED.into());
+            User { name: name.clone(), groups, ..User::default() }
+        });
+        let user = account.as_ref().unwrap_or(&caller);
+        let q = Question {
+            verb: part("verb"),
+            group: part("group"),
+            resource: part("resource"),
+            subresource: part("subresource"),
+            namespace: part("namespace"),
+            name: part("name"),
+            path: part("path"),
+        };
+        if core.auth.trusts(user) {
+            return Some(String::new());
+        }
+        core.auth.reason(&core, user, &q).map(|reason| reason.to_string())
+    })
 }
 
 fn exempt(call: &Call) -> bool {

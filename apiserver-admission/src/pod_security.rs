@@ -5,10 +5,12 @@
 //! Absent on purpose: older versions of the standards, `audit` (there is no audit log), exemptions.
 
 use crate::call::Call;
+use fleet_apiserver_ground::store::Range;
 use fleet_apiserver_ground::tree::{at, list, meta_text, text};
-use fleet_apiserver_schema::error::{ApiError, ApiResult};
+use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::resource::Resource;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum Level {
@@ -76,6 +78,80 @@ pub fn check(call: &mut Call, value: &Value) -> ApiResult<()> {
         let text = format!("would violate PodSecurity \"{}:latest\": {}", warn.name(), found.join(", "));
         call.warnings.push(text);
     }
+    Ok(())
+}
+
+const LABELS: &str = "pod-security.kubernetes.io/";
+
+/// Refuses labels of a namespace that name no level or version, and warns about pods that a new level would refuse.
+///
+/// # Errors
+/// 422 with each label.
+pub async fn check_namespace(call: &mut Call, old: Option<&Value>, new: &Value) -> ApiResult<()> {
+    if !call.resource().is("", "namespaces") || !matches!(call.subresource.as_str(), "") {
+        return Ok(());
+    }
+    let label = |value: &Value, key: &str| {
+        text(value, &["metadata", "labels", &format!("{LABELS}{key}")]).to_string()
+    };
+    let mut causes = Vec::new();
+    for mode in ["enforce", "audit", "warn"] {
+        let (level, version) = (label(new, mode), label(new, &format!("{mode}-version")));
+        let field = |key: &str| format!("metadata.labels[{LABELS}{key}]");
+        if !matches!(level.as_str(), "" | "privileged" | "baseline" | "restricted") {
+            let why = "must be one of privileged, baseline, restricted";
+            causes.push(Cause::invalid(field(mode), &json!(level), why));
+        }
+        let minor = version.strip_prefix("v1.").is_some_and(|n| n.parse::<u16>().is_ok());
+        if !(version.is_empty() || version == "latest" || minor) {
+            let why = "must be \"latest\" or \"v1.x\"";
+            causes.push(Cause::invalid(field(&format!("{mode}-version")), &json!(version), why));
+        }
+    }
+    let name = meta_text(new, "name").to_string();
+    if !causes.is_empty() {
+        return Err(ApiError::invalid("", "Namespace", &name, causes));
+    }
+    let Some(old) = old else { return Ok(()) };
+    let (before, now) = (Level::of(&label(old, "enforce")), Level::of(&label(new, "enforce")));
+    if now > before {
+        warn_of_pods(call, &name, now).await?;
+    }
+    Ok(())
+}
+
+/// Names the pods of a namespace that a level does not allow; those with the same violations together.
+async fn warn_of_pods(call: &mut Call, namespace: &str, level: Level) -> ApiResult<()> {
+    let prefix = format!("{namespace}/");
+    let table = call.core.store.table("/pods");
+    let page = call.core.store.page(&table, Range { prefix: &prefix, ..Range::default() }).await?;
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for pod in page.map(|p| p.items).unwrap_or_default() {
+        let why = violations(&pod.at(&["spec"]).unwrap_or_default(), level);
+        if why.is_empty() {
+            continue;
+        }
+        // The containers differ from pod to pod.
+        let short: Vec<&str> = why.iter().map(|w| w.split(" (").next().unwrap_or(w)).collect();
+        found.entry(short.join(", ")).or_default().push(pod.meta_text("name"));
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    call.warnings.push(format!(
+        "existing pods in namespace {namespace:?} violate the new PodSecurity enforce level \"{}:latest\"",
+        level.name()
+    ));
+    let mut lines: Vec<String> = found
+        .iter()
+        .map(|(why, pods)| match pods.len() {
+            1 => format!("{}: {why}", pods[0]),
+            2 => format!("{} (and 1 other pod): {why}", pods[0]),
+            n => format!("{} (and {} other pods): {why}", pods[0], n - 1),
+        })
+        .collect();
+    lines.sort();
+    call.warnings.extend(lines);
     Ok(())
 }
 

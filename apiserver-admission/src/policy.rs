@@ -1,7 +1,7 @@
 //! ValidatingAdmissionPolicies with their bindings.
 //!
-//! Inputs: compiled policies and writes under review. Absent on purpose: `authorizer`, audit annotations, and type
-//! checking of expressions against schemas.
+//! Inputs: compiled policies and writes under review. Absent on purpose: audit annotations, and type checking of
+//! expressions against schemas.
 
 use super::hook::{Condition, Rule, Selectors, compile_conditions, conditions, seen_as, variables};
 use super::review::Review;

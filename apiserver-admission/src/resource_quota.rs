@@ -262,21 +262,54 @@ pub fn charge(
     namespace: &str,
     value: &Value,
 ) -> ApiResult<Vec<Write>> {
-    let mut writes = Vec::new();
     if namespace.is_empty() || known.table.is_empty() {
-        return Ok(writes);
+        return Ok(Vec::new());
     }
+    charge_more(base, known, r, namespace, None, value)
+}
+
+/// The same for what a changed object uses more than before.
+///
+/// # Errors
+/// 403 if a quota is exceeded.
+pub fn charge_change(
+    base: &Base,
+    known: &Quotas,
+    r: &Resource,
+    namespace: &str,
+    old: &Value,
+    new: &Value,
+) -> ApiResult<Vec<Write>> {
+    let grows = r.is("", "pods") || r.is("", "services") || r.is("", "persistentvolumeclaims");
+    if !grows || known.table.is_empty() || old.get("spec") == new.get("spec") {
+        return Ok(Vec::new());
+    }
+    charge_more(base, known, r, namespace, Some(old), new)
+}
+
+fn charge_more(
+    base: &Base,
+    known: &Quotas,
+    r: &Resource,
+    namespace: &str,
+    before: Option<&Value>,
+    value: &Value,
+) -> ApiResult<Vec<Write>> {
+    let mut writes = Vec::new();
     let (name, (group, plural)) = (tree::meta_text(value, "name"), (r.group.as_str(), r.plural.as_str()));
     for quota in known.of(namespace) {
         let hard = hard(&quota);
         let mine = |key: &&String| concerns(key, group, plural);
-        if plural == "pods" && group.is_empty() && in_scope(&quota, value) {
+        if before.is_none() && plural == "pods" && group.is_empty() && in_scope(&quota, value) {
             unstated(r, &quota, hard.keys().filter(mine), value)?;
         }
         let asked: Amounts = hard
             .keys()
             .filter(mine)
-            .map(|key| (key.clone(), cost(key, group, plural, &quota, value)))
+            .map(|key| {
+                let of = |value: &Value| cost(key, group, plural, &quota, value);
+                (key.clone(), of(value) - before.map_or(0, of))
+            })
             .filter(|(_, n)| *n > 0)
             .collect();
         if asked.is_empty() {

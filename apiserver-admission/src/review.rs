@@ -5,6 +5,7 @@
 use crate::access::user::{self, User};
 use fleet_apiserver_kinds::scale;
 use fleet_apiserver_schema::base::Base;
+use fleet_apiserver_schema::cel::Ask;
 use fleet_apiserver_schema::convert;
 use fleet_apiserver_schema::registry::Entry;
 use fleet_apiserver_schema::resource::Resource;
@@ -53,6 +54,8 @@ pub struct Review<'a> {
     pub namespace: &'a str,
     /// Who writes.
     pub user: &'a User,
+    /// Answers what the caller may do.
+    pub ask: Ask,
     /// Nothing is kept.
     pub dry_run: bool,
     /// What kind of write it is.

@@ -24,8 +24,6 @@ pub fn apply(resource: &Resource, value: &mut Value) {
             if !name.is_empty() {
                 labels.insert("kubernetes.io/metadata.name".into(), name.into());
             }
-            default_to(tree::child(value, "spec"), "finalizers", json!(["kubernetes"]));
-            default_to(tree::child(value, "status"), "phase", "Active");
         }
         ("", "persistentvolumeclaims") => {
             default_to(tree::child(value, "spec"), "volumeMode", "Filesystem");
@@ -43,6 +41,18 @@ pub fn apply(resource: &Resource, value: &mut Value) {
             }
         }
         _ => workload(resource, value),
+    }
+}
+
+/// Defaults that come with the fields of an object: they belong to who creates it. Those of a pod that depend on other
+/// objects, such as its priority, do not.
+pub fn of_fields(resource: &Resource, value: &mut Value) {
+    if resource.is("", "pods") {
+        let spec = tree::child(value, "spec");
+        pod_spec(spec);
+        default_to(spec, "enableServiceLinks", true);
+    } else {
+        apply(resource, value);
     }
 }
 
@@ -184,6 +194,12 @@ fn other(resource: &Resource, value: &mut Value) {
         }
         _ => {}
     }
+}
+
+/// What a new namespace has that is not a default of its fields.
+pub fn new_namespace(value: &mut Value) {
+    default_to(tree::child(value, "spec"), "finalizers", json!(["kubernetes"]));
+    default_to(tree::child(value, "status"), "phase", "Active");
 }
 
 fn inner<'a>(map: &'a mut Obj, key: &str) -> &'a mut Obj {
@@ -340,7 +356,8 @@ fn pod_extra(value: &mut Value) {
     default_to(status, "qosClass", qos);
 }
 
-fn qos(spec: &Obj) -> &'static str {
+/// The class of service of a pod, by what its containers ask for.
+pub fn qos(spec: &Obj) -> &'static str {
     let (mut any, mut all) = (false, true);
     let lists = ["containers", "initContainers"];
     let containers = lists.iter().filter_map(|k| spec.get(*k)).filter_map(Value::as_array).flatten();

@@ -146,10 +146,12 @@ pub fn lasting_template(at: &At, kind: &str) {
 
 /// The labels of a template are selected by the selector of its controller.
 pub fn selected(selector: &At, template: &At) {
-    let empty = Value::Null;
-    let wanted = if selector.is_set() { selector.value() } else { &empty };
-    let labels = fleet_apiserver_schema::selectors::Labels::from_object(wanted);
-    if !labels.matches(template.value()) {
+    // A selector that is not there selects nothing.
+    let matches = |wanted: &Value| {
+        let labels = fleet_apiserver_schema::selectors::Labels::from_object(wanted);
+        labels.matches(template.value())
+    };
+    if !selector.is_set() || !matches(selector.value()) {
         template.at("metadata.labels").invalid("`selector` does not match template `labels`");
     }
 }

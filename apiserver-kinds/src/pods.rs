@@ -149,6 +149,13 @@ fn check_update(old: &Value, new: &Value, subresource: &str, causes: &mut Vec<Ca
         }
         _ => {}
     }
+    if subresource == "resize" {
+        let class = |pod: &Value| pod.get("spec").and_then(Value::as_object).map(crate::defaults::qos);
+        if class(old) != class(new) {
+            let why = "Pod QOS Class may not change as a result of resizing";
+            causes.push(Cause::invalid("spec", &json!(class(new).unwrap_or_default()), why));
+        }
+    }
     if subresource == "ephemeralcontainers" {
         let now = tree::list(new, &["spec", "ephemeralContainers"]);
         for before in tree::list(old, &["spec", "ephemeralContainers"]) {

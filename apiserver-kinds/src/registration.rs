@@ -3,8 +3,8 @@
 //! Inputs: decoded objects of group `admissionregistration.k8s.io`. Absent on purpose: running them.
 
 use fleet_apiserver_ground::tree::{self, default_to};
-use fleet_apiserver_schema::cel::Expression;
 use fleet_apiserver_schema::error::Cause;
+use fleet_apiserver_schema::rules::{Wanted, problem};
 use serde_json::{Map, Value, json};
 
 /// Group of the registrations; webhooks never review them.
@@ -73,27 +73,18 @@ pub fn defaults(plural: &str, value: &mut Value) {
 /// Checks a registration.
 pub fn check(plural: &str, value: &Value, causes: &mut Vec<Cause>) {
     match plural {
-        "mutatingwebhookconfigurations" | "validatingwebhookconfigurations" => {
-            let mut names = std::collections::BTreeSet::new();
-            for (i, hook) in tree::list(value, &["webhooks"]).iter().enumerate() {
-                let at = format!("webhooks[{i}]");
-                let name = tree::text(hook, &["name"]);
-                if name.is_empty() {
-                    causes.push(Cause::required(format!("{at}.name"), ""));
-                } else if name.split('.').count() < 3 {
-                    let why = "should be a domain with at least three segments separated by dots";
-                    causes.push(Cause::invalid(format!("{at}.name"), &json!(name), why));
-                } else if !names.insert(name) {
-                    let message = format!("Duplicate value: {name:?}");
-                    causes.push(Cause::new("FieldValueDuplicate", format!("{at}.name"), message));
-                }
-                webhook(hook, &at, causes);
-            }
-        }
+        "mutatingwebhookconfigurations" | "validatingwebhookconfigurations" => webhooks(value, causes),
         "validatingadmissionpolicies" => {
             let spec = value.get("spec").unwrap_or(&Value::Null);
             one_of(spec, "failurePolicy", &["Fail", "Ignore"], "spec", causes);
-            match_conditions(spec, "spec", causes);
+            let mut known = POLICY.to_vec();
+            let mut before = CONDITION.to_vec();
+            before.push("namespaceObject");
+            if spec.get("paramKind").is_some_and(|kind| !kind.is_null()) {
+                known.push("params");
+                before.push("params");
+            }
+            match_conditions(spec, "spec", &before, causes);
             rules(
                 spec.get("matchConstraints").unwrap_or(&Value::Null),
                 "resourceRules",
@@ -105,12 +96,24 @@ pub fn check(plural: &str, value: &Value, causes: &mut Vec<Cause>) {
                 let why = "validations or auditAnnotations must contain at least one item";
                 causes.push(Cause::required("spec.validations", why));
             }
+            let scope = |wanted, required| Scope { variables: &known, wanted, required };
             for (i, check) in checks.iter().enumerate() {
-                expression(check, "expression", true, &format!("spec.validations[{i}]"), causes);
-                expression(check, "messageExpression", false, &format!("spec.validations[{i}]"), causes);
+                let at = format!("spec.validations[{i}]");
+                expression(check, "expression", scope(Wanted::Bool, true), &at, causes);
+                expression(check, "messageExpression", scope(Wanted::Text, false), &at, causes);
             }
             for (i, variable) in tree::list(spec, &["variables"]).iter().enumerate() {
-                expression(variable, "expression", true, &format!("spec.variables[{i}]"), causes);
+                expression(
+                    variable,
+                    "expression",
+                    scope(Wanted::Any, true),
+                    &format!("spec.variables[{i}]"),
+                    causes,
+                );
+            }
+            for (i, note) in tree::list(spec, &["auditAnnotations"]).iter().enumerate() {
+                let at = format!("spec.auditAnnotations[{i}]");
+                expression(note, "valueExpression", scope(Wanted::TextOrNull, true), &at, causes);
             }
         }
         "validatingadmissionpolicybindings" => {
@@ -120,6 +123,12 @@ pub fn check(plural: &str, value: &Value, causes: &mut Vec<Cause>) {
             let actions = tree::list(value, &["spec", "validationActions"]);
             if actions.is_empty() {
                 causes.push(Cause::required("spec.validationActions", ""));
+            }
+            if ["Deny", "Warn"].iter().all(|one| actions.iter().any(|action| action == one)) {
+                let why = "must not contain both Deny and Warn (repeating the same validation failure information in \
+                    the API response and headers serves no purpose)";
+                let found = Value::Array(actions.to_vec());
+                causes.push(Cause::invalid("spec.validationActions", &found, why));
             }
             for action in actions {
                 if !["Deny", "Warn", "Audit"].iter().any(|known| action == known) {
@@ -134,6 +143,24 @@ pub fn check(plural: &str, value: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
+fn webhooks(value: &Value, causes: &mut Vec<Cause>) {
+    let mut names = std::collections::BTreeSet::new();
+    for (i, hook) in tree::list(value, &["webhooks"]).iter().enumerate() {
+        let at = format!("webhooks[{i}]");
+        let name = tree::text(hook, &["name"]);
+        if name.is_empty() {
+            causes.push(Cause::required(format!("{at}.name"), ""));
+        } else if name.split('.').count() < 3 {
+            let why = "should be a domain with at least three segments separated by dots";
+            causes.push(Cause::invalid(format!("{at}.name"), &json!(name), why));
+        } else if !names.insert(name) {
+            let message = format!("Duplicate value: {name:?}");
+            causes.push(Cause::new("FieldValueDuplicate", format!("{at}.name"), message));
+        }
+        webhook(hook, &at, causes);
+    }
+}
+
 fn one_of(map: &Value, key: &str, allowed: &[&str], at: &str, causes: &mut Vec<Cause>) {
     let found = tree::text(map, &[key]);
     if !allowed.contains(&found) {
@@ -143,19 +170,31 @@ fn one_of(map: &Value, key: &str, allowed: &[&str], at: &str, causes: &mut Vec<C
     }
 }
 
-fn expression(map: &Value, key: &str, required: bool, at: &str, causes: &mut Vec<Cause>) {
+/// Variables of match conditions.
+const CONDITION: [&str; 4] = ["object", "oldObject", "request", "authorizer"];
+/// Variables of the other expressions of a policy; `params` only with a paramKind.
+const POLICY: [&str; 6] = ["object", "oldObject", "request", "authorizer", "namespaceObject", "variables"];
+
+/// What an expression may use, and what it must be.
+struct Scope<'a> {
+    variables: &'a [&'a str],
+    wanted: Wanted,
+    required: bool,
+}
+
+fn expression(map: &Value, key: &str, scope: Scope<'_>, at: &str, causes: &mut Vec<Cause>) {
     match tree::text(map, &[key]) {
-        "" if required => causes.push(Cause::required(format!("{at}.{key}"), "")),
+        "" if scope.required => causes.push(Cause::required(format!("{at}.{key}"), "")),
         "" => {}
         text => {
-            if let Err(why) = Expression::compile(text) {
+            if let Some(why) = problem(text, scope.variables, scope.wanted) {
                 causes.push(Cause::invalid(format!("{at}.{key}"), &json!(text), &why));
             }
         }
     }
 }
 
-fn match_conditions(spec: &Value, at: &str, causes: &mut Vec<Cause>) {
+fn match_conditions(spec: &Value, at: &str, variables: &[&str], causes: &mut Vec<Cause>) {
     /// As the real server has it.
     const MOST: usize = 64;
     let list = tree::list(spec, &["matchConditions"]);
@@ -168,7 +207,13 @@ fn match_conditions(spec: &Value, at: &str, causes: &mut Vec<Cause>) {
         if tree::text(condition, &["name"]).is_empty() {
             causes.push(Cause::required(format!("{at}.name"), ""));
         }
-        expression(condition, "expression", true, &at, causes);
+        expression(
+            condition,
+            "expression",
+            Scope { variables, wanted: Wanted::Bool, required: true },
+            &at,
+            causes,
+        );
     }
 }
 
@@ -196,7 +241,7 @@ fn webhook(hook: &Value, at: &str, causes: &mut Vec<Cause>) {
     one_of(hook, "failurePolicy", &["Fail", "Ignore"], at, causes);
     one_of(hook, "matchPolicy", &["Equivalent", "Exact"], at, causes);
     rules(hook, "rules", at, causes);
-    match_conditions(hook, at, causes);
+    match_conditions(hook, at, &CONDITION, causes);
     if tree::list(hook, &["admissionReviewVersions"]).is_empty() {
         let why = "must specify one of v1, v1beta1";
         causes.push(Cause::required(format!("{at}.admissionReviewVersions"), why));

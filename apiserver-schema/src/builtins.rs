@@ -171,6 +171,8 @@ fn build(k: &Kind) -> Resource {
     let api_version =
         if k.group.is_empty() { k.version.to_string() } else { format!("{}/{}", k.group, k.version) };
     Resource {
+        deprecation: (k.group.is_empty() && k.plural == "endpoints")
+            .then(|| "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into()),
         group: k.group.into(),
         version: k.version.into(),
         kind: k.kind.into(),

@@ -1,7 +1,11 @@
 //! Expressions over a write: match conditions and policies.
 //!
-//! Inputs: expressions of registrations and JSON values as their variables. Absent on purpose: `authorizer`, and the
-//! cost budget of the real server (an expression that is too long is refused instead).
+//! Inputs: expressions of registrations and JSON values as their variables. Absent on purpose: the cost budget
+//! of the real server (an expression that is too long is refused instead).
+
+mod authorizer;
+
+pub use authorizer::{Ask, Asked};
 
 use kube_cel::KubeCelExt;
 use kube_cel::cel::objects::{Key, Map};
@@ -62,6 +66,9 @@ impl Expression {
         for (name, value) in &variables.0 {
             context.add_variable_from_value(*name, value.clone());
         }
+        if let Some(ask) = &variables.1 {
+            authorizer::install(&mut context, ask);
+        }
         self.program.execute(&context).map_err(|e| e.to_string())
     }
 
@@ -76,9 +83,15 @@ impl Expression {
 
 /// Named values that expressions can use.
 #[derive(Default)]
-pub struct Variables(Vec<(&'static str, Cel)>);
+pub struct Variables(Vec<(&'static str, Cel)>, Option<Ask>);
 
 impl Variables {
+    /// Adds `authorizer`, which asks here.
+    pub fn authorize(&mut self, ask: Ask) {
+        self.set("authorizer", authorizer::start());
+        self.1 = Some(ask);
+    }
+
     /// Adds a JSON value.
     pub fn put(&mut self, name: &'static str, value: &Value) {
         self.set(name, from_json(value));

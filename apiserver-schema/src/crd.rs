@@ -10,8 +10,9 @@ use crate::{builtins, compiled, definition};
 use fleet_apiserver_ground::tree;
 use serde_json::{Value, json};
 
-/// Checks and completes a CRD before it is stored: default names, conditions, stored versions.
-pub fn admit(old: Option<&Value>, crd: &mut Value, now: &str) -> ApiResult<()> {
+/// Checks and completes a CRD before it is stored: default names, conditions, stored versions. `others` are all CRDs
+/// that are stored.
+pub fn admit(old: Option<&Value>, crd: &mut Value, others: &[Value], now: &str) -> ApiResult<()> {
     let name = tree::meta_text(crd, "name").to_string();
     let group = tree::text(crd, &["spec", "group"]).to_string();
     let plural = tree::text(crd, &["spec", "names", "plural"]).to_string();
@@ -43,7 +44,8 @@ pub fn admit(old: Option<&Value>, crd: &mut Value, now: &str) -> ApiResult<()> {
     if !causes.is_empty() {
         return Err(ApiError::invalid("apiextensions.k8s.io", "CustomResourceDefinition", &name, causes));
     }
-    complete(old, crd, &kind, stored, now);
+    complete(old, crd, &kind, stored);
+    accept_names(crd, others, now);
     Ok(())
 }
 
@@ -92,28 +94,87 @@ fn check_versions(old: Option<&Value>, crd: &Value, causes: &mut Vec<Cause>) -> 
 }
 
 /// Default names, accepted names, stored versions, conditions.
-fn complete(old: Option<&Value>, crd: &mut Value, kind: &str, stored: String, now: &str) {
+fn complete(old: Option<&Value>, crd: &mut Value, kind: &str, stored: String) {
     let spec = tree::child(crd, "spec");
     tree::default_to(spec, "conversion", json!({"strategy": "None"}));
     let names = tree::object(spec.entry("names").or_insert_with(|| json!({})));
     tree::default_to(names, "singular", kind.to_lowercase());
     tree::default_to(names, "listKind", format!("{kind}List"));
-    let names = Value::Object(names.clone());
     if let Some(old) = old {
         tree::put(tree::object(crd), "status", old.get("status").cloned());
     }
     let status = tree::child(crd, "status");
-    status.insert("acceptedNames".into(), names);
     let versions = status.entry("storedVersions").or_insert_with(|| json!([]));
     if let Value::Array(list) = versions
         && !list.iter().any(|v| *v == stored)
     {
         list.push(stored.into());
     }
-    if old.is_none() || tree::list(crd, &["status", "conditions"]).is_empty() {
-        condition(crd, "NamesAccepted", "True", "NoConflicts", now);
-        condition(crd, "Established", "True", "InitialNamesAccepted", now);
+}
+
+/// Accepts the names of a CRD that no other CRD of its group has, and says so in its status. True if that changed it.
+pub fn accept_names(crd: &mut Value, others: &[Value], now: &str) -> bool {
+    let before = crd.get("status").cloned();
+    let group = tree::text(crd, &["spec", "group"]).to_string();
+    let own = tree::meta_text(crd, "name").to_string();
+    let taken = |key: &str, name: &str| {
+        others.iter().filter(|o| tree::meta_text(o, "name") != own).any(|other| {
+            let names = tree::at(other, &["status", "acceptedNames"]).unwrap_or(&Value::Null);
+            let is = |key: &str| tree::text(names, &[key]) == name;
+            let short = tree::list(names, &["shortNames"]).iter().any(|short| short == name);
+            tree::text(other, &["spec", "group"]) == group
+                && match key {
+                    "kind" | "listKind" => is("kind") || is("listKind"),
+                    _ => is("plural") || is("singular") || short,
+                }
+        })
+    };
+    let mut names = tree::at(crd, &["spec", "names"]).cloned().unwrap_or_default();
+    let mut conflict = None;
+    let reasons = [
+        ("plural", "PluralConflict"),
+        ("singular", "SingularConflict"),
+        ("kind", "KindConflict"),
+        ("listKind", "ListKindConflict"),
+    ];
+    for (key, reason) in reasons {
+        let name = tree::text(&names, &[key]).to_string();
+        if !name.is_empty() && taken(key, &name) {
+            conflict = Some((reason, name));
+            tree::object(&mut names).remove(key);
+        }
     }
+    let short = |name: &&Value| taken("shortNames", name.as_str().unwrap_or_default());
+    if let Some(name) = tree::list(&names, &["shortNames"]).iter().find(short) {
+        conflict = Some(("ShortNamesConflict", name.as_str().unwrap_or_default().to_string()));
+        tree::object(&mut names).remove("shortNames");
+    }
+    tree::child(crd, "status").insert("acceptedNames".into(), names);
+    let is = |crd: &Value, kind: &str, status: &str| {
+        let conditions = tree::list(crd, &["status", "conditions"]);
+        conditions.iter().any(|c| tree::text(c, &["type"]) == kind && tree::text(c, &["status"]) == status)
+    };
+    match conflict {
+        None => {
+            if !is(crd, "NamesAccepted", "True") {
+                condition(crd, "NamesAccepted", "True", "NoConflicts", now);
+            }
+            if !is(crd, "Established", "True") {
+                condition(crd, "Established", "True", "InitialNamesAccepted", now);
+            }
+        }
+        Some((reason, name)) => {
+            if !is(crd, "NamesAccepted", "False") {
+                let why = format!("{name:?} is already in use");
+                say(crd, "NamesAccepted", "False", reason, &why, now);
+            }
+            // What was served once stays served.
+            if !is(crd, "Established", "True") && !is(crd, "Established", "False") {
+                say(crd, "Established", "False", "NotAccepted", "not all names are accepted", now);
+            }
+        }
+    }
+    crd.get("status") != before.as_ref()
 }
 
 /// True if a stored CRD has this version with this schema: what was accepted once stays accepted.
@@ -165,6 +226,10 @@ pub fn condition(crd: &mut Value, kind: &str, status: &str, reason: &str, now: &
         "Established" => "the initial names have been accepted",
         _ => "CustomResource deletion is in progress",
     };
+    say(crd, kind, status, reason, message, now);
+}
+
+fn say(crd: &mut Value, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
     let conditions = tree::child(crd, "status").entry("conditions").or_insert_with(|| json!([]));
     if let Value::Array(list) = conditions {
         list.retain(|c| tree::text(c, &["type"]) != kind);
@@ -180,6 +245,11 @@ pub fn resources(crd: &Value, crd_revision: u64) -> Vec<Resource> {
         tree::list(crd, path).iter().filter_map(|v| v.as_str().map(str::to_string)).collect()
     };
     let group = text(&["spec", "group"]);
+    let unborn =
+        |c: &Value| tree::text(c, &["type"]) == "Established" && tree::text(c, &["status"]) == "False";
+    if tree::list(crd, &["status", "conditions"]).iter().any(unborn) {
+        return Vec::new();
+    }
     let versions = tree::list(crd, &["spec", "versions"]);
     let storage = versions.iter().find(|v| v.get("storage") == Some(&Value::Bool(true)));
     let stored_as = format!("{group}/{}", storage.map(|v| tree::text(v, &["name"])).unwrap_or_default());

@@ -44,6 +44,12 @@ impl Params {
         self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str()).unwrap_or_default()
     }
 
+    /// Sets a parameter, whatever it was.
+    pub fn put(&mut self, key: &str, value: &str) {
+        self.0.retain(|(k, _)| k != key);
+        self.0.push((key.to_string(), value.to_string()));
+    }
+
     /// True when the parameter is given.
     pub fn has(&self, key: &str) -> bool {
         self.0.iter().any(|(k, _)| k == key)

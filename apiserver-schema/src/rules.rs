@@ -9,7 +9,7 @@ mod cost;
 mod decl;
 mod types;
 
-pub use admit::problems;
+pub use admit::{Wanted, problem, problems};
 
 use kube_cel::{CompiledSchema, Validator, compile_schema};
 use serde_json::Value;
@@ -57,11 +57,27 @@ impl Rules {
                 "FieldValueRequired" => format!("Required value: {}", error.message),
                 "FieldValueForbidden" => format!("Forbidden: {}", error.message),
                 "FieldValueDuplicate" => format!("Duplicate value: {}", error.message),
-                _ => format!("Invalid value: {}", error.message),
+                _ => format!("Invalid value: \"{}\": {}", kind_at(value, &error.field_path), error.message),
             };
             Cause::new(reason, error.field_path, shown)
         });
         causes.collect()
+    }
+}
+
+/// The type of what a rule is about, as the real server shows it in place of the value.
+fn kind_at(value: &Value, path: &str) -> &'static str {
+    let mut keys = path.split(['.', '[', ']']).filter(|key| !key.is_empty());
+    let found = keys.try_fold(value, |at, key| {
+        at.get(key.trim_matches('"')).or_else(|| at.get(key.parse::<usize>().ok()?))
+    });
+    match found {
+        Some(Value::String(_)) => "string",
+        Some(Value::Bool(_)) => "boolean",
+        Some(Value::Array(_)) => "array",
+        Some(Value::Number(n)) if n.is_f64() => "number",
+        Some(Value::Number(_)) => "integer",
+        Some(Value::Null | Value::Object(_)) | None => "object",
     }
 }
 
@@ -92,7 +108,7 @@ mod tests {
         let causes = rules.broken(&json!({"spec": {"a": 1, "b": 2}}), None);
         assert_eq!(causes.len(), 1);
         assert_eq!(causes[0].field, "spec");
-        assert_eq!(causes[0].message, "Invalid value: found a and b; allowed: one");
+        assert_eq!(causes[0].message, "Invalid value: \"object\": found a and b; allowed: one");
         let old = json!({"spec": {"a": 1, "b": 2}});
         assert!(rules.broken(&json!({"spec": {"a": 3, "b": 2}}), Some(&old)).is_empty(), "broken before");
     }

@@ -61,7 +61,7 @@ impl Labels {
             if part.is_empty() {
                 continue;
             }
-            out.push(requirement(part).ok_or_else(|| format!("unable to parse requirement: {part:?}"))?);
+            out.push(requirement(part).ok_or_else(|| unread(part))?);
         }
         Ok(Labels(out))
     }
@@ -124,6 +124,17 @@ fn split(text: &str) -> Vec<&str> {
     }
     out.push(&text[start..]);
     out
+}
+
+/// Why a part of a selector cannot be read.
+fn unread(part: &str) -> String {
+    let mut words = part.split_whitespace();
+    match (words.next(), words.next()) {
+        (Some(_), Some(second)) if !matches!(second, "in" | "notin") => {
+            format!("found '{second}', expected: in, notin, =, ==, !=, gt, lt")
+        }
+        _ => format!("found '{part}', expected: !, identifier, or end of string"),
+    }
 }
 
 fn requirement(part: &str) -> Option<(String, Test)> {

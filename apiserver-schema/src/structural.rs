@@ -4,6 +4,7 @@
 //! documentation. Absent on purpose: whether defaults fit their own schema.
 
 use crate::cause::Cause;
+use crate::pattern::Pattern;
 use fleet_apiserver_ground::tree;
 use serde_json::{Value, json};
 
@@ -80,6 +81,13 @@ fn node(schema: &Value, at: &str, causes: &mut Vec<Cause>) {
     if properties.is_some() && schema.get("additionalProperties").is_some_and(|v| v != false) {
         let why = "must not be used together with properties";
         causes.push(Cause::forbidden(format!("{at}.additionalProperties"), why));
+    }
+    if let Some(text) = schema.get("pattern").and_then(Value::as_str)
+        && let Err(why) = regex::Regex::new(text)
+        && Pattern::new(text).is_none()
+    {
+        let why = format!("must be a valid regular expression, but isn't: {why}");
+        causes.push(Cause::invalid(format!("{at}.pattern"), &json!(text), &why));
     }
     list(schema, kind, at, causes);
     for (name, child) in properties.into_iter().flatten() {

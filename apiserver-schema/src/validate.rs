@@ -46,6 +46,9 @@ pub fn schema(schema: &Schema, value: &Value, path: &str, causes: &mut Vec<Cause
     if let Some(rules) = &node.rules {
         check_rules(rules, value, path, causes);
     }
+    if node.embedded && !path.is_empty() {
+        embedded(value, path, causes);
+    }
     match value {
         Value::Object(map) => {
             for name in &node.required {
@@ -71,6 +74,19 @@ pub fn schema(schema: &Schema, value: &Value, path: &str, causes: &mut Vec<Cause
             unique(node.list_kind(), list, path, causes);
         }
         _ => {}
+    }
+}
+
+/// An object within an object says what it is.
+fn embedded(value: &Value, path: &str, causes: &mut Vec<Cause>) {
+    for key in ["apiVersion", "kind"] {
+        if tree::text(value, &[key]).is_empty() {
+            causes.push(Cause::required(join(path, key), "must not be empty"));
+        }
+    }
+    if value.get("metadata").is_some_and(|meta| !meta.is_object()) {
+        let field = join(path, "metadata");
+        causes.push(Cause::invalid(field, &value["metadata"], "must be an object"));
     }
 }
 
@@ -338,6 +354,22 @@ pub fn metadata(rule: NameRule, value: &Value, causes: &mut Vec<Cause>) {
                 causes.push(Cause::invalid(field, &Value::String(String::new()), "must not be empty"));
             }
         }
+    }
+    for (i, o) in owners.iter().enumerate() {
+        let is = |group: &str| {
+            let version = tree::text(o, &["apiVersion"]);
+            version.split_once('/').map_or("", |(group, _)| group) == group
+        };
+        if tree::text(o, &["kind"]) == "Event" && (is("") || is("events.k8s.io")) {
+            let why =
+                format!("{}, Kind=Event is disallowed from being an owner", tree::text(o, &["apiVersion"]));
+            causes.push(Cause::invalid(format!("metadata.ownerReferences[{i}]"), o, &why));
+        }
+    }
+    let finalizers = tree::list(value, &["metadata", "finalizers"]);
+    if ["orphan", "foregroundDeletion"].iter().all(|one| finalizers.iter().any(|f| f == one)) {
+        let why = "finalizer orphan and foregroundDeletion cannot be both set";
+        causes.push(Cause::invalid("metadata.finalizers", &Value::Array(finalizers.to_vec()), why));
     }
     if owners.iter().filter(|o| o.get("controller") == Some(&Value::Bool(true))).count() > 1 {
         let why = "Only one reference can have Controller set to true";

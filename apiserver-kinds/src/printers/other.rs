@@ -1,6 +1,6 @@
 //! Columns and cells of the built-in kinds beside the core, workloads and batch.
 
-use super::text::{age, join, labels, or};
+use super::text::{age, duration, join, labels, or};
 use fleet_apiserver_ground::tree::{at, list, meta_text, number, text};
 use fleet_apiserver_schema::resource::Resource;
 use jiff::Timestamp;
@@ -82,8 +82,12 @@ pub fn fill(r: &Resource, v: &Value, now: Timestamp, out: &mut Vec<Value>) {
         }
         (_, "rolebindings" | "clusterrolebindings") => {
             let of = |kind: &str| {
-                let names = list(v, &["subjects"]).iter().filter(|s| text(s, &["kind"]) == kind);
-                join(names.map(|s| text(s, &["name"])), "")
+                let mine = list(v, &["subjects"]).iter().filter(|s| text(s, &["kind"]) == kind);
+                let names = mine.map(|s| match (kind, text(s, &["name"])) {
+                    ("ServiceAccount", name) => format!("{}/{name}", text(s, &["namespace"])),
+                    (_, name) => name.to_string(),
+                });
+                json!(names.collect::<Vec<_>>().join(", "))
             };
             let role = format!("{}/{}", text(v, &["roleRef", "kind"]), text(v, &["roleRef", "name"]));
             out.extend([json!(role), old(), of("User"), of("Group"), of("ServiceAccount")]);
@@ -234,12 +238,16 @@ fn registered(r: &Resource, v: &Value, now: Timestamp, out: &mut Vec<Value>) {
             out.extend([json!(list(v, &["webhooks"]).len()), old()]);
         }
         (_, "certificatesigningrequests") => {
+            let wanted = at(v, &["spec", "expirationSeconds"]).and_then(Value::as_i64);
+            let wanted = wanted.map_or("<none>".to_string(), duration);
+            let issued = !text(v, &["status", "certificate"]).is_empty();
             let conditions = list(v, &["status", "conditions"]).iter().map(|c| text(c, &["type"]));
+            let conditions = conditions.chain(issued.then_some("Issued"));
             out.extend([
                 old(),
                 json!(text(v, &["spec", "signerName"])),
                 json!(text(v, &["spec", "username"])),
-                json!("<none>"),
+                json!(wanted),
                 join(conditions, "Pending"),
             ]);
         }

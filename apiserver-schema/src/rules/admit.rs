@@ -203,6 +203,45 @@ impl Walk {
     }
 }
 
+/// What an expression over free variables may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// A boolean.
+    Bool,
+    /// A text.
+    Text,
+    /// A text or null.
+    TextOrNull,
+    /// Anything.
+    Any,
+}
+
+/// Why an expression is not acceptable, if its variables have no declared types.
+pub fn problem(text: &str, variables: &[&str], wanted: Wanted) -> Option<String> {
+    if let Err(why) = crate::cel::bounded(text) {
+        return Some(why);
+    }
+    let program = match Program::compile(text) {
+        Ok(program) => program,
+        Err(e) => return Some(format!("compilation failed: {e}")),
+    };
+    let kind = |name: &str| if name == "authorizer" { Type::Opaque(types::AUTHORIZER) } else { Type::Dyn };
+    let variables: Vec<(&str, Type)> = variables.iter().map(|name| (*name, kind(name))).collect();
+    let found = match types::check(program.expression(), &variables) {
+        Ok((found, _)) => found,
+        Err(why) => return Some(pointed(text, &why)),
+    };
+    let (fits, must) = match (wanted, &found) {
+        (_, Type::Dyn) | (Wanted::Any, _) => (true, ""),
+        (Wanted::Bool, found) => (matches!(found, Type::Bool), "must evaluate to bool"),
+        (Wanted::Text, found) => (matches!(found, Type::String), "must evaluate to string"),
+        (Wanted::TextOrNull, found) => {
+            (matches!(found, Type::String | Type::Null), "must evaluate to one of [string null_type]")
+        }
+    };
+    (!fits).then(|| must.to_string())
+}
+
 /// What an expression can cost, and whether it compares with the state before.
 fn estimate(
     text: &str,

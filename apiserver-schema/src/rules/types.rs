@@ -120,6 +120,9 @@ const TYPE_NAMES: [&str; 12] = [
 /// Prefixes of library functions.
 const NAMESPACES: [&str; 8] = ["ip", "format", "math", "sets", "optional", "cel", "base64", "strings"];
 
+/// The name of the type of `authorizer` and of what its methods return.
+pub const AUTHORIZER: &str = "kubernetes.authorization.Authorizer";
+
 type Found = Result<Type, String>;
 
 /// The types of one expression's parts.
@@ -520,6 +523,15 @@ const DYNAMIC: [&str; 14] = [
 
 fn method(name: &str, target: &Type, args: &[Type]) -> Found {
     let wrong = || Err(no_method(name, target, args));
+    if let Type::Opaque(AUTHORIZER) = target {
+        return match name {
+            "path" | "group" | "resource" | "subresource" | "namespace" | "name" | "serviceAccount"
+            | "check" | "fieldSelector" | "labelSelector" => Ok(target.clone()),
+            "allowed" | "errored" => Ok(Type::Bool),
+            "reason" | "error" => Ok(Type::String),
+            _ => wrong(),
+        };
+    }
     if name == "size" && args.is_empty() {
         return sized(name, target, || no_method(name, target, args));
     }

@@ -164,12 +164,11 @@ fn resolve(
     };
     let mut name = t.name;
     if t.watch {
-        let mut query = String::from("watch=true");
+        params.put("watch", "true");
         if !name.is_empty() {
-            query.push_str(&format!("&fieldSelector=metadata.name%3D{name}"));
+            params.put("fieldSelector", &format!("metadata.name={name}"));
             name.clear();
         }
-        params = Params::parse(Some(&query));
     }
     if entry.resource.namespaced && t.namespace.is_empty() && !name.is_empty() {
         return Err(ApiError::no_such_resource());

@@ -61,27 +61,29 @@ fn read_config(call: &Call, mut config: Value) -> ApiResult<(Value, String)> {
     } else {
         decode::builtin(&r.schema, &mut config, &mut report);
     }
-    if let Some(field) = report.unknown.first() {
-        let message = format!(
-            "failed to create typed patch object ({}/{}; {}, Kind={}): .{field}: field not declared in schema",
+    let typed = |what: &str| {
+        format!(
+            "failed to create typed patch object ({}/{}; {}, Kind={}): {what}",
             call.namespace,
             call.name,
             r.api_version(),
             r.kind
-        );
+        )
+    };
+    if let Some(field) = report.unknown.first() {
+        let message = typed(&format!(".{field}: field not declared in schema"));
         return Err(if call.params.get("fieldValidation") == "Strict" {
             ApiError::bad_request(message)
         } else {
             ApiError::internal("", message)
         });
     }
-    if let Some(what) = report.mismatched.first() {
-        return Err(ApiError::internal("", format!("failed to create typed patch object: {what}")));
+    let mut found = report.mismatched;
+    if found.is_empty() {
+        check_items(Some(&r.schema), &config, "", &mut found);
     }
-    let mut causes = Vec::new();
-    duplicates_in_lists(Some(&r.schema), &config, "", &mut causes);
-    if let Some(what) = causes.first() {
-        return Err(ApiError::internal("", format!("failed to create typed patch object: {what}")));
+    if let Some(what) = found.first() {
+        return Err(ApiError::internal("", typed(what)));
     }
     convert::to_stored(r, &mut config);
     tree::meta(&mut config).insert("name".into(), call.name.as_str().into());
@@ -137,7 +139,8 @@ pub(super) async fn apply_patch(call: &mut Call, config: Value) -> ApiResult<Res
     Err(ApiError::modified(r, &call.name))
 }
 
-fn duplicates_in_lists(
+/// What is wrong with the items of lists that are told apart by keys: no key, or one twice.
+fn check_items(
     schema: Option<&fleet_apiserver_schema::Schema>,
     value: &Value,
     path: &str,
@@ -147,17 +150,29 @@ fn duplicates_in_lists(
     match (shape(schema, value), value) {
         (Shape::Fields, Value::Object(map)) => {
             for (k, v) in map {
-                duplicates_in_lists(schema.and_then(|s| s.field(k)), v, &format!("{path}.{k}"), out);
+                check_items(schema.and_then(|s| s.field(k)), v, &format!("{path}.{k}"), out);
             }
         }
         (Shape::Items(keys, items), Value::Array(list)) => {
             let mut seen = std::collections::BTreeSet::new();
-            for v in list {
+            for (i, v) in list.iter().enumerate() {
+                let has_default = |key: &str| {
+                    let rules = items.and_then(|i| i.field(key)).and_then(|f| f.rules.as_ref());
+                    key == "protocol" || rules.is_some_and(|r| r.default.is_some())
+                };
+                let lacks = |key: &str| v.get(key).is_none_or(Value::is_null) && !has_default(key);
+                // One of several keys may be missing, such as the protocol and number of a port.
+                if let Some(key) = keys.first().filter(|key| lacks(key)) {
+                    out.push(format!(
+                        "{path}: element {i}: associative list with keys has an element that omits key field {key:?} (and doesn't have default value)"
+                    ));
+                    continue;
+                }
                 let key = item_key(keys, items, v);
                 if !seen.insert(key.clone()) {
                     out.push(format!("{path}: duplicate entries for key {key}"));
                 }
-                duplicates_in_lists(items, v, path, out);
+                check_items(items, v, path, out);
             }
         }
         _ => {}

@@ -5,6 +5,7 @@
 use fleet_apiserver_admission::call::{Call, Core};
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_kinds as kinds;
+use fleet_apiserver_kinds::registration;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::http_io;
 use fleet_apiserver_schema::resource::Resource;
@@ -156,13 +157,51 @@ pub fn check_namespace_of_body(call: &Call, value: &mut Value) -> ApiResult<()> 
         if found.is_empty() {
             tree::meta(value).insert("namespace".into(), call.namespace.as_str().into());
         } else if found != call.namespace {
-            return Err(ApiError::bad_request(format!(
-                "the namespace of the provided object does not match the namespace sent on the request ({found} is not {})",
-                call.namespace
-            )));
+            // The object of the URL is told apart from a new one of the collection.
+            return Err(ApiError::bad_request(if call.name.is_empty() {
+                format!(
+                    "the namespace of the provided object does not match the namespace sent on the request ({found} is not {})",
+                    call.namespace
+                )
+            } else {
+                format!(
+                    "the namespace of the object ({found}) does not match the namespace on the request ({})",
+                    call.namespace
+                )
+            }));
         }
     } else if !found.is_empty() {
         tree::meta(value).remove("namespace");
     }
     Ok(())
+}
+
+/// Kinds that a PUT makes where there is none.
+pub fn created_by_update(r: &Resource) -> bool {
+    let kinds = (r.group.as_str(), r.plural.as_str());
+    !r.custom
+        && matches!(
+            kinds,
+            ("coordination.k8s.io", "leases")
+                | ("", "services" | "endpoints" | "events" | "limitranges")
+                | ("rbac.authorization.k8s.io", _)
+        )
+}
+
+/// Kinds that may be updated by who does not say which version of the object was seen.
+pub fn updated_blindly(r: &Resource) -> bool {
+    let kinds = (r.group.as_str(), r.plural.as_str());
+    !r.custom
+        && !matches!(
+            kinds,
+            ("apiextensions.k8s.io", _)
+                | (registration::GROUP, _)
+                | ("coordination.k8s.io", "leases")
+                | ("policy", "poddisruptionbudgets")
+                | ("node.k8s.io", "runtimeclasses")
+                | (
+                    "storage.k8s.io",
+                    "csidrivers" | "csinodes" | "csistoragecapacities" | "volumeattachments"
+                )
+        )
 }

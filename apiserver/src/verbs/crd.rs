@@ -5,20 +5,52 @@
 
 use crate::verbs::removal;
 use fleet_apiserver_admission::call::Core;
-use fleet_apiserver_ground::store::{Range, Refused, Write};
+use fleet_apiserver_ground::store::{Obj, Range, Refused, Write};
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_schema::builtins;
-use fleet_apiserver_schema::crd::{admit, resources};
+use fleet_apiserver_schema::crd::{accept_names, admit, resources};
 use fleet_apiserver_schema::error::ApiResult;
 use fleet_apiserver_schema::registry::{Entry, Registry};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
+const TABLE: &str = "apiextensions.k8s.io/customresourcedefinitions";
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// The names of all CRDs that are stored, each with its group, as a CRD has them.
+pub fn all(core: &Core) -> Vec<Value> {
+    let names = |crd: &Arc<Obj>| {
+        json!({"metadata": {"name": crd.meta_text("name")}, "spec": {"group": crd.text(&["spec", "group"])},
+            "status": {"acceptedNames": crd.at(&["status", "acceptedNames"])}})
+    };
+    core.store.table(TABLE).objects().iter().map(names).collect()
+}
+
+/// Accepts names that have become free.
+fn accept_free_names(core: &Core) -> ApiResult<()> {
+    let table = core.store.table(TABLE);
+    let waits = |crd: &Obj| {
+        let conditions = crd.list(&["status", "conditions"]);
+        let refused =
+            |c: &Value| tree::text(c, &["type"]) == "NamesAccepted" && tree::text(c, &["status"]) == "False";
+        conditions.iter().any(refused)
+    };
+    for prev in table.objects().into_iter().filter(|crd| waits(crd)) {
+        let mut value = prev.full();
+        if accept_names(&mut value, &all(core), &core.clock.stamp()) {
+            match core.store.commit(vec![Write::Update { table: table.clone(), prev, value }]) {
+                // Who changed it meanwhile has looked at its names too.
+                Ok(_) | Err(Refused::Changed(_)) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+    Ok(())
+}
 
 /// Rebuilds the served resources from the CRDs in the store, keeping the compiled form of unchanged ones.
 pub fn refresh(core: &Core) {
-    let table = core.store.table("apiextensions.k8s.io/customresourcedefinitions");
+    let table = core.store.table(TABLE);
     let current = core.registry.load();
     let mut custom = Vec::new();
     for crd in table.objects() {
@@ -35,7 +67,7 @@ pub fn refresh(core: &Core) {
 
 /// Deletes the custom resources of a CRD that is being deleted, then the CRD itself once none is left.
 pub async fn finish_delete(core: &Arc<Core>, name: &str) -> ApiResult<()> {
-    let crds = core.store.table("apiextensions.k8s.io/customresourcedefinitions");
+    let crds = core.store.table(TABLE);
     let guard = core.crd_lock.lock().await;
     refresh(core);
     let Some(crd) = core.store.read(&crds, name).await? else { return Ok(()) };
@@ -80,6 +112,7 @@ pub async fn finish_delete(core: &Arc<Core>, name: &str) -> ApiResult<()> {
             Err(e) => return Err(e.into()),
         }
     }
+    accept_free_names(core)?;
     refresh(core);
     drop(guard);
     Ok(())
@@ -87,7 +120,7 @@ pub async fn finish_delete(core: &Arc<Core>, name: &str) -> ApiResult<()> {
 
 /// Creates a CRD at start, or replaces it when its spec differs.
 pub fn ensure(core: &Arc<Core>, mut crd: Value) -> Result<(), String> {
-    let table = core.store.table("apiextensions.k8s.io/customresourcedefinitions");
+    let table = core.store.table(TABLE);
     let r = builtins::find("apiextensions.k8s.io", "customresourcedefinitions");
     let name = tree::meta_text(&crd, "name").to_string();
     tree::object(&mut crd).insert("kind".into(), "CustomResourceDefinition".into());
@@ -95,7 +128,7 @@ pub fn ensure(core: &Arc<Core>, mut crd: Value) -> Result<(), String> {
     let mut report = fleet_apiserver_schema::decode::Report::default();
     fleet_apiserver_schema::decode::builtin(&r.schema, &mut crd, &mut report);
     let old = table.get(&name);
-    admit(old.as_ref().map(|o| o.value()).as_ref(), &mut crd, &core.clock.stamp())
+    admit(old.as_ref().map(|o| o.value()).as_ref(), &mut crd, &all(core), &core.clock.stamp())
         .map_err(|e| e.message().to_string())?;
     let now = core.clock.stamp();
     let write = match old {

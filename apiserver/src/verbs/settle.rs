@@ -2,6 +2,7 @@
 //!
 //! Inputs: the live object and the new one. Absent on purpose: decoding, admission, and the commit.
 
+use crate::verbs::crd;
 use crate::verbs::managed::{self, Writer};
 use fleet_apiserver_admission::access::rbac;
 use fleet_apiserver_admission::call::Call;
@@ -9,7 +10,7 @@ use fleet_apiserver_ground::store::Obj;
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_kinds as kinds;
 use fleet_apiserver_kinds::{pods, services};
-use fleet_apiserver_schema::crd;
+use fleet_apiserver_schema::crd as definitions;
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::resource::Resource;
 use fleet_apiserver_schema::validate::{self, NameRule};
@@ -187,7 +188,7 @@ pub fn finish(
     let r = call.resource();
     let name = call.name.as_str();
     if r.is("apiextensions.k8s.io", "customresourcedefinitions") && call.subresource.is_empty() {
-        crd::admit(Some(&*live), &mut new, &call.core.clock.stamp())?;
+        definitions::admit(Some(&*live), &mut new, &crd::all(&call.core), &call.core.clock.stamp())?;
     }
     if r.custom || r.generation {
         let same = |key: &String| matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind");

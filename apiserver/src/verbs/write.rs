@@ -3,7 +3,10 @@
 //! Inputs: a resolved call and a body. Absent on purpose: deletes (see `delete`), server-side apply (see `apply`), and the stages
 //! themselves (see `body`, `settle`, `admission`).
 
-use crate::verbs::body::{check_namespace_of_body, check_options, decode_body, normalize, renormalize};
+use crate::verbs::body::{
+    check_namespace_of_body, check_options, created_by_update, decode_body, normalize, renormalize,
+    updated_blindly,
+};
 use crate::verbs::managed::{self, Writer};
 use crate::verbs::settle::{Outcome, check_object, compose, finish, keeps_status_on_create};
 use crate::verbs::{apply, crd, namespaces, read};
@@ -16,7 +19,7 @@ use fleet_apiserver_ground::ids::{Ids, generated};
 use fleet_apiserver_ground::store::{Obj, Refused, Write};
 use fleet_apiserver_ground::tree;
 use fleet_apiserver_kinds as kinds;
-use fleet_apiserver_kinds::{pods, registration, scale, services};
+use fleet_apiserver_kinds::{pods, scale, services};
 use fleet_apiserver_schema::error::{ApiError, ApiResult, Cause};
 use fleet_apiserver_schema::http_io;
 use fleet_apiserver_schema::resource::Resource;
@@ -115,6 +118,15 @@ fn track(call: &Call, old: Option<&Value>, new: &mut Value, now: &str) {
     managed::track_update(&r.schema, old, new, &w);
 }
 
+/// Records what the caller wrote of a new object. Who creates an object owns its defaults too.
+fn track_new(call: &Call, value: &mut Value, now: &str) {
+    tree::meta(value).remove("managedFields");
+    if !call.resource().custom && !call.core.untracked.contains(call.manager()) {
+        kinds::of_fields(call.resource(), value);
+    }
+    track(call, None, value, now);
+}
+
 /// Defaults of a new object that no schema knows.
 fn complete_new(core: &Core, r: &Resource, value: &mut Value) -> ApiResult<()> {
     if r.custom {
@@ -124,6 +136,9 @@ fn complete_new(core: &Core, r: &Resource, value: &mut Value) -> ApiResult<()> {
         pods::admit(core, value)?;
     }
     kinds::apply(r, value);
+    if r.is("", "namespaces") {
+        kinds::new_namespace(value);
+    }
     if r.is("batch", "jobs") {
         let uid = tree::meta_text(value, "uid").to_string();
         kinds::new_job(value, &uid);
@@ -203,7 +218,7 @@ async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value) -> ApiResul
     }
     mutate(call, Operation::Create, None, value).await?;
     if r.is("apiextensions.k8s.io", "customresourcedefinitions") {
-        definitions::admit(None, value, &call.core.clock.stamp())?;
+        definitions::admit(None, value, &crd::all(&call.core), &call.core.clock.stamp())?;
     }
     rbac::check_write(&call.core, &call.core.auth, &call.user, r, None, value)?;
     check_object(r, None, value, "")?;
@@ -214,6 +229,7 @@ async fn admit_new(call: &mut Call, r: &Resource, value: &mut Value) -> ApiResul
     }
     admission::plugins::check_new(call, value)?;
     admission::pod_security::check(call, value)?;
+    admission::pod_security::check_namespace(call, None, value).await?;
     if r.is("", "secrets") {
         accounts::fill_secret(&call.core, &call.core.auth.key, value);
     }
@@ -243,8 +259,7 @@ pub(super) async fn create_object(
     let now = call.core.clock.stamp();
     own(&call.core.ids, r, &mut value, &now);
     if !applied {
-        tree::meta(&mut value).remove("managedFields");
-        track(call, None, &mut value, &now);
+        track_new(call, &mut value, &now);
     }
     if generate {
         name_it(call, &mut value, &base);
@@ -322,15 +337,32 @@ pub(super) async fn change(
     }
     let outcome = finish(call, old, &mut live, new, applied)?;
     admission::plugins::check_change(call, &live, outcome.value(&live))?;
+    admission::pod_security::check_namespace(call, Some(&live), outcome.value(&live)).await?;
     if live.get("spec") != outcome.value(&live).get("spec") {
         admission::pod_security::check(call, outcome.value(&live))?;
     }
     admission::validate(call, Operation::Update, &name, Some(&live), Some(outcome.value(&live))).await?;
-    store(call, old, outcome).await
+    let charges = match &outcome {
+        Outcome::Write(new) => resource_quota::charge_change(
+            &call.core,
+            &call.core.quotas,
+            call.resource(),
+            &call.namespace,
+            &live,
+            new,
+        )?,
+        _ => Vec::new(),
+    };
+    store(call, old, outcome, charges).await
 }
 
 /// Commits an outcome. Ok(None) means another writer was faster.
-async fn store(call: &Call, old: &Arc<Obj>, outcome: Outcome) -> ApiResult<Option<Response<Body>>> {
+async fn store(
+    call: &Call,
+    old: &Arc<Obj>,
+    outcome: Outcome,
+    charges: Vec<Write>,
+) -> ApiResult<Option<Response<Body>>> {
     let entry = &call.entry;
     if call.dry_run() {
         let value = match outcome {
@@ -351,9 +383,11 @@ async fn store(call: &Call, old: &Arc<Obj>, outcome: Outcome) -> ApiResult<Optio
         }
     };
     let guard = if is_crd { Some(call.core.crd_lock.lock().await) } else { None };
-    match call.core.store.commit(vec![write]) {
+    let mut writes = vec![write];
+    writes.extend(charges);
+    match call.core.store.commit(writes) {
         Ok(objs) => {
-            call.core.store.wait(objs[0].rv).await?;
+            call.core.store.wait(objs.last().map_or(0, |obj| obj.rv)).await?;
             if is_crd {
                 crd::refresh(&call.core);
             }
@@ -380,36 +414,6 @@ fn respond_value(call: &Call, mut value: Value) -> ApiResult<Response<Body>> {
     read::value_in_form(call, StatusCode::OK, value)
 }
 
-/// Kinds that a PUT makes where there is none.
-fn created_by_update(r: &Resource) -> bool {
-    let kinds = (r.group.as_str(), r.plural.as_str());
-    !r.custom
-        && matches!(
-            kinds,
-            ("coordination.k8s.io", "leases")
-                | ("", "services" | "endpoints" | "events" | "limitranges")
-                | ("rbac.authorization.k8s.io", _)
-        )
-}
-
-/// Kinds that may be updated by who does not say which version of the object was seen.
-fn updated_blindly(r: &Resource) -> bool {
-    let kinds = (r.group.as_str(), r.plural.as_str());
-    !r.custom
-        && !matches!(
-            kinds,
-            ("apiextensions.k8s.io", _)
-                | (registration::GROUP, _)
-                | ("coordination.k8s.io", "leases")
-                | ("policy", "poddisruptionbudgets")
-                | ("node.k8s.io", "runtimeclasses")
-                | (
-                    "storage.k8s.io",
-                    "csidrivers" | "csinodes" | "csistoragecapacities" | "volumeattachments"
-                )
-        )
-}
-
 /// Who makes an object by another verb needs the right to create it too.
 pub(super) fn may_create(call: &Call) -> ApiResult<()> {
     let r = call.resource();
@@ -432,9 +436,16 @@ pub async fn update(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
     if !scaling {
         normalize(call, &mut sent, &duplicates)?;
         check_namespace_of_body(call, &mut sent)?;
-        if tree::meta_text(&sent, "name").is_empty() {
+        let found = tree::meta_text(&sent, "name");
+        if found.is_empty() {
             return Err(ApiError::bad_request(format!(
                 "the name of the object (\"\" based on URL) was undeterminable: name must be provided: {}",
+                call.name
+            )));
+        }
+        if found != call.name {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({found}) does not match the name on the URL ({})",
                 call.name
             )));
         }
@@ -538,6 +549,7 @@ pub async fn patch(call: &mut Call, body: &[u8]) -> ApiResult<Response<Body>> {
             let same = take_unchanged(call.resource(), &live, &mut new);
             normalize(call, &mut new, &duplicates)?;
             tree::object(&mut new).extend(same);
+            check_namespace_of_body(call, &mut new)?;
         }
         if let Some(response) = change(call, &old, live, new, false).await? {
             return Ok(response);

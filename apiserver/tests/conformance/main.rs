@@ -8,6 +8,7 @@ mod api;
 mod bad_input;
 mod cluster;
 mod definitions;
+mod edges;
 mod hooks;
 mod kinds;
 mod lists;

@@ -11,7 +11,10 @@ async fn applied_scales_own_the_replicas() {
     api.post(&path, deployment("d")).await.expect(201);
     let at = format!("{path}/d/scale?fieldManager=scaler");
     let scale = |n: i64| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": n}});
-    let made = api.patch(&at, "apply", scale(4)).await.expect(200).body;
+    // The number that a creator left to the server is the creator's.
+    let refused = api.patch(&at, "apply", scale(4)).await.fails(409, "Conflict");
+    assert_eq!(refused.causes(), [("FieldManagerConflict", ".spec.replicas")]);
+    let made = api.patch(&format!("{at}&force=true"), "apply", scale(4)).await.expect(200).body;
     assert_eq!((&made["kind"], &made["spec"]["replicas"]), (&json!("Scale"), &json!(4)));
     let seen = api.get(&format!("{path}/d")).await.body;
     assert_eq!(seen["spec"]["replicas"], 4);

@@ -502,7 +502,7 @@ async fn a_flow_makes_its_jobs_one_after_the_other() -> anyhow::Result<()> {
             let flow = objects::get(&member, JOB_FLOW, "default", "bad").await?.unwrap_or_default();
             let said = flow["status"]["state"]["message"].as_str().unwrap_or_default().to_owned();
             let right = said.starts_with(
-                "Job.batch.volcano.sh \"bad-bad\" is invalid: spec: Invalid value: found minAvailable",
+                "Job.batch.volcano.sh \"bad-bad\" is invalid: spec: Invalid value: \"object\": found minAvailable",
             );
             Ok(Look::at(right, || said))
         })
