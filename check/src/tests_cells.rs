@@ -242,12 +242,20 @@ fn nodes_that_are_kept_for_cells_take_nothing_else() {
         "spec": {"cellNodes": ["n0"]}});
     let plain = |at_ms, node: &str| {
         vec![
-            (1, hub(binding("a-10", 1, &["n0", "n0"]))),
-            (2, run("a-10")),
             (3, east(kept.clone())),
+            (4, hub(binding("a-10", 1, &["n0", "n0"]))),
+            (5, run("a-10")),
             (at_ms, pod("a-10", 0, node, "")),
         ]
     };
+    // It had its place before, and its pod is made again.
+    let before = vec![
+        (1, hub(binding("a-10", 1, &["n0", "n0"]))),
+        (2, run("a-10")),
+        (3, east(kept.clone())),
+        (300_000, pod("a-10", 0, "n0", "")),
+    ];
+    check(before, &[]);
     check(plain(5_000, "n0"), &[]);
     check(plain(300_000, "n9"), &[]);
     let found = "invariant 10: team/a-10-0 of PyTorchJob team/a-10 in east has no cells and was placed on east/n0, \

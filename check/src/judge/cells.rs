@@ -239,7 +239,9 @@ impl Judge {
     fn on_kept_node(&self, pod: &Pod, placed: &Placed) -> Option<Violation> {
         let since = self.cells.kept.values().filter(|(_, nodes)| nodes.contains(&placed.node));
         let since_ms = since.map(|(since_ms, _)| *since_ms).min()?;
-        let of_fleet = self.run_of(&pod.run).is_some();
+        let known = self.run_of(&pod.run).and_then(|run| self.bindings.get(&run.binding));
+        // A run that had its places before goes on in them.
+        let of_fleet = known.is_some_and(|known| known.bound_ms > since_ms);
         let late = placed.bound_ms > since_ms + BINDS_UNDER_WAY_MS;
         let (cluster, node) = &placed.node;
         let what = || {
