@@ -82,7 +82,7 @@ mod tests {
     use crate::report;
     use crate::reservations::book::Book;
     use fleet_agent_ground::{lean::LeanNode, permits::CellNodes};
-    use fleet_member_state::testing::{reservation, state};
+    use fleet_member_state::testing::{key, reservation, state};
     use serde_json::json;
 
     /// Places `index node cell` of component `w`.
@@ -162,6 +162,19 @@ mod tests {
         book.apply(&job, &mut state);
         let refused = "the change was refused: node n3: the member has no such node";
         assert_eq!(told(&book, "r"), format!("Reserved [\"\", \"n2\", \"n1\"] bad [\"n3\"]: {refused}"));
+    }
+
+    #[test]
+    fn a_pod_without_cells_takes_those_of_no_other() {
+        let (mut book, mut state) = (Book::default(), state(&["n1 1", "n2 1"]));
+        book.apply(&asked("r", "u", &["w 2 1"], &["0 n1 0"]), &mut state);
+        plan(&mut book, &mut state);
+        let hold = state.hold_named("r").expect("it is held");
+        let place = |pod: &str, index: Option<usize>| {
+            hold.place_for(&key(pod), "w", index, None).map(|at| hold.places[at].index)
+        };
+        assert_eq!((place("w-0", Some(0)), place("w-1", Some(1))), (Some(0), None));
+        assert_eq!(place("w-x", None), Some(0), "of pods without an index any");
     }
 
     #[test]
