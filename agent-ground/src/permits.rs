@@ -5,7 +5,7 @@
 //! The hub keeps the same rules; a hub that was taken over must not be a way into every member.
 //! Deliberately absent: what an object asks for (the hub's and the scheduler's).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_api::{names, work::WorkSpec};
 use serde_json::Value;
@@ -45,6 +45,44 @@ pub struct Permits {
     /// User under whose rights objects are written, with `{namespace}` in place of their namespace, such as
     /// `system:serviceaccount:{namespace}:fleet`; `None`: the agent's own.
     pub impersonate: Option<String>,
+    /// Nodes that the hub may keep for cells of virtual clusters.
+    pub cell_nodes: CellNodes,
+}
+
+/// Which nodes the hub may keep for cells, so that the member's own pods stay off them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CellNodes {
+    /// Labels that such a node has; none: any node.
+    pub selector: BTreeMap<String, String>,
+    /// How many of them at most; `None`: all.
+    pub max: Option<usize>,
+}
+
+impl CellNodes {
+    /// Whether a node with these labels is one of them.
+    pub fn select(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.selector.iter().all(|(name, value)| labels.get(name) == Some(value))
+    }
+
+    pub fn is_open(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The rule, by its flags.
+impl std::fmt::Display for CellNodes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut rules = Vec::new();
+        if !self.selector.is_empty() {
+            let pairs: Vec<String> =
+                self.selector.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            rules.push(format!("nodes with {} (--cell-node-selector)", pairs.join(",")));
+        }
+        if let Some(max) = self.max {
+            rules.push(format!("at most {max} nodes (--max-cell-nodes)"));
+        }
+        f.write_str(&if rules.is_empty() { "all nodes".to_owned() } else { rules.join(", ") })
+    }
 }
 
 impl Default for Permits {
@@ -54,6 +92,7 @@ impl Default for Permits {
             namespaces: ["*".to_owned()].into(),
             overwrite: false,
             impersonate: None,
+            cell_nodes: CellNodes::default(),
         }
     }
 }

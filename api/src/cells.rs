@@ -4,11 +4,14 @@
 //! What the configuration means is decided by `fleet-cells`; [`read`] takes one to the other. Deliberately absent: who
 //! has which cell. That stands on the jobs' bindings ([`CellBinding`]), as HiveD has it on bound pods.
 
+pub mod access;
 pub mod read;
 mod schema;
 pub mod status;
 #[cfg(test)]
 mod tests;
+
+use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
@@ -16,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use access::{AccessRules, VcAccess};
 pub(crate) use schema::NESTED;
 
 /// Name of the one CellConfiguration that `fleet vc apply` writes.
@@ -46,6 +50,11 @@ pub struct CellConfigurationSpec {
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schemars(schema_with = "schema::virtual_clusters")]
     pub virtual_clusters: Value,
+    /// Who may use which virtual cluster, by its name (docs/operations.md, "Who may use which virtual cluster"). One that
+    /// is not named here is open to everybody.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 1_000))]
+    pub access: AccessRules,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
@@ -67,6 +76,7 @@ pub struct CellConfigurationStatus {
     #[schemars(length(max = 10_000))]
     pub bad_nodes: Vec<String>,
     /// `Valid`: the configuration of the spec is in force; False says at which path it is wrong, and what is in force.
+    /// `NodesPermitted`: False names nodes that their member does not let the hub keep for cells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -85,6 +95,10 @@ pub struct CellsInForce {
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schemars(schema_with = "crate::schema::any_object")]
     pub virtual_clusters: Value,
+    /// As `spec.access` was then.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "crate::schema::any_object")]
+    pub access: AccessRules,
 }
 
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
@@ -123,6 +137,9 @@ pub struct VirtualClusterSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024))]
     pub pinned_cells: Vec<PinnedCell>,
+    /// Who may use it; absent: everybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<VcAccess>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]

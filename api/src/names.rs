@@ -63,9 +63,11 @@ pub const QUOTA_FULLNAME_ANNOTATION: &str = "kube-queue/quota-fullname";
 /// Annotation on Queue objects: name of the parent Queue.
 pub const QUEUE_PARENT_ANNOTATION: &str = "kube-queue/parent";
 
-/// Label on Queue objects of leaves that only some may submit to: the hub's admission policy looks at these.
+/// Label on Queue objects of leaves, and on VirtualClusters, that only some may submit to: the hub's admission policies look
+/// at these.
 pub const RESTRICTED_LABEL: &str = "fleet.dev/restricted";
-/// Annotation on such a Queue: who may submit, as the API server names them (`fleet_quota::QuotaTree::submitters`).
+/// Annotation on such an object: who may submit, as the API server names them (`fleet_quota::QuotaTree::submitters`,
+/// `cells::VcAccess::subjects`).
 pub const SUBMITTERS_ANNOTATION: &str = "fleet.dev/submitters";
 /// Annotation on such a Queue: namespaces whose jobs come here without a label.
 pub const QUOTA_NAMESPACES_ANNOTATION: &str = "fleet.dev/quota-namespaces";

@@ -76,6 +76,9 @@ pub struct ReservationStatus {
     /// Of nodes in `cellNodes`: those that the member does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_nodes: Vec<String>,
+    /// Of `badNodes` with `cellNodes`: those that the member's administrator does not let the hub keep for cells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_permitted_nodes: Vec<String>,
     /// With places by `cells`: component to the indices of pods that have ended.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ended: BTreeMap<String, Vec<i64>>,

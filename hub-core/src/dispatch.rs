@@ -226,6 +226,7 @@ fn tell_of_refusal(entry: &BindingEntry, waiting: &Waiting, step: &mut Step, now
             | Reason::ClusterNotAdmitted
             | Reason::NotInQuotaTree
             | Reason::NotAdmittedToQueue
+            | Reason::NotAdmittedToVirtualCluster
     );
     let known =
         entry.object.status.as_ref().and_then(|status| find_condition(&status.conditions, "Scheduled"));

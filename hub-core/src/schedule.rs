@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use fleet_api::mutation::{self, Mutation};
-use fleet_api::reservation::ReservationPhase;
+use fleet_api::{cells::AccessRules, reservation::ReservationPhase};
 use fleet_cells::config::ClusterConfig;
 use fleet_policies::reason::Reason;
 use fleet_quota::{JobId, Ledger, QueuePolicy, QuotaTree, TakeRule};
@@ -30,7 +30,8 @@ use crate::{
     world::{Dirty, Key, Object, World},
     writes::{Target, Verb, Write},
 };
-use facts::{cluster_of, components_in, is_next, member};
+pub(crate) use facts::cluster_of;
+use facts::{components_in, is_next, member};
 pub use facts::{job_id, key_of};
 use requests::{ask, bind, whole};
 pub use verify::Violation;
@@ -56,6 +57,8 @@ pub struct Scheduler {
     plain_told: BTreeSet<Key>,
     /// When what is known of a job says something else by the time alone.
     rereads: BTreeSet<(Timestamp, Key)>,
+    /// Who may use which virtual cluster.
+    cell_access: AccessRules,
     /// The configuration of cells as it was given, before its trees had members.
     cell_config: Option<ClusterConfig>,
     options: Options,

@@ -3,7 +3,11 @@
 use fleet_api::patch::merge_diff;
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_api::{Queue, names};
+use fleet_api::{
+    Queue,
+    cells::{AccessRules, VcAccess},
+    names,
+};
 use fleet_quota::{MAX_JOBS, NodeId, Planner, QuotaTree, queue_prefix};
 use fleet_resources::{Resources, quantity};
 use kube_core::ResourceExt;
@@ -35,7 +39,7 @@ fn queues_by_path(world: &World) -> BTreeMap<&str, Vec<(&Key, &Queue)>> {
 }
 
 /// Makes a Queue for each node of the tree and deletes those of nodes that are gone.
-pub fn plan_queues(world: &World, tree: Option<&QuotaTree>) -> Vec<Write> {
+pub fn plan_queues(world: &World, tree: Option<&QuotaTree>, access: &AccessRules) -> Vec<Write> {
     let mut writes = Vec::new();
     if !world.namespaces.contains_key(names::QUEUE_NAMESPACE) {
         let body =
@@ -47,7 +51,7 @@ pub fn plan_queues(world: &World, tree: Option<&QuotaTree>) -> Vec<Write> {
     for (tree, id) in tree.iter().flat_map(|tree| tree.ids().map(move |id| (tree, id))) {
         let path = tree.node(id).path.as_str();
         wanted.insert(path);
-        let gate = Gate::of(tree, id);
+        let gate = Gate::of(tree, id, access);
         match known.get(path).and_then(|queues| queues.first()) {
             None => writes.push(new_queue(path, &gate)),
             Some((key, queue)) => writes.extend(gate.patch(key, queue)),
@@ -74,9 +78,14 @@ struct Gate {
 }
 
 impl Gate {
-    fn of(tree: &QuotaTree, id: NodeId) -> Self {
+    fn of(tree: &QuotaTree, id: NodeId, access: &AccessRules) -> Self {
         let node = tree.node(id);
-        let submitters = tree.submitters(id).filter(|_| node.is_leaf() && !node.draining);
+        // Whose jobs go to the virtual cluster of the leaf must be of its submitters as well.
+        let vc = node.attributes.get(names::VIRTUAL_CLUSTER_LABEL).and_then(|vc| access.get(vc));
+        let lists: Vec<String> =
+            tree.submitters(id).into_iter().chain(vc.and_then(VcAccess::subjects)).collect();
+        let is_gated = !lists.is_empty() && node.is_leaf() && !node.draining;
+        let submitters = is_gated.then(|| lists.join(";"));
         let namespaces = submitters.is_some().then(|| node.namespaces.join(","));
         Self { label: submitters.is_some().then_some("true"), submitters, namespaces }
     }

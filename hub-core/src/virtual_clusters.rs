@@ -5,6 +5,7 @@
 //! finds it broken. Deliberately absent: who gets which cell; of that the planner tells (`uses`).
 
 mod objects;
+mod permits;
 #[cfg(test)]
 mod tests;
 pub mod uses;
@@ -17,7 +18,7 @@ use std::{
 use fleet_api::{
     CellConfiguration,
     cells::{
-        CellConfigurationSpec,
+        AccessRules, CellConfigurationSpec, access,
         read::{Members, members, name_members},
     },
     patch::merge_diff,
@@ -28,6 +29,7 @@ use fleet_cells::{
 };
 use fleet_policies::reason::Reason;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube_core::ResourceExt;
 use serde_json::{Value, json};
 
@@ -42,6 +44,7 @@ pub use objects::{plan_objects, plan_statuses};
 
 const API: &str = "fleet.dev/v1alpha1";
 const SOURCE: &str = "fleet-controller";
+const NODES_PERMITTED: &str = "NodesPermitted";
 /// Largest configuration that its status repeats, in bytes of JSON: an object has little more than a megabyte in all.
 const MAX_KEPT: usize = 512 * 1024;
 /// Mistakes that a condition names; the others are counted.
@@ -69,6 +72,8 @@ struct Reading {
 pub struct Valid {
     /// Each tree names its member, as soon as that is known.
     pub config: ClusterConfig,
+    /// Who may use which virtual cluster.
+    pub access: AccessRules,
     /// Trees of which it is not known which member has them.
     unnamed: Vec<ConfigError>,
     nodes: Vec<NodeName>,
@@ -116,7 +121,11 @@ impl Configurations {
             }),
         };
         let found = found?;
-        let same = |known: &InForce| known.uid == found.uid && known.valid.config == found.valid.config;
+        let same = |known: &InForce| {
+            known.uid == found.uid
+                && known.valid.config == found.valid.config
+                && known.valid.access == found.valid.access
+        };
         if self.in_force.as_ref().is_some_and(same) {
             self.in_force = Some(found);
             return None;
@@ -191,20 +200,17 @@ impl Configurations {
 
     fn status(&self, object: &CellConfiguration, world: &World, now: Timestamp) -> Option<Write> {
         let (status, reason, message) = self.told(object, world);
-        let generation = object.metadata.generation;
         let conditions = object.status.as_ref().map_or(&[][..], |status| &status.conditions);
-        let known = find_condition(conditions, "Valid");
-        let moved = known.is_none_or(|known| {
-            known.status != status
-                || known.message != cut(&message)
-                || known.observed_generation != generation
-        });
-        let mut fresh = condition("Valid", status, reason, &message, known, now);
-        fresh["observedGeneration"] = json!(generation);
-        let before = object.status.as_ref().map_or(Value::Null, |status| json!(status));
-        let mut after =
-            json!({"conditions": if moved { json!([fresh]) } else { before["conditions"].clone() }});
         let own = self.in_force.as_ref().filter(|known| known.name == object.name_any());
+        let was_told = find_condition(conditions, NODES_PERMITTED).is_some();
+        let permitted = own.and_then(|_| permits::told(world, was_told));
+        let (valid, moved) = renewed(object, ("Valid", status, reason, &message), now);
+        let permitted = permitted.map(|(status, message)| {
+            renewed(object, (NODES_PERMITTED, status, Reason::NotPermitted, &message), now).0
+        });
+        let all: Vec<Value> = [valid].into_iter().chain(permitted).collect();
+        let before = object.status.as_ref().map_or(Value::Null, |status| json!(status));
+        let mut after = json!({"conditions": all});
         if let Some(known) = own {
             after["virtualClusters"] = json!(known.valid.config.virtual_clusters.len());
             after["nodes"] = json!(known.valid.nodes.len());
@@ -235,6 +241,26 @@ impl Configurations {
     }
 }
 
+/// A condition of the object as it should stand, and whether that is another one: type, status, reason, message.
+fn renewed(
+    object: &CellConfiguration,
+    (name, status, reason, message): (&str, &str, Reason, &str),
+    now: Timestamp,
+) -> (Value, bool) {
+    let generation = object.metadata.generation;
+    let conditions = object.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let known = find_condition(conditions, name);
+    let is_same = |known: &&Condition| {
+        known.status == status && known.message == cut(message) && known.observed_generation == generation
+    };
+    if let Some(known) = known.filter(is_same) {
+        return (json!(known), false);
+    }
+    let mut fresh = condition(name, status, reason, message, known, now);
+    fresh["observedGeneration"] = json!(generation);
+    (fresh, true)
+}
+
 fn in_force_instead(known: Option<&InForce>, own: &str) -> String {
     match known {
         Some(known) if known.name == own => {
@@ -249,11 +275,14 @@ impl InForce {
     /// What the status keeps of it; none where it is too large.
     fn kept(&self) -> Option<Value> {
         let spec = CellConfigurationSpec::of(&self.valid.config);
-        let kept = json!({
+        let mut kept = json!({
             "generation": self.generation,
             "physicalCluster": spec.physical_cluster,
             "virtualClusters": spec.virtual_clusters,
         });
+        if !self.valid.access.is_empty() {
+            kept["access"] = json!(self.valid.access);
+        }
         (kept.to_string().len() <= MAX_KEPT).then_some(kept)
     }
 
@@ -264,12 +293,17 @@ impl InForce {
 }
 
 impl Valid {
-    fn of(config: ClusterConfig, unnamed: Vec<ConfigError>) -> Result<Self, ConfigErrors> {
+    fn of(
+        config: ClusterConfig,
+        access: AccessRules,
+        unnamed: Vec<ConfigError>,
+    ) -> Result<Self, ConfigErrors> {
+        access::check(&access, &config)?;
         let cells = Cells::new(config, Unreported::Good)?;
         let statuses = cells.virtual_clusters().filter_map(|vc| Some((vc.to_string(), cells.vc_status(vc)?)));
         let idle = statuses.collect();
         let nodes = cells.nodes().cloned().collect();
-        Ok(Self { config: cells.config().clone(), unnamed, nodes, idle })
+        Ok(Self { config: cells.config().clone(), access, unnamed, nodes, idle })
     }
 
     fn names_members(&self) -> bool {
@@ -298,7 +332,7 @@ impl Valid {
 fn build(spec: &CellConfigurationSpec, members: &Members) -> Result<Valid, String> {
     let build = || {
         let (config, unnamed) = name_members(spec.config()?, members);
-        Valid::of(config, unnamed)
+        Valid::of(config, spec.access.clone(), unnamed)
     };
     build().map_err(|errors: ConfigErrors| sentence(&errors.0))
 }
@@ -317,7 +351,7 @@ fn sentence(errors: &[ConfigError]) -> String {
 /// The configuration that was in force before a restart.
 fn kept(object: &CellConfiguration) -> Option<InForce> {
     let kept = object.status.as_ref()?.in_force.as_ref()?;
-    let valid = Valid::of(kept.config().ok()?, Vec::new()).ok()?;
+    let valid = Valid::of(kept.config().ok()?, kept.access.clone(), Vec::new()).ok()?;
     let uid = object.uid().unwrap_or_default();
     Some(InForce { name: object.name_any(), uid, generation: kept.generation, valid: Arc::new(valid) })
 }

@@ -80,6 +80,16 @@ pub fn speaks_of_cells(kind: WorkloadKind, job: &Value) -> bool {
         || roles(kind, job).iter().any(|role| hived::annotation(role.template).is_some())
 }
 
+/// Whether the job names the virtual cluster in a way that the hub's admission policy `fleet-virtual-cluster-submitters` can
+/// read: by its label, or by the plain words of HiveD's annotation.
+pub fn names_for_admission(kind: WorkloadKind, job: &Value, vc: &str) -> bool {
+    text(job, names::VIRTUAL_CLUSTER_LABEL).is_some_and(|named| named == vc)
+        || roles(kind, job)
+            .iter()
+            .filter_map(|role| hived::annotation(role.template))
+            .any(|text| hived::names_plainly(text, vc))
+}
+
 /// Whether what a job says of cells can be read.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ use kube::{
 };
 use member_agent::{
     DEFAULT_WATCHDOG_IMAGE, JobController, Options, Reach, Webhook, credential,
-    permits::{DEFAULT_KINDS, Permits},
+    permits::{CellNodes, DEFAULT_KINDS, Permits},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -84,6 +84,12 @@ struct Flags {
     /// system:serviceaccount:{namespace}:fleet; without it the agent's own
     #[arg(long, value_name = "USER")]
     impersonate: Option<String>,
+    /// Labels of the nodes that the hub may keep for cells of virtual clusters; without it all nodes
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
+    cell_node_selector: Vec<(String, String)>,
+    /// How many nodes the hub may keep for cells of virtual clusters; without it all, 0 for none
+    #[arg(long, value_name = "NUMBER")]
+    max_cell_nodes: Option<usize>,
     /// Let the hub compare sums instead of asking for reservations
     #[arg(long)]
     no_reservation: bool,
@@ -181,6 +187,10 @@ impl Flags {
                 namespaces: self.namespaces.iter().cloned().collect(),
                 overwrite: self.allow_overwrite,
                 impersonate: self.impersonate.clone(),
+                cell_nodes: CellNodes {
+                    selector: self.cell_node_selector.iter().cloned().collect(),
+                    max: self.max_cell_nodes,
+                },
             },
             watchdog_image: Some(self.watchdog_image.clone()).filter(|image| !image.is_empty()),
             ..Options::new(cluster_name(&self.cluster)?)

@@ -53,6 +53,7 @@ reasons! {
     InsufficientMin: "A job that must not be preempted has to stay inside the min of its quota and does not.",
     NotInQuotaTree: "Neither label nor namespace of the job names a leaf of the quota tree.",
     NotAdmittedToQueue: "The leaf of the quota tree that the job's label names takes no jobs of its namespace.",
+    NotAdmittedToVirtualCluster: "The job's virtual cluster takes no jobs of its namespace, or none of its class.",
     ExceedsEveryCluster: "No cluster could hold the job even if nothing else ran.",
     NoClusterFits: "No cluster that the policy allows can hold the whole job now.",
     ReservationRefused: "The chosen cluster could not reserve nodes for the whole job.",

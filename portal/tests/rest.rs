@@ -430,23 +430,7 @@ const CELLS: &str = include_str!("../../examples/hived/two-virtual-clusters.yaml
 
 /// The lab's configuration in force, as the controller writes it, and its virtual clusters.
 async fn configure(hub: &Hub) {
-    let file: Value = fleet_api::yaml::read(CELLS).expect("YAML");
-    let text = file["hivedscheduler"]["config"].as_str().expect("a configuration");
-    let spec: Value = fleet_api::yaml::read(text).expect("YAML");
-    let status = |of: &str, status: Value| {
-        Request::patch(format!("/apis/fleet.dev/v1alpha1/{of}/status"))
-            .header(header::CONTENT_TYPE, "application/merge-patch+json")
-            .body(json!({"status": status}).to_string().into_bytes())
-            .expect("a request")
-    };
-    hub.create("/apis/fleet.dev/v1alpha1/cellconfigurations", {
-        json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "CellConfiguration", "metadata": {"name": "cells"},
-            "spec": spec})
-    })
-    .await;
-    let in_force = json!({"inForce": {"generation": 1, "physicalCluster": spec["physicalCluster"],
-        "virtualClusters": spec["virtualClusters"]}, "badNodes": ["hostname-dan"]});
-    let _: Value = hub.admin.request(status("cellconfigurations/cells", in_force)).await.expect("a status");
+    configure_cells(hub, CELLS, json!({})).await;
     for vc in ["default", "vc1"] {
         hub.create("/apis/fleet.dev/v1alpha1/virtualclusters", {
             json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": vc},
@@ -459,6 +443,81 @@ async fn configure(hub: &Hub) {
         let _: Value =
             hub.admin.request(status(&format!("virtualclusters/{vc}"), leaves)).await.expect("a status");
     }
+}
+
+fn status(of: &str, status: Value) -> Request<Vec<u8>> {
+    Request::patch(format!("/apis/fleet.dev/v1alpha1/{of}/status"))
+        .header(header::CONTENT_TYPE, "application/merge-patch+json")
+        .body(json!({"status": status}).to_string().into_bytes())
+        .expect("a request")
+}
+
+/// A configuration of the lab in force, with rules of who may use what.
+async fn configure_cells(hub: &Hub, file: &str, access: Value) {
+    let file: Value = fleet_api::yaml::read(file).expect("YAML");
+    let text = file["hivedscheduler"]["config"].as_str().expect("a configuration");
+    let spec: Value = fleet_api::yaml::read(text).expect("YAML");
+    hub.create("/apis/fleet.dev/v1alpha1/cellconfigurations", {
+        json!({"apiVersion": "fleet.dev/v1alpha1", "kind": "CellConfiguration", "metadata": {"name": "cells"},
+            "spec": spec})
+    })
+    .await;
+    let in_force = json!({"inForce": {"generation": 1, "physicalCluster": spec["physicalCluster"],
+        "virtualClusters": spec["virtualClusters"], "access": access}, "badNodes": ["hostname-dan"]});
+    let _: Value = hub.admin.request(status("cellconfigurations/cells", in_force)).await.expect("a status");
+}
+
+const ONE_CLUSTER: &str = include_str!("../../examples/hived/one-virtual-cluster.yaml");
+
+#[tokio::test]
+async fn what_can_never_run_in_its_virtual_cluster_is_refused_at_once() {
+    let hub = Hub::start().await;
+    configure_cells(&hub, ONE_CLUSTER, json!({})).await;
+    let refused = async |job: &str, words: &str| {
+        hub.refused(("POST", "/jobs", Some("r1"), job), (400, "InvalidProtocolError", words)).await;
+    };
+    let four = variant("gang", "default", "prod", 4);
+    let too_many = "found 4 SKUs that start together; allowed: at most 2 SKUs";
+    refused(&four, too_many).await;
+    refused(&four, "all that virtual cluster default has").await;
+    refused(
+        &variant("x", "vc9", "prod", 1),
+        "defaults.virtualCluster: found \"vc9\"; allowed: one of default",
+    )
+    .await;
+    // There are two GPUs, and no node has both.
+    let wide = variant("wide", "default", "prod", 1).replace("gpu: 1", "gpu: 2");
+    assert_ne!(wide, variant("wide", "default", "prod", 1), "the file asks for GPUs");
+    refused(&wide, "a pod asks for 2 cells of type GPU, one node").await;
+    // One task at a time there is room, and opportunistic jobs are never too large.
+    let alone =
+        four.replace("name: gang", "name: alone").replace("gangAllocation: true", "gangAllocation: false");
+    for job in [alone, variant("idle", "default", "oppo", 4), variant("pair", "default", "prod", 2)] {
+        let (status, body) = hub.ask("POST", "/jobs", Some("r1"), &job).await;
+        assert_eq!(status, 202, "{job}: {body}");
+    }
+    // Of who may not read the configuration the controller is the judge.
+    assert_eq!(hub.submit(&four).await.0, 202);
+}
+
+#[tokio::test]
+async fn a_virtual_cluster_that_is_not_the_callers_is_refused() {
+    let hub = Hub::start().await;
+    let access = json!({"default": {"submitterNamespaces": ["team-a"]}, "vc1": {"guaranteedNamespaces": []}});
+    configure_cells(&hub, CELLS, access).await;
+    for (job, words) in [
+        (
+            variant("a", "default", "oppo", 1),
+            "virtual cluster default takes no jobs of namespace \"default\"",
+        ),
+        (
+            variant("b", "vc1", "prod", 1),
+            "takes only opportunistic jobs of namespace \"default\", found class prod",
+        ),
+    ] {
+        hub.refused(("POST", "/jobs", Some("r1"), &job), (403, "ForbiddenUserError", words)).await;
+    }
+    assert_eq!(hub.ask("POST", "/jobs", Some("r1"), &variant("c", "vc1", "oppo", 1)).await.0, 202);
 }
 
 #[tokio::test]

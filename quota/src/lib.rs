@@ -28,6 +28,6 @@ pub use share::Share;
 pub use spec::NodeSpec;
 pub use tree::{
     LeafError, MAX_JOBS, NodeId, PREEMPTIBLE_LABEL, QUOTA_LABELS, QuotaTree, Request, SUBMITTER_NAMESPACES,
-    SUBMITTERS, TreeError, TreeNode, TreeWarning, known_attributes, queue_prefix,
+    SUBMITTERS, TreeError, TreeNode, TreeWarning, is_namespace, known_attributes, queue_prefix, subject,
 };
 pub use verdict::{Rule, Shortfall, Verdict};

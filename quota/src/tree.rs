@@ -19,7 +19,7 @@ use crate::spec::NodeSpec;
 pub use attributes::known_attributes;
 pub(crate) use attributes::{GUARANTEE, RECLAIM, SHARE_PREEMPTION, WITHIN};
 
-pub use submit::{SUBMITTER_NAMESPACES, SUBMITTERS};
+pub use submit::{SUBMITTER_NAMESPACES, SUBMITTERS, is_namespace, subject};
 
 /// The pseudo-resource that counts jobs.
 pub const MAX_JOBS: &str = "kube-queue/max-jobs";

@@ -511,7 +511,12 @@ impl TestFleet {
     /// An invariant does not hold; all violations are named.
     pub async fn finish(mut self) -> anyhow::Result<()> {
         let settled = self.wait_for("holds to be given back and gangs to be whole", async || {
-            let found = check::check_at_rest(&self.snapshot().await?);
+            let snapshot = self.snapshot().await?;
+            let mut found = check::check_at_rest(&snapshot);
+            if found.is_empty() {
+                // Statuses of virtual clusters follow a little later.
+                found = check::check_invariants(&self.history(), &snapshot);
+            }
             Ok(Look::at(found.is_empty(), || format!("{found:#?}")))
         });
         settled.await?;

@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 
 use crate::Cluster;
 
-use super::{CellConfiguration, CellConfigurationSpec, CellGroup, CellPod, CellsInForce, LazilyPreempted};
+use super::{
+    AccessRules, CellConfiguration, CellConfigurationSpec, CellGroup, CellPod, CellsInForce, LazilyPreempted,
+};
 
 /// Classes by name, as OpenPAI numbers them.
 const CLASSES: [(&str, i32); 4] =
@@ -36,12 +38,13 @@ pub fn object_name(vc: &str) -> String {
 }
 
 impl CellConfigurationSpec {
-    /// A configuration as an object's spec.
+    /// A configuration as an object's spec, open to everybody.
     pub fn of(config: &ClusterConfig) -> Self {
         let mut document = serde_json::to_value(config).unwrap_or_default();
         Self {
             physical_cluster: document["physicalCluster"].take(),
             virtual_clusters: document["virtualClusters"].take(),
+            access: AccessRules::new(),
         }
     }
 
@@ -179,6 +182,7 @@ pub struct ConfigurationView<'c> {
     pub object: &'c CellConfiguration,
     pub physical_cluster: &'c Value,
     pub virtual_clusters: &'c Value,
+    pub access: &'c AccessRules,
     /// The generation of the object that it was read from.
     pub generation: i64,
 }
@@ -203,6 +207,7 @@ pub fn in_force(objects: &[CellConfiguration]) -> Option<ConfigurationView<'_>> 
             object,
             physical_cluster: &kept.physical_cluster,
             virtual_clusters: &kept.virtual_clusters,
+            access: &kept.access,
             generation: kept.generation,
         })
     });
@@ -212,6 +217,7 @@ pub fn in_force(objects: &[CellConfiguration]) -> Option<ConfigurationView<'_>> 
             object,
             physical_cluster: &object.spec.physical_cluster,
             virtual_clusters: &object.spec.virtual_clusters,
+            access: &object.spec.access,
             generation: object.metadata.generation.unwrap_or(0),
         })
     })

@@ -6,8 +6,8 @@ mod show;
 use std::{io::Read, path::Path};
 
 use anyhow::{Context, bail};
-use fleet_pai::{hived::Offer, names, state::ExecutionType};
-use fleet_portal::jobs::{self, JobError, Run, Who};
+use fleet_pai::{names, state::ExecutionType};
+use fleet_portal::jobs::{self, JobError, Offers, Run, Who};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ async fn submit(connect: &Connect, args: &SubmitArgs) -> anyhow::Result<Answer> 
     let now_ms = Timestamp::now().as_millisecond();
     // Nobody has to be asked for what becomes of a job whose owner and place are said.
     if let (true, Some(user), Some(namespace)) = (args.dry_run, &args.user, &args.scope.namespace) {
-        return dry_run(&name, &text, Who { user, namespace }, now_ms);
+        return dry_run(&name, &text, Who { user, namespace }, &Offers::default(), now_ms);
     }
     let hub = connect.hub().await?;
     let namespace = namespace(&hub, &args.scope);
@@ -57,24 +57,20 @@ async fn submit(connect: &Connect, args: &SubmitArgs) -> anyhow::Result<Answer> 
         None => jobs::user_of(&hub.server).await?,
     };
     let who = Who { user: &user, namespace };
+    let offers = Offers::read(&hub.server).await?;
     if args.dry_run {
-        return dry_run(&name, &text, who, now_ms);
+        return dry_run(&name, &text, who, &offers, now_ms);
     }
     let taken =
-        jobs::submit(&hub.server, &text, who, &offer(), now_ms).await.map_err(|e| in_file(&name, e))?;
+        jobs::submit(&hub.server, &text, who, &offers, now_ms).await.map_err(|e| in_file(&name, e))?;
     let mut answer =
         Answer::text(format!("job {} submitted as jobs.batch.volcano.sh/{}\n", taken.id, taken.object));
     taken.notices.into_iter().for_each(|notice| answer.note(format!("note: {notice}")));
     Ok(answer)
 }
 
-/// What there is to ask for. Nobody tells yet, and then nothing is too much.
-fn offer() -> Offer {
-    Offer::default()
-}
-
-fn dry_run(file: &str, text: &str, who: Who<'_>, now_ms: i64) -> anyhow::Result<Answer> {
-    let (_, native) = jobs::native_objects(text, who, &offer(), now_ms).map_err(|e| in_file(file, e))?;
+fn dry_run(file: &str, text: &str, who: Who<'_>, offers: &Offers, now_ms: i64) -> anyhow::Result<Answer> {
+    let (_, native) = jobs::native_objects(text, who, offers, now_ms).map_err(|e| in_file(file, e))?;
     let mut texts = Vec::new();
     for object in std::iter::once(&native.job).chain(&native.secrets) {
         texts.push(output::yaml(object)?);

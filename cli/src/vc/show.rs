@@ -1,6 +1,9 @@
 //! How virtual clusters and cells are printed for people.
 
-use fleet_api::{CellConfiguration, VirtualCluster, cells::read};
+use fleet_api::{
+    CellConfiguration, VirtualCluster,
+    cells::{VcAccess, read},
+};
 use fleet_portal::cells::{
     plan::Plan,
     tree::{Occupant, Row},
@@ -23,6 +26,9 @@ pub fn difference(plan: &Plan) -> String {
     ];
     for (label, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
         text.push_str(&format!("{label}: {}\n", some(names)));
+    }
+    for change in &plan.access {
+        text.push_str(&format!("{} may be used by: {}\n", change.vc, who_may(change.after.as_ref())));
     }
     if !plan.promises.is_empty() {
         let mut table = Table::new(&["Virtual cluster", "Cells", "Before", "After", "Change"]);
@@ -57,6 +63,23 @@ pub fn difference(plan: &Plan) -> String {
         (true, false) => "no change\n".to_string(),
         (false, _) => text + "\n",
     }
+}
+
+/// Who may use a virtual cluster, in one line.
+fn who_may(access: Option<&VcAccess>) -> String {
+    let Some(access) = access.filter(|access| **access != VcAccess::default()) else {
+        return "everybody".into();
+    };
+    let lists = [
+        ("namespaces", &access.submitter_namespaces),
+        ("submitters", &access.submitters),
+        ("above oppo only namespaces", &access.guaranteed_namespaces),
+    ];
+    let list = |(label, list): (&str, &Option<Vec<String>>)| {
+        let list = list.as_ref()?;
+        Some(if list.is_empty() { format!("{label} none") } else { format!("{label} {}", list.join(", ")) })
+    };
+    lists.into_iter().filter_map(list).collect::<Vec<_>>().join("; ")
 }
 
 fn separated(before: &str, text: &str) -> String {
@@ -94,7 +117,7 @@ pub fn virtual_clusters(found: &[VirtualCluster], wide: bool) -> String {
     let mut headers =
         vec!["Name", "Allocation", "Memory", "CPU", "GPU", "Bad", "Lent", "Borrowed", "Waiting", "Running"];
     if wide {
-        headers.extend(["Cells", "Jobs"]);
+        headers.extend(["Cells", "Jobs", "Who may use it"]);
     }
     let mut table = Table::new(&headers);
     for vc in found {
@@ -121,7 +144,7 @@ pub fn virtual_clusters(found: &[VirtualCluster], wide: bool) -> String {
                 .jobs
                 .iter()
                 .map(|jobs| format!("{} {} waiting, {} running", jobs.class, jobs.waiting, jobs.running));
-            cells.extend([joined(promised), joined(jobs)]);
+            cells.extend([joined(promised), joined(jobs), who_may(vc.spec.access.as_ref())]);
         }
         table.rows.push(cells);
     }

@@ -1,6 +1,6 @@
 //! What the hub's administrators govern by: the quota tree and the configuration of cells, and what is told of their use.
 
-use fleet_hub_core::{tree, virtual_clusters, writes::Write};
+use fleet_hub_core::{tree, virtual_clusters, world::Dirty, writes::Write};
 use fleet_quota::QueuePolicy;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -22,14 +22,15 @@ impl Process {
         }
         self.summary_due.get_or_insert(Instant::now() + self.options.summary_interval);
         let mut writes = self.trees.plan_conditions(&self.world, now);
-        writes.extend(tree::plan_queues(&self.world, tree.as_deref()));
+        writes.extend(tree::plan_queues(&self.world, tree.as_deref(), self.scheduler.cell_access()));
         writes
     }
 
     pub(super) fn look_at_cells(&mut self, now: Timestamp) -> Vec<Write> {
         if let Some(change) = self.cells.read(&self.world) {
-            let config = change.map(|valid| valid.config.clone());
-            self.scheduler.set_cells(config, &mut self.world, &self.intents, now);
+            self.scheduler.set_cells(change.as_deref(), &mut self.world, &self.intents, now);
+            // Queues say who may submit to leaves that name a virtual cluster.
+            self.world.mark(Dirty::Tree);
         }
         self.summary_due.get_or_insert(Instant::now() + self.options.summary_interval);
         let mut writes = self.cells.plan_conditions(&self.world, now);

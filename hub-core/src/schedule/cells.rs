@@ -11,12 +11,12 @@ use std::sync::Arc;
 use fleet_api::{
     Reservation,
     cell_places::{CELL_NODES_PREFIX, CellGroup},
-    cells::CellBinding,
+    cells::{AccessRules, CellBinding},
     names,
     reservation::ReservationPhase,
 };
 use fleet_cells::{
-    Cells, Unreported,
+    Cells, GroupRequest, Unreported,
     config::{ClusterConfig, PhysicalCell, PhysicalCluster},
 };
 use fleet_policies::reason::Reason;
@@ -27,39 +27,30 @@ use super::{Scheduler, cluster_of, job_id};
 use crate::{
     binding::{API_VERSION, BindingEntry},
     intents::Intents,
-    planner::{CellJob, CellNodes, Waiting},
+    planner::{CellGroupAsk, CellJob, CellNodes, Held, Waiting},
+    virtual_clusters::Valid,
     wishes,
     world::{Key, Object, World},
     writes::{Target, Verb, Write},
 };
 
 impl Scheduler {
-    /// Another configuration of cells, or none. What is wrong in it is told to whoever reads its object; here the one
-    /// before stays in force.
-    pub fn set_cells(
-        &mut self,
-        config: Option<ClusterConfig>,
-        world: &mut World,
-        intents: &Intents,
-        now: Timestamp,
-    ) {
-        self.cell_config = config;
-        self.resolve_cells(world, intents, now);
+    /// Another configuration of cells, or none.
+    pub fn set_cells(&mut self, valid: Option<&Valid>, world: &mut World, intents: &Intents, now: Timestamp) {
+        let access = valid.map(|valid| valid.access.clone()).unwrap_or_default();
+        let is_other = std::mem::replace(&mut self.cell_access, access) != self.cell_access;
+        self.cell_config = valid.map(|valid| valid.config.clone());
+        if !self.resolve_cells(world, intents, now) && is_other {
+            self.look_at_all(world, intents, now);
+        }
     }
 
-    /// Gives each tree of cells its member, and tells the planner when that changed something.
-    pub(super) fn resolve_cells(&mut self, world: &mut World, intents: &Intents, now: Timestamp) {
-        let resolved = self.cell_config.as_ref().map(|config| resolve(config, world));
-        if self.planner.cells().map(Cells::config) == resolved.as_ref() {
-            return;
-        }
-        // Only a configuration that holds together is in force.
-        if self.planner.set_cells(resolved, now.as_millisecond()).is_err() {
-            return;
-        }
-        for name in world.clusters.keys().cloned().collect::<Vec<_>>() {
-            world.mark(crate::world::Dirty::Cluster(name));
-        }
+    /// Who may use which virtual cluster.
+    pub fn cell_access(&self) -> &AccessRules {
+        &self.cell_access
+    }
+
+    fn look_at_all(&mut self, world: &mut World, intents: &Intents, now: Timestamp) {
         let keys: Vec<Key> = world.bindings.keys().cloned().collect();
         for key in keys {
             self.look(world, intents, &key, now);
@@ -67,10 +58,27 @@ impl Scheduler {
         world.schedule = true;
     }
 
+    /// Gives each tree of cells its member, and tells the planner when that changed something.
+    pub(super) fn resolve_cells(&mut self, world: &mut World, intents: &Intents, now: Timestamp) -> bool {
+        let resolved = self.cell_config.as_ref().map(|config| resolve(config, world));
+        if self.planner.cells().map(Cells::config) == resolved.as_ref() {
+            return false;
+        }
+        // Only a configuration that holds together is in force.
+        if self.planner.set_cells(resolved, now.as_millisecond()).is_err() {
+            return false;
+        }
+        for name in world.clusters.keys().cloned().collect::<Vec<_>>() {
+            world.mark(crate::world::Dirty::Cluster(name));
+        }
+        self.look_at_all(world, intents, now);
+        true
+    }
+
     /// What a job asks of its virtual cluster; `None` where it has none.
     ///
     /// # Errors
-    /// Why it cannot be said how many cells it takes.
+    /// Why it cannot be said how many cells it takes, or the virtual cluster does not take it.
     pub(super) fn cell_job(
         &self,
         key: &Key,
@@ -85,8 +93,36 @@ impl Scheduler {
         let invalid = |error: wishes::WishError| Waiting::new(Reason::InvalidWorkload, error.to_string());
         let wish = wishes::read(entry.workload, &object.value).map_err(invalid)?;
         let Some(vc) = wish.vc.clone().or(leaf_vc) else { return Ok(None) };
+        self.admit(key, entry, object, &wish, &vc)?;
         let groups = wish.groups(job_id(key).as_str(), &vc, config).map_err(invalid)?;
         Ok(Some(Arc::new(CellJob { vc, class: wish.class, whole: wish.whole, groups })))
+    }
+
+    /// Whether the virtual cluster takes the job, by its administrator's rules.
+    fn admit(
+        &self,
+        key: &Key,
+        entry: &BindingEntry,
+        object: &Object,
+        wish: &wishes::Wish,
+        vc: &str,
+    ) -> Result<(), Waiting> {
+        let Some(access) = self.cell_access.get(vc) else { return Ok(()) };
+        let refused = |message| Waiting::new(Reason::NotAdmittedToVirtualCluster, message);
+        access.admit(vc, &key.0, wish.class).map_err(refused)?;
+        // Of a leaf that names it, the leaf's Queue has the submitters.
+        let is_hidden = access.submitters.is_some()
+            && wish.vc.is_some()
+            && !wishes::names_for_admission(entry.workload, &object.value, vc);
+        if is_hidden {
+            return Err(refused(format!(
+                "virtual cluster {vc} has submitters, and the job names it in a way that the hub's admission policy \
+                 cannot read; allowed: label {}: {vc}, or virtualCluster: {vc} in {}",
+                names::VIRTUAL_CLUSTER_LABEL,
+                names::POD_SCHEDULING_SPEC_ANNOTATION,
+            )));
+        }
+        Ok(())
     }
 
     /// The virtual cluster that the job's leaf of the quota tree names.
@@ -210,6 +246,25 @@ impl Scheduler {
         let groups: Vec<_> = bound.iter().map(fleet_api::cells::CellGroup::of).collect();
         (!groups.is_empty()).then_some(CellBinding { groups })
     }
+}
+
+/// What a job that holds cells asks for. A run keeps the virtual cluster and class that it was admitted with: an edit of
+/// them counts from the next run on, and where the virtual cluster takes the job no longer, the run gets no further cells.
+pub(super) fn as_admitted(asked: Option<Arc<CellJob>>, held: &Held) -> Option<Arc<CellJob>> {
+    let Some(first) = held.cells.first() else { return asked };
+    let is_same = |job: &Arc<CellJob>| (&job.vc, job.class) == (&first.virtual_cluster, first.priority);
+    if let Some(asked) = asked.filter(is_same) {
+        return Some(asked);
+    }
+    let ask = |group: &CellGroup| {
+        let pods = group.places.iter().map(|place| (place.component.clone(), place.index)).collect();
+        let request: GroupRequest = serde_json::from_value(group.request.clone()).ok()?;
+        Some(CellGroupAsk { request, pods })
+    };
+    let groups: Vec<CellGroupAsk> = held.cells.iter().filter_map(ask).collect();
+    let whole = groups.len() == 1;
+    let (vc, class) = (first.virtual_cluster.clone(), first.priority);
+    Some(Arc::new(CellJob { vc, class, whole, groups }))
 }
 
 /// Places of a reservation that the member does not give, and why: it says which nodes are at fault.

@@ -44,7 +44,7 @@ pub fn key_of(id: &JobId) -> Key {
     (namespace.to_string(), name.to_string())
 }
 
-pub(super) fn cluster_of(namespace: &str) -> &str {
+pub(crate) fn cluster_of(namespace: &str) -> &str {
     namespace.strip_prefix(names::CLUSTER_NAMESPACE_PREFIX).unwrap_or(namespace)
 }
 

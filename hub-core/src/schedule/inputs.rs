@@ -60,6 +60,10 @@ impl Scheduler {
                 None
             }
         };
+        let cells = match &stand {
+            Stand::Waits => cells,
+            Stand::Holds(held) => super::cells::as_admitted(cells, held),
+        };
         let last_leaf = match stand {
             Stand::Waits => None,
             Stand::Holds(_) => {

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use fleet_api::{
+    VirtualCluster,
     cells::{
+        VcAccess,
         read::object_name,
         status::{JobCounts, status},
     },
+    names,
     patch::merge_diff,
 };
-use fleet_cells::config::VirtualCluster;
+use fleet_cells::config;
 use kube_core::ResourceExt;
 use serde_json::{Value, json};
 
@@ -25,42 +28,67 @@ const MAX_BAD_NODES: usize = 10_000;
 /// Makes a VirtualCluster for each virtual cluster of the configuration in force, and deletes those of others.
 pub fn plan_objects(world: &World, in_force: Option<&InForce>) -> Vec<Write> {
     let mut writes = Vec::new();
-    let mut wanted: BTreeMap<String, Value> = BTreeMap::new();
+    let mut wanted: BTreeMap<String, (Value, Option<&VcAccess>)> = BTreeMap::new();
     for (in_force, (name, vc)) in in_force
         .iter()
         .flat_map(|known| known.valid.config.virtual_clusters.iter().map(move |vc| (known, vc)))
     {
-        wanted.insert(object_name(name), spec(name, vc, &in_force.name));
+        let access = in_force.valid.access.get(name);
+        wanted.insert(object_name(name), (spec(name, vc, &in_force.name, access), access));
     }
     for ((_, name), object) in world.virtual_clusters.iter() {
         let is_going = object.metadata.deletion_timestamp.is_some();
-        let Some(spec) = wanted.remove(name) else {
+        let Some((spec, access)) = wanted.remove(name) else {
             if !is_going {
                 let uid = object.uid().unwrap_or_default();
                 writes.push(Write::new(Target::VirtualCluster, "", name, Verb::Delete { uid }));
             }
             continue;
         };
-        if let Some(patch) = merge_diff(&json!(object.spec), &spec)
-            && !is_going
-        {
-            let body = json!({"spec": patch});
+        let mut body = gate_patch(object, access);
+        if let Some(patch) = merge_diff(&json!(object.spec), &spec) {
+            body["spec"] = patch;
+        }
+        if !is_going && body != json!({}) {
             writes.push(Write::new(Target::VirtualCluster, "", name, Verb::Merge(body)));
         }
     }
-    writes.extend(wanted.into_iter().map(|(name, spec)| {
-        let body =
+    writes.extend(wanted.into_iter().map(|(name, (spec, access))| {
+        let mut body =
             json!({"apiVersion": API, "kind": "VirtualCluster", "metadata": {"name": name}, "spec": spec});
+        if let Some(subjects) = access.and_then(VcAccess::subjects) {
+            body["metadata"]["labels"] = json!({names::RESTRICTED_LABEL: "true"});
+            body["metadata"]["annotations"] = json!({names::SUBMITTERS_ANNOTATION: subjects});
+        }
         Write::new(Target::VirtualCluster, "", &name, Verb::Create(body))
     }));
     writes
 }
 
-fn spec(name: &str, vc: &VirtualCluster, configuration: &str) -> Value {
+fn spec(name: &str, vc: &config::VirtualCluster, configuration: &str, access: Option<&VcAccess>) -> Value {
     let mut spec = json!(vc);
     spec["name"] = json!(name);
     spec["configuration"] = json!(configuration);
+    if let Some(access) = access {
+        spec["access"] = json!(access);
+    }
     spec
+}
+
+/// What the hub's admission policy is told of who may submit, where the object says something else.
+fn gate_patch(object: &VirtualCluster, access: Option<&VcAccess>) -> Value {
+    let subjects = access.and_then(VcAccess::subjects);
+    let is_marked = object.labels().get(names::RESTRICTED_LABEL).is_some_and(|mark| mark == "true");
+    if is_marked == subjects.is_some()
+        && object.annotations().get(names::SUBMITTERS_ANNOTATION) == subjects.as_ref()
+    {
+        return json!({});
+    }
+    let mark = subjects.as_ref().map(|_| "true");
+    json!({"metadata": {
+        "labels": {names::RESTRICTED_LABEL: mark},
+        "annotations": {names::SUBMITTERS_ANNOTATION: subjects},
+    }})
 }
 
 /// What VirtualClusters say of their use, where it changed.

@@ -215,6 +215,90 @@ fn virtual_clusters_follow_the_configuration() {
 }
 
 #[test]
+fn nodes_that_a_member_does_not_let_the_hub_keep_are_told() {
+    let mut stage = Stage::default();
+    let answer = |stage: &mut Stage, refused: &[&str]| {
+        let value = json!({"apiVersion": API, "kind": "Reservation",
+            "metadata": {"name": "cell-nodes-1", "namespace": "fleet-east", "uid": "u"},
+            "spec": {"binding": {"namespace": "", "name": "", "uid": ""}, "epoch": 0, "components": [],
+                "ttlSeconds": 0, "cellNodes": ["a-0", "a-1"]},
+            "status": {"phase": "Reserved", "badNodes": refused, "notPermittedNodes": refused}});
+        let reservation = serde_json::from_value(value).expect("a reservation");
+        stage.world.observe(Observation::Reservation(Change::Apply(reservation)));
+    };
+    stage.join("east", &["a-0", "a-1"]);
+    stage.apply(object("a", 1, 2, Value::Null));
+    answer(&mut stage, &[]);
+    assert_eq!(
+        stage.written()["a"]["conditions"].as_array().map(Vec::len),
+        Some(1),
+        "nobody was refused one"
+    );
+    answer(&mut stage, &["a-1"]);
+    let told = stage.written()["a"].clone();
+    let condition = &told["conditions"][1];
+    assert_eq!(
+        (&condition["type"], &condition["status"], &condition["reason"]),
+        (&json!("NodesPermitted"), &json!("False"), &json!("NotPermitted"))
+    );
+    assert!(condition["message"].as_str().is_some_and(|text| text.ends_with(": east/a-1")), "{condition}");
+    let mut status = told;
+    status.as_object_mut().expect("a status").remove("events");
+    stage.apply(object("a", 1, 2, status));
+    assert!(stage.written().is_empty(), "it stands there");
+    answer(&mut stage, &[]);
+    assert_eq!(stage.written()["a"]["conditions"][1]["status"], "True");
+}
+
+#[test]
+fn who_may_use_a_virtual_cluster_is_in_force_and_kept_with_it() {
+    let with = |generation: i64, access: Value, status: Value| {
+        let mut object = object("a", generation, 2, status);
+        object.spec.access = serde_json::from_value(access).expect("rules");
+        object
+    };
+    let mut stage = Stage::default();
+    stage.apply(object("a", 1, 2, Value::Null));
+    assert_eq!(stage.follow(), ["create vc"]);
+    let rules = json!({"VC": {"submitterNamespaces": ["team-a"], "submitters": ["user:alice", "serviceaccount:b/ci"]}});
+    assert_eq!(stage.apply(with(2, rules.clone(), Value::Null)), Some(Some(2)), "rules alone are a change");
+    let known = |stage: &Stage| stage.configurations.in_force().map(|known| json!(known.valid.access));
+    assert_eq!(known(&stage), Some(rules.clone()));
+    assert_eq!(stage.follow().len(), 1);
+    let vc = stage.world.virtual_clusters.get(&(String::new(), "vc".to_string())).expect("made").clone();
+    assert_eq!(json!(vc.spec.access), rules["VC"]);
+    assert_eq!(vc.labels()["fleet.dev/restricted"], "true");
+    assert_eq!(vc.annotations()["fleet.dev/submitters"], "user:alice,user:system:serviceaccount:b:ci");
+    assert_eq!(stage.follow(), [""; 0], "nothing is left to do");
+
+    // Rules of a virtual cluster that has another name now would leave it open: the last valid ones stay, over a restart.
+    let kept = stage.written()["a"]["inForce"].clone();
+    assert_eq!(kept["access"], rules);
+    let renamed = with(3, json!({"vc2": rules["VC"]}), json!({"inForce": kept}));
+    assert_eq!(stage.apply(renamed.clone()), None);
+    let message = stage.message("a");
+    assert!(message.starts_with("spec.access.vc2: found rules of no virtual cluster; allowed:"), "{message}");
+    assert!(message.ends_with("generation 2 of it stays in force"), "{message}");
+    let mut restarted = Stage::default();
+    assert_eq!(restarted.apply(renamed), Some(Some(2)));
+    assert_eq!(known(&restarted), Some(rules));
+
+    // Made anew it is closed from its first moment; opened, nothing is left of it.
+    let mut other = Stage::default();
+    other.apply(with(1, json!({"VC": {"submitters": []}}), Value::Null));
+    assert_eq!(other.follow(), ["create vc"]);
+    let vc = other.world.virtual_clusters.get(&(String::new(), "vc".to_string())).expect("made").clone();
+    assert_eq!(
+        (vc.labels()["fleet.dev/restricted"].as_str(), vc.annotations()["fleet.dev/submitters"].as_str()),
+        ("true", "")
+    );
+    other.apply(with(2, json!({}), Value::Null));
+    other.follow();
+    let vc = other.world.virtual_clusters.get(&(String::new(), "vc".to_string())).expect("made").clone();
+    assert!(vc.labels().is_empty() && vc.annotations().is_empty() && vc.spec.access.is_none(), "{vc:?}");
+}
+
+#[test]
 fn statuses_say_what_is_promised_until_the_planner_tells_more() {
     let mut stage = Stage::default();
     stage.apply(object("a", 1, 2, Value::Null));

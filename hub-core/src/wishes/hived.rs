@@ -18,6 +18,15 @@ pub(super) fn annotation(template: &Value) -> Option<&str> {
         .filter(|text| !text.is_empty())
 }
 
+/// Whether the annotation has the virtual cluster's name in plain words, however they are quoted and spaced. The admission
+/// policy of the chart asks the same of the text, for it cannot read YAML.
+pub(super) fn names_plainly(text: &str, vc: &str) -> bool {
+    let ends = |c: char| matches!(c, '\n' | ',' | '}' | '#');
+    let kept = text.chars().filter(|c| !matches!(c, '"' | '\'' | ' ' | '\t' | '\r'));
+    let words: String = kept.map(|c| if ends(c) { ';' } else { c }).chain([';']).collect();
+    words.contains(&format!("virtualCluster:{vc};"))
+}
+
 fn path(role: &Role<'_>) -> String {
     format!("{}.metadata.annotations[{POD_SCHEDULING_SPEC_ANNOTATION}]", role.path)
 }

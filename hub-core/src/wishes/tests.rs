@@ -198,3 +198,29 @@ fn volcanos_jobs_say_how_many_pods_start_together() {
     check(json!(2), true);
     check(json!(1), false);
 }
+
+#[test]
+fn what_admission_can_read_is_the_label_or_plain_words() {
+    let check = |labels: Value, spec: Option<&str>, expected: bool| {
+        let job = job(labels, json!({}), &[("a", 1, None), ("b", 0, spec)], gpu(1));
+        assert_eq!(names_for_admission(WorkloadKind::VolcanoJob, &job, "vc1"), expected, "{job}");
+    };
+    check(json!({"fleet.dev/virtual-cluster": "vc1"}), None, true);
+    check(json!({"fleet.dev/virtual-cluster": "vc10"}), None, false);
+    check(json!({}), None, false);
+    for plain in [
+        "virtualCluster: vc1",
+        "{'virtualCluster' :\t\"vc1\"}",
+        "priority: 1\r\nvirtualCluster: vc1 # mine\r\n",
+    ] {
+        check(json!({}), Some(plain), true);
+    }
+    for hidden in [
+        "virtualCluster: vc10",
+        "virtualCluster: \"\\x76c1\"",
+        "virtualCluster:\n  vc1",
+        "virtualCluster: &x vc1",
+    ] {
+        check(json!({}), Some(hidden), false);
+    }
+}

@@ -87,6 +87,7 @@ impl World {
         let names: Vec<String> = self.clusters.keys().cloned().collect();
         self.recount.extend(names.iter().cloned());
         self.dirty.extend(names.into_iter().map(Dirty::Cluster));
+        self.dirty.insert(Dirty::Cells);
         self.schedule = true;
     }
 

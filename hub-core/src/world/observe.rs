@@ -155,7 +155,11 @@ impl World {
                 let is_listing = change.is_listing();
                 let changed =
                     keep(&mut self.virtual_clusters, &mut self.restored, change, |object, _| object);
-                let asked = |object: &VirtualCluster| (asked_of(object), object.spec.clone());
+                // Labels and annotations tell the admission policy who may submit.
+                let asked = |object: &VirtualCluster| {
+                    let marks = (object.metadata.labels.clone(), object.metadata.annotations.clone());
+                    (asked_of(object), object.spec.clone(), marks)
+                };
                 if is_listing || is_news(&self.virtual_clusters, &changed, asked) {
                     self.dirty.insert(Dirty::Cells);
                 }

@@ -129,8 +129,10 @@ impl Core {
         if !context.settings.scheduler_names.is_empty() {
             unlisted.extend(READ_FIRST);
         }
+        let mut state = MemberState::new(context.settings.scheduler_names.clone());
+        state.permit_cell_nodes(context.settings.permits.cell_nodes.clone());
         Self {
-            state: MemberState::new(context.settings.scheduler_names.clone()),
+            state,
             sequence: context.clock.now().as_millisecond(),
             book: Book::new(context.settings.permits.clone()),
             context,

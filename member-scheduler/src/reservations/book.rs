@@ -213,8 +213,8 @@ impl Book {
                 continue;
             }
             if !entry.spec.cell_nodes.is_empty() {
-                entry.verdict = Verdict::Held(cells::standing(&entry.spec, state));
                 state.set_cell_nodes(&name, &entry.spec.cell_nodes);
+                entry.verdict = Verdict::Held(cells::standing(&entry.spec, state));
                 self.due.insert(name);
                 continue;
             }

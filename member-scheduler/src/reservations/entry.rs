@@ -61,7 +61,7 @@ pub(crate) struct HoldWrite {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum CopyWrite {
     Keep,
-    Create(ReservationStatus),
+    Create(Box<ReservationStatus>),
     Delete,
 }
 
@@ -81,7 +81,7 @@ impl Entry {
             Verdict::Asked => return None,
             Verdict::Held(status) => (
                 match self.copy {
-                    CopyState::None | CopyState::Maybe => CopyWrite::Create(status.clone()),
+                    CopyState::None | CopyState::Maybe => CopyWrite::Create(Box::new(status.clone())),
                     CopyState::Stands => CopyWrite::Keep,
                 },
                 Some(status),

@@ -121,42 +121,6 @@ impl Room<'_> {
 }
 
 impl MemberState {
-    /// Nodes that a standing reservation of the hub keeps for cells; replaces what it kept before.
-    pub fn set_cell_nodes(&mut self, reservation: &str, nodes: &[String]) {
-        let before = self.is_of_cells.clone();
-        if nodes.is_empty() {
-            self.cell_nodes.remove(reservation);
-        } else {
-            self.cell_nodes.insert(reservation.to_owned(), nodes.iter().cloned().collect());
-        }
-        self.is_of_cells = self.cell_nodes.values().flatten().cloned().collect();
-        let changed: Vec<String> = before.symmetric_difference(&self.is_of_cells).cloned().collect();
-        for name in changed {
-            if let Some(node) = self.nodes().get(&name).cloned() {
-                self.tell_scheduler(&node);
-                self.note_capacity();
-            }
-        }
-    }
-
-    /// Whether a node takes only pods with places by cells.
-    pub fn is_cell_node(&self, name: &str) -> bool {
-        self.is_of_cells.contains(name)
-    }
-
-    /// Of a standing reservation's nodes: those that cannot be used now, and those that the member does not have.
-    pub fn bad_cell_nodes(&self, nodes: &[String]) -> (Vec<String>, Vec<String>) {
-        let (mut bad, mut unknown) = (Vec::new(), Vec::new());
-        for name in nodes {
-            match self.nodes().get(name) {
-                None => unknown.push(name.clone()),
-                Some(node) if !node.ready || node.unschedulable => bad.push(name.clone()),
-                Some(_) => {}
-            }
-        }
-        (bad, unknown)
-    }
-
     /// By component, the indices of pods of a reservation that have ended and were not made again.
     pub fn ended_of(&self, reservation: &str) -> BTreeMap<String, Vec<i64>> {
         let mut ended: BTreeMap<String, BTreeSet<i64>> = BTreeMap::new();
@@ -223,16 +187,9 @@ impl MemberState {
     /// A node of cells takes nothing that the scheduler places by itself.
     pub(super) fn tell_scheduler(&mut self, node: &fleet_placement::Node) {
         self.cluster.put_node(node);
-        let kept = self.is_of_cells.contains(&node.name) && !mutation::is_on(Mutation::CellNodesOpen);
+        let kept = self.is_cell_node(&node.name) && !mutation::is_on(Mutation::CellNodesOpen);
         if self.cluster.nodes.find(&node.name).is_some_and(|id| self.cluster.nodes.get(id).kept != kept) {
             self.cluster.keep_node(&node.name, kept);
-        }
-    }
-
-    pub(super) fn note_cell_node(&mut self, name: &str) {
-        if self.is_of_cells.contains(name) {
-            let keeping = self.cell_nodes.iter().filter(|(_, nodes)| nodes.contains(name));
-            self.cells_changed.extend(keeping.map(|(reservation, _)| reservation.clone()));
         }
     }
 

@@ -76,6 +76,10 @@ impl Hold {
             .or_else(|| position(&there))
             .or_else(|| position(&|place| free(place) && Some(place.index) == index))
             .or_else(|| {
+                // A pod that has no cells yet waits for its own: those of another are that one's until it is gone.
+                if self.of_cells && index.is_some() {
+                    return None;
+                }
                 let named = position(&|place| place.component == component && Some(place.index) == index);
                 if named.is_some() && node.is_none() { None } else { position(&free) }
             })

@@ -15,6 +15,7 @@ mod groups;
 mod hold;
 mod hyper_node;
 mod hyper_nodes;
+mod kept;
 mod marks;
 mod pod;
 mod pod_group;
@@ -34,6 +35,7 @@ pub use gangs::{GangEntry, GangKey};
 pub use gates::{Gated, Release};
 pub use hold::{Hold, Place};
 pub use hyper_node::{HyperNode, read_labels};
+pub use kept::UnusableNodes;
 pub use marks::{BIND_INFO_ANNOTATION, ISOLATION_ANNOTATION};
 pub use pod::{PodEntry, UNKNOWN_SIZE};
 pub use pod_group::{PodGroup, PodGroupObject};
@@ -73,10 +75,7 @@ pub struct MemberState {
     /// Looked up by key alone; nothing is decided in its order.
     pods: HashMap<PodKey, PodEntry>,
     holds: BTreeMap<String, Hold>,
-    /// Nodes kept for cells, by the reservation that keeps them.
-    cell_nodes: BTreeMap<String, BTreeSet<String>>,
-    /// All of these nodes.
-    is_of_cells: BTreeSet<String>,
+    kept: kept::Kept,
     /// Reservations of cells of whose pods or nodes something has changed.
     cells_changed: BTreeSet<String>,
     /// Pods by the reservation they name.
@@ -117,8 +116,7 @@ impl MemberState {
             usage: BTreeMap::new(),
             pods: HashMap::new(),
             holds: BTreeMap::new(),
-            cell_nodes: BTreeMap::new(),
-            is_of_cells: BTreeSet::new(),
+            kept: kept::Kept::default(),
             cells_changed: BTreeSet::new(),
             reserved_pods: BTreeMap::new(),
             gangs: BTreeMap::new(),
@@ -197,9 +195,9 @@ impl MemberState {
         }
         self.hyper_nodes_stale |= !self.hyper_nodes.is_empty();
         self.tell_scheduler(&node);
-        self.note_cell_node(&node.name);
         let name = node.name.clone();
         self.nodes.upsert(node);
+        self.note_cell_node(&name);
         self.note_crowd(&name);
         self.effects.capacity = true;
         self.effects.freed = true;

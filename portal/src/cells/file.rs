@@ -1,11 +1,14 @@
 //! A file of an administrator: HiveD's configuration, OpenPAI's wrapper of one, or a CellConfiguration.
 
-use fleet_api::{cells::read::check_names, yaml};
+use fleet_api::{
+    cells::{AccessRules, access, read::check_names},
+    yaml,
+};
 use fleet_cells::{
     Cells, Unreported,
     config::{ClusterConfig, ConfigError, ConfigErrors, Document, read_document},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const KIND: &str = "CellConfiguration";
 const API_VERSION: &str = "fleet.dev/v1alpha1";
@@ -16,6 +19,8 @@ const WRAPPER: &str = "hivedscheduler.config";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub config: ClusterConfig,
+    /// Who may use which virtual cluster. HiveD's files say nothing of it: what stands on the hub stays.
+    pub access: Option<AccessRules>,
     /// The object's own name, where the file is one.
     pub name: Option<String>,
 }
@@ -57,7 +62,8 @@ pub fn read(text: &str) -> Result<Wanted, FileErrors> {
             (ClusterConfig::read(&inner).map_err(|errors| told(WRAPPER, errors))?, WRAPPER)
         }
     };
-    Ok(Wanted { config: checked(config).map_err(|errors| told(prefix, errors))?, name: None })
+    let config = checked(config).map_err(|errors| told(prefix, errors))?;
+    Ok(Wanted { config, access: None, name: None })
 }
 
 /// A configuration that holds together and has something in it.
@@ -91,9 +97,33 @@ fn object(document: &Value) -> Result<Wanted, FileErrors> {
         return Err(FileErrors(wrong));
     }
     let told = |errors: ConfigErrors| told("spec", &errors);
-    let config = ClusterConfig::read(&document["spec"]).and_then(checked).map_err(told)?;
+    let mut spec = document["spec"].clone();
+    let access = spec.as_object_mut().and_then(|spec| spec.remove("access"));
+    let access = rules(access.unwrap_or_else(|| json!({})))?;
+    let config = ClusterConfig::read(&spec).and_then(checked).map_err(told)?;
+    access::check(&access, &config).map_err(told)?;
     let name = document["metadata"]["name"].as_str().map(str::to_string);
-    Ok(Wanted { config, name })
+    Ok(Wanted { config, access: Some(access), name })
+}
+
+/// Who may use which virtual cluster. A field that is misspelt is a mistake: it would open what it was to close.
+fn rules(access: Value) -> Result<AccessRules, FileErrors> {
+    const FIELDS: [&str; 3] = ["submitterNamespaces", "submitters", "guaranteedNamespaces"];
+    let mut wrong = Vec::new();
+    for (vc, rules) in access.as_object().into_iter().flatten() {
+        for field in rules.as_object().into_iter().flat_map(|rules| rules.keys()) {
+            if !FIELDS.contains(&field.as_str()) {
+                let allowed = FIELDS.join(", ");
+                wrong.push(format!("spec.access.{vc}.{field}: found an unknown field; allowed: {allowed}"));
+            }
+        }
+    }
+    if !wrong.is_empty() {
+        return Err(FileErrors(wrong));
+    }
+    serde_json::from_value(access).map_err(|error| {
+        FileErrors(vec![format!("spec.access: {error}; allowed: lists of names by virtual cluster")])
+    })
 }
 
 fn told(prefix: &str, errors: &ConfigErrors) -> FileErrors {

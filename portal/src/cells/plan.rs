@@ -1,7 +1,9 @@
 //! What a configuration would change: shown before anything is written.
 
+use std::collections::BTreeSet;
+
 use fleet_api::cells::{
-    CONFIGURATION_NAME, CellConfigurationSpec,
+    AccessRules, CONFIGURATION_NAME, CellConfigurationSpec, VcAccess, access,
     read::{class_name, name_members},
 };
 use fleet_api::patch::merge_diff;
@@ -19,7 +21,7 @@ use super::{CellsError, Standing, configurations_path, file::Wanted};
 use crate::server::{AskError, Server};
 
 /// What a configuration changes, jobs by their names.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
     /// The object that is written.
@@ -34,13 +36,24 @@ pub struct Plan {
     pub jobs: Vec<JobChange>,
     /// Trees of which it is not known which member has them: their cells are bad until one says so.
     pub unnamed: Vec<String>,
+    /// Virtual clusters that others may use than before, with what is allowed from now on.
+    pub access: Vec<AccessChange>,
     /// Whether the object itself would be another one.
     pub is_change: bool,
     #[serde(skip)]
-    pub config: ClusterConfig,
+    pub spec: CellConfigurationSpec,
     /// The object as it was read: its generation and spec.
     #[serde(skip)]
     pub before: Option<(i64, Value)>,
+}
+
+/// Who may use a virtual cluster; absent: everybody.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AccessChange {
+    pub vc: String,
+    pub before: Option<VcAccess>,
+    pub after: Option<VcAccess>,
 }
 
 /// What becomes of a job that runs.
@@ -95,7 +108,11 @@ pub fn plan(standing: &Standing, wanted: &Wanted, now: Timestamp) -> Result<Plan
     let jobs = difference.groups.iter().map(|lost| job_change(picture.as_ref(), lost)).collect();
     let object = standing.configurations.iter().find(|object| object.name_any() == name);
     let known = object.map(|object| (object.metadata.generation.unwrap_or(0), json!(object.spec)));
-    let spec = json!(CellConfigurationSpec::of(&wanted.config));
+    let mut spec = CellConfigurationSpec::of(&wanted.config);
+    let stands = object.map(|object| object.spec.access.clone()).unwrap_or_default();
+    spec.access = wanted.access.clone().unwrap_or_else(|| stands.clone());
+    access::check(&spec.access, &wanted.config)?;
+    let written = json!(spec);
     Ok(Plan {
         name,
         promises: difference.promises,
@@ -105,15 +122,26 @@ pub fn plan(standing: &Standing, wanted: &Wanted, now: Timestamp) -> Result<Plan
         nodes_removed: texts(&difference.nodes_removed),
         jobs,
         unnamed: unnamed.iter().map(ToString::to_string).collect(),
-        is_change: object.is_none_or(|object| !says(object, &wanted.config))
-            && known.as_ref().is_none_or(|(_, before)| *before != spec),
-        config: wanted.config.clone(),
+        access: access_changes(&stands, &spec.access),
+        is_change: object.is_none_or(|object| !says(object, &wanted.config, &spec))
+            && known.as_ref().is_none_or(|(_, before)| *before != written),
+        spec,
         before: known,
     })
 }
 
-fn says(object: &fleet_api::CellConfiguration, config: &ClusterConfig) -> bool {
-    object.spec.config().is_ok_and(|known| known == *config)
+fn access_changes(before: &AccessRules, after: &AccessRules) -> Vec<AccessChange> {
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let change = |vc: &String| AccessChange {
+        vc: vc.clone(),
+        before: before.get(vc).cloned(),
+        after: after.get(vc).cloned(),
+    };
+    names.into_iter().map(change).filter(|change| change.before != change.after).collect()
+}
+
+fn says(object: &fleet_api::CellConfiguration, config: &ClusterConfig, spec: &CellConfigurationSpec) -> bool {
+    object.spec.access == spec.access && object.spec.config().is_ok_and(|known| known == *config)
 }
 
 /// The object that is written: the one there is.
@@ -169,7 +197,7 @@ fn promise_sentence(reason: fleet_cells::PromiseLost, vc: &str) -> String {
 /// # Errors
 /// The object has changed since the plan was made, or the hub refuses.
 pub async fn apply(server: &Server, plan: &Plan) -> Result<&'static str, PlanError> {
-    let spec = json!(CellConfigurationSpec::of(&plan.config));
+    let spec = json!(plan.spec);
     let path = configurations_path();
     let changed = || PlanError::Changed { name: plan.name.clone() };
     let Some((generation, before)) = &plan.before else {

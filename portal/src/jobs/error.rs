@@ -26,6 +26,9 @@ pub enum JobError {
         "{url} does not serve jobs.batch.volcano.sh, which jobs become; apply `fleet crds --hub` to it, or name the hub's kubeconfig"
     )]
     NoKind { url: String },
+    /// The configuration of cells is of another version of this program.
+    #[error("the configuration of cells in force cannot be read:\n{0}")]
+    Cells(String),
     #[error("{0}")]
     Hub(#[from] AskError),
 }
@@ -42,7 +45,7 @@ impl JobError {
             Self::Hub(AskError::Refused { code: 401, .. }) => "UnauthorizedUserError",
             Self::Hub(AskError::Refused { code: 403, .. }) => "ForbiddenUserError",
             Self::Hub(AskError::Refused { code: 400 | 422, .. }) => "InvalidProtocolError",
-            Self::NoKind { .. } | Self::Hub(_) => "UnknownError",
+            Self::NoKind { .. } | Self::Cells(_) | Self::Hub(_) => "UnknownError",
         }
     }
 
@@ -56,7 +59,7 @@ impl JobError {
             Self::Hub(AskError::Refused { code: code @ (401 | 403), .. }) => *code,
             Self::Hub(AskError::Refused { code: 400 | 422, .. }) => 400,
             Self::Hub(AskError::Away { .. }) => 503,
-            Self::NoKind { .. } | Self::Hub(_) => 500,
+            Self::NoKind { .. } | Self::Cells(_) | Self::Hub(_) => 500,
         }
     }
 }

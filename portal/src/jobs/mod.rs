@@ -6,6 +6,7 @@ mod detail;
 mod error;
 mod events;
 mod item;
+mod offers;
 mod read;
 mod write;
 
@@ -18,6 +19,7 @@ pub use detail::{attempt, detail, tasks_of_counts, tasks_of_pods};
 pub use error::JobError;
 pub use events::{Event, events};
 pub use item::{Item, Retries, Run, item};
+pub use offers::Offers;
 pub use read::{Read, read};
 pub use write::{Submitted, Who, objects as native_objects, set_tags, start, stop, submit, user_of};
 

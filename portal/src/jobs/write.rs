@@ -4,17 +4,19 @@
 //! left behind when it goes, and until the Secrets are there the hub keeps it waiting for what it depends on.
 
 use fleet_pai::{
-    hived::Offer,
     names,
     native::{self, Native, Submission},
 };
 use serde_json::{Value, json};
 
-use super::{JobError, Run, label, list_path, object_path, read, runs, text};
+use super::{JobError, Offers, Run, label, list_path, object_path, read, runs, text};
 use crate::server::{AskError, Server};
 
 /// Longest configuration that is kept with a job; the API server takes annotations of 256 KiB together.
 const CONFIG_MAX: usize = 200 * 1024;
+
+/// The hub's admission policy for virtual clusters with submitters.
+const SUBMITTERS_POLICY: &str = "fleet-virtual-cluster-submitters";
 
 /// Who submits, and where to.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +40,7 @@ pub struct Submitted {
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn objects(text: &str, who: Who<'_>, offer: &Offer, now_ms: i64) -> Result<(String, Native), JobError> {
+pub fn objects(text: &str, who: Who<'_>, offers: &Offers, now_ms: i64) -> Result<(String, Native), JobError> {
     if !names::is_user(who.user) {
         return Err(JobError::User { user: who.user.to_owned() });
     }
@@ -59,8 +61,10 @@ pub fn objects(text: &str, who: Who<'_>, offer: &Offer, now_ms: i64) -> Result<(
         config: &file.config,
         submitted_ms: now_ms,
     };
-    let native = native::native(&submission, offer)?;
-    Ok((names::id(who.user, &file.protocol.name), native))
+    let native = native::native(&submission, &offers.of(&file.protocol.virtual_cluster))?;
+    let id = names::id(who.user, &file.protocol.name);
+    offers.clone().check(&native.job, &id)?;
+    Ok((id, native))
 }
 
 /// Takes a job file.
@@ -71,10 +75,10 @@ pub async fn submit(
     server: &Server,
     file: &str,
     who: Who<'_>,
-    offer: &Offer,
+    offers: &Offers,
     now_ms: i64,
 ) -> Result<Submitted, JobError> {
-    let (id, native) = objects(file, who, offer, now_ms)?;
+    let (id, native) = objects(file, who, offers, now_ms)?;
     match runs(server, Some(who.namespace), &id).await {
         Ok(runs) => {
             let object = runs.first().map_or(String::new(), |run| run.name().to_owned());
@@ -113,6 +117,11 @@ async fn create_job(server: &Server, id: &str, job: &Value) -> Result<Value, Job
                 true => AskError::Refused { code: 404, message }.into(),
                 false => JobError::NoKind { url: server.url.clone() },
             })
+        }
+        Err(AskError::Refused { message, .. }) if message.contains(SUBMITTERS_POLICY) => {
+            let vc = label(job, fleet_api::names::VIRTUAL_CLUSTER_LABEL);
+            let told = message.rsplit_once("denied request: ").map_or(message.as_str(), |(_, told)| told);
+            Err(super::offers::forbidden(vc, told).into())
         }
         Err(error) => Err(error.into()),
     }

@@ -8,13 +8,13 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use fleet_pai::{hived::Offer, names, state::ExecutionType};
+use fleet_pai::{names, state::ExecutionType};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{caller::Caller, error::RestError, query::Query, state::Shared};
-use crate::jobs::{self, Item, JobError, Run, Who};
+use crate::jobs::{self, Item, JobError, Offers, Run, Who};
 
 type Answer = Result<Json<Value>, RestError>;
 
@@ -62,10 +62,9 @@ pub async fn list(
 pub async fn submit(State(portal): Shared, caller: Caller, text: String) -> Result<Response, RestError> {
     let user = caller.user().await?;
     let who = Who { user: &user, namespace: &portal.namespace };
-    // Nobody says yet what cells there are, and then nothing is too much.
-    let offer = Offer::default();
+    let offers = Offers::read(&caller.server).await?;
     let now_ms = Timestamp::now().as_millisecond();
-    let taken = jobs::submit(&caller.server, &text, who, &offer, now_ms).await?;
+    let taken = jobs::submit(&caller.server, &text, who, &offers, now_ms).await?;
     let (_, job) = names::of_id(&taken.id).unwrap_or_default();
     Ok(accepted(format!("Update job {job} for user {user} successfully.")))
 }

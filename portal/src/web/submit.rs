@@ -3,7 +3,6 @@
 use axum::{extract::State, response::Response};
 use bytes::Bytes;
 use fleet_api::yaml;
-use fleet_pai::hived::Offer;
 use http::{HeaderMap, StatusCode, Uri};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -21,7 +20,7 @@ use super::{
     view::{choices, would_go},
 };
 use crate::{
-    jobs::{self, Who},
+    jobs::{self, Offers, Who},
     kinds,
     server::{AskError, Server},
 };
@@ -185,17 +184,16 @@ async fn by_protocol(
     let user = jobs::user_of(&server).await.map_err(|error| error.to_string())?;
     let who = Who { user: &user, namespace };
     let now_ms = Timestamp::now().as_millisecond();
+    let offers = Offers::read(&server).await.map_err(|error| error.to_string())?;
     if wanted == Do::Check {
         let (_, native) =
-            jobs::native_objects(text, who, &Offer::default(), now_ms).map_err(|error| error.to_string())?;
+            jobs::native_objects(text, who, &offers, now_ms).map_err(|error| error.to_string())?;
         let mut check =
             dry_run(web, session, &server, &native.job).await.map_err(|error| error.to_string())?;
         check.notices.extend(native.notices);
         return Ok(Some(Done::Checked(check)));
     }
-    let taken = jobs::submit(&server, text, who, &Offer::default(), now_ms)
-        .await
-        .map_err(|error| error.to_string())?;
+    let taken = jobs::submit(&server, text, who, &offers, now_ms).await.map_err(|error| error.to_string())?;
     Ok(Some(Done::Made(JobName::new(&taken.namespace, "jobs.batch.volcano.sh", &taken.object))))
 }
 

@@ -30,7 +30,7 @@ impl Submit {
         let namespaces = spec.attributes.get(SUBMITTER_NAMESPACES).map(|text| {
             let mut read = BTreeSet::new();
             for entry in entries(text) {
-                match is_label(entry) {
+                match is_namespace(entry) {
                     true => drop(read.insert(entry.to_owned())),
                     false => warn(SUBMITTER_NAMESPACES, entry, "names of namespaces; this entry admits none"),
                 }
@@ -59,8 +59,8 @@ fn entries(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|entry| !entry.is_empty())
 }
 
-/// The subject as an API server names it: a service account is a user.
-fn subject(entry: &str) -> Option<String> {
+/// The subject as an API server names it: a service account is a user. None: it is no subject.
+pub fn subject(entry: &str) -> Option<String> {
     let (kind, name) = entry.split_once(':')?;
     // A queue's list uses both as separators.
     if name.is_empty() || name.contains([';', ',']) {
@@ -70,14 +70,15 @@ fn subject(entry: &str) -> Option<String> {
         "user" | "group" => Some(entry.to_owned()),
         "serviceaccount" => {
             let (namespace, name) = name.split_once('/')?;
-            let plain = is_label(namespace) && !name.is_empty() && !name.contains([':', '/']);
+            let plain = is_namespace(namespace) && !name.is_empty() && !name.contains([':', '/']);
             plain.then(|| format!("user:system:serviceaccount:{namespace}:{name}"))
         }
         _ => None,
     }
 }
 
-fn is_label(text: &str) -> bool {
+/// Whether the text can be the name of a namespace.
+pub fn is_namespace(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     (1..=63).contains(&text.len()) && text.bytes().all(inner)
 }

@@ -20,6 +20,8 @@ mod quota;
 mod rights;
 mod shared;
 mod tenants;
+mod vc_lab;
+mod vc_rights;
 mod view;
 mod virtual_clusters;
 mod volcano;

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use fleet_kubesim::RunTime;
-use fleet_pai::{hived::Offer, state::State};
+use fleet_pai::state::State;
 use fleet_portal::{
-    jobs::{self, JobError, Who},
+    jobs::{self, JobError, Offers, Who},
     server::{HUB_PATIENCE, Server},
 };
 use fleet_tests::{FleetSpec, Look, TestFleet, objects};
@@ -26,7 +26,7 @@ fn server(fleet: &TestFleet) -> Server {
 const WHO: Who<'_> = Who { user: "alice", namespace: "default" };
 
 async fn submit(fleet: &TestFleet, text: &str) -> Result<String, JobError> {
-    jobs::submit(&server(fleet), text, WHO, &Offer::default(), 1_700_000_000_000).await.map(|taken| taken.id)
+    jobs::submit(&server(fleet), text, WHO, &Offers::default(), 1_700_000_000_000).await.map(|taken| taken.id)
 }
 
 async fn wait_state(fleet: &TestFleet, id: &str, state: State) -> anyhow::Result<jobs::Run> {
@@ -113,7 +113,7 @@ taskRoles:
     resourcePerInstance: {cpu: 1, memoryMB: 64, gpu: 1}
     commands: ['login <% $secrets.token %>']
 ";
-    let (id, mut native) = jobs::native_objects(text, WHO, &Offer::default(), 0)?;
+    let (id, mut native) = jobs::native_objects(text, WHO, &Offers::default(), 0)?;
     // Each of its tasks fails, as often as it is tried.
     let result = json!({fleet_api::names::SIM_RESULT_ANNOTATION: "fail"});
     let annotations = &mut native.job["spec"]["tasks"][0]["template"]["metadata"]["annotations"];

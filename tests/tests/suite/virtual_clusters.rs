@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use fleet_api::yaml;
 use fleet_kubesim::RunTime;
-use fleet_pai::{hived::Offer, state::State};
+use fleet_pai::state::State;
 use fleet_portal::{
-    jobs::{self, Who},
+    jobs::{self, Offers, Who},
     server::{HUB_PATIENCE, Server},
 };
 use fleet_tests::{
@@ -75,7 +75,9 @@ async fn submit(fleet: &TestFleet, user: &str, number: usize) -> anyhow::Result<
 
 async fn submit_text(fleet: &TestFleet, user: &str, text: &str) -> anyhow::Result<String> {
     let who = Who { user, namespace: "default" };
-    Ok(jobs::submit(&server(fleet), text, who, &Offer::default(), 1_700_000_000_000).await?.id)
+    let server = server(fleet);
+    let offers = Offers::read(&server).await?;
+    Ok(jobs::submit(&server, text, who, &offers, 1_700_000_000_000).await?.id)
 }
 
 async fn job(fleet: &TestFleet, id: &str) -> anyhow::Result<jobs::Run> {
@@ -247,7 +249,7 @@ async fn as_shipped_job_7_ends_with_its_first_task_and_with_two_it_runs_both() -
     for (name, least, tasks) in [("shipped", 1, 1), ("both", 2, 2)] {
         let who = Who { user: "alice", namespace: "default" };
         let text = quick(&shipped, name, least);
-        let (id, mut native) = jobs::native_objects(&text, who, &Offer::default(), 1_700_000_000_000)?;
+        let (id, mut native) = jobs::native_objects(&text, who, &Offers::default(), 1_700_000_000_000)?;
         let run_time = json!({fleet_api::names::SIM_RUNTIME_ANNOTATION: "500ms"});
         let annotations = &mut native.job["spec"]["tasks"][0]["template"]["metadata"]["annotations"];
         for (field, value) in run_time.as_object().into_iter().flatten() {
@@ -275,7 +277,16 @@ async fn over_quota_single_tasks_run_two_at_a_time_and_a_gang_says_never() -> an
     let singles = submit_text(&fleet, "alice", &four).await?;
     runs_on(&fleet, &singles, &["hostname-carol", "hostname-dan"]).await?;
     let gang = read("jobs/job-config-6.yaml").replace("instances: 2", "instances: 4");
-    let gang = submit_text(&fleet, "alice", &gang).await?;
+    let refused = submit_text(&fleet, "alice", &gang).await.expect_err("more than there is").to_string();
+    assert!(
+        refused.contains("found 4 SKUs that start together; allowed: at most 2 SKUs")
+            && refused.contains("all that virtual cluster default has"),
+        "{refused}"
+    );
+    // Of who may not read the configuration the controller is the judge.
+    let who = Who { user: "alice", namespace: "default" };
+    let taken = jobs::submit(&server(&fleet), &gang, who, &Offers::default(), 1_700_000_000_000).await?;
+    let gang = taken.id;
     waits(&fleet, &gang, "can never run: it asks for 4 cells of type GPU, VC default has at most 2").await?;
     stop(&fleet, &singles).await?;
     stop(&fleet, &gang).await?;
@@ -319,7 +330,7 @@ async fn other_jobs_and_the_members_own_pods_stay_off_cells() -> anyhow::Result<
     runs_on(&fleet, &prod, &["hostname-dan"]).await?;
     let plain = read("jobs/job-config-5.yaml");
     let who = Who { user: "alice", namespace: "default" };
-    let (id, mut native) = jobs::native_objects(&plain, who, &Offer::default(), 1_700_000_000_000)?;
+    let (id, mut native) = jobs::native_objects(&plain, who, &Offers::default(), 1_700_000_000_000)?;
     native.job["metadata"]["labels"].as_object_mut().map(|labels| labels.remove("fleet.dev/virtual-cluster"));
     let template = &mut native.job["spec"]["tasks"][0]["template"];
     template["metadata"]["annotations"] = json!({});

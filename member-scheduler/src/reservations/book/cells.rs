@@ -6,17 +6,23 @@ use fleet_api::{ReservationSpec, ReservationStatus, convert, reservation::Reserv
 use fleet_placement::Gang;
 
 use crate::reservations::entry::{CopyState, Entry, Verdict, refused};
-use fleet_member_state::{Hold, MemberState, cells};
+use fleet_member_state::{Hold, MemberState, UnusableNodes, cells};
 
 /// The answer to a standing reservation: which of its nodes are of no use now.
 pub(super) fn standing(spec: &ReservationSpec, state: &MemberState) -> ReservationStatus {
-    let (bad_nodes, unknown_nodes) = state.bad_cell_nodes(&spec.cell_nodes);
-    let usable = spec.cell_nodes.len() - bad_nodes.len() - unknown_nodes.len();
+    let UnusableNodes { bad, unknown, not_permitted } = state.unusable_cell_nodes(&spec.cell_nodes);
+    let usable = spec.cell_nodes.len() - bad.len() - unknown.len();
+    let mut message = format!("{usable} of {} nodes usable", spec.cell_nodes.len());
+    if !not_permitted.is_empty() {
+        let (number, rule) = (not_permitted.len(), state.cell_node_permits());
+        message.push_str(&format!("; {number} may not be kept for cells; allowed in this member: {rule}"));
+    }
     ReservationStatus {
         phase: Some(ReservationPhase::Reserved),
-        message: Some(format!("{usable} of {} nodes usable", spec.cell_nodes.len())),
-        bad_nodes,
-        unknown_nodes,
+        message: Some(message),
+        bad_nodes: bad,
+        unknown_nodes: unknown,
+        not_permitted_nodes: not_permitted,
         ..ReservationStatus::default()
     }
 }
@@ -75,7 +81,9 @@ mod tests {
     use super::*;
     use crate::report;
     use crate::reservations::book::Book;
-    use fleet_member_state::testing::{reservation, state};
+    use fleet_agent_ground::{lean::LeanNode, permits::CellNodes};
+    use fleet_member_state::testing::{key, reservation, state};
+    use serde_json::json;
 
     /// Places `index node cell` of component `w`.
     fn cells(places: &[&str]) -> Vec<CellGroup> {
@@ -157,6 +165,19 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_without_cells_takes_those_of_no_other() {
+        let (mut book, mut state) = (Book::default(), state(&["n1 1", "n2 1"]));
+        book.apply(&asked("r", "u", &["w 2 1"], &["0 n1 0"]), &mut state);
+        plan(&mut book, &mut state);
+        let hold = state.hold_named("r").expect("it is held");
+        let place = |pod: &str, index: Option<usize>| {
+            hold.place_for(&key(pod), "w", index, None).map(|at| hold.places[at].index)
+        };
+        assert_eq!((place("w-0", Some(0)), place("w-1", Some(1))), (Some(0), None));
+        assert_eq!(place("w-x", None), Some(0), "of pods without an index any");
+    }
+
+    #[test]
     fn nodes_of_cells_are_kept_and_the_hub_is_told_which_are_of_no_use() {
         let (mut book, mut state) = (Book::default(), state(&["n1 4", "n2 4"]));
         let mut kept = reservation("cell-nodes-1", "", 0, &[]);
@@ -176,5 +197,65 @@ mod tests {
         assert_eq!(told(&book, "cell-nodes-1"), "Reserved [] bad []: 0 of 2 nodes usable");
         book.remove("cell-nodes-1", &mut state);
         assert!(!state.is_cell_node("n1"));
+    }
+
+    #[test]
+    fn no_more_nodes_are_kept_than_the_members_administrator_permits() {
+        let labelled = |name: &str, pool: &str| -> LeanNode {
+            serde_json::from_value(json!({
+                "metadata": {"name": name, "labels": {"pool": pool}},
+                "status": {"allocatable": {"nvidia.com/gpu": "4", "pods": "10"},
+                    "conditions": [{"type": "Ready", "status": "True"}]},
+            }))
+            .expect("a node")
+        };
+        let nodes = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let (mut book, mut state) = (Book::default(), state(&["n1 4"]));
+        for (name, pool) in [("n2", "cells"), ("n3", "cells"), ("n4", "cells"), ("n5", "own")] {
+            state.apply_node(&labelled(name, pool));
+        }
+        let selector = [("pool".to_owned(), "cells".to_owned())].into();
+        state.permit_cell_nodes(CellNodes { selector, max: Some(2) });
+        let mut asked = reservation("cell-nodes-1", "", 0, &[]);
+        asked.spec.cell_nodes = nodes(&["n1", "n3", "n4", "n5", "n9"]);
+        book.apply(&asked, &mut state);
+        plan(&mut book, &mut state);
+        let rule = "may not be kept for cells; allowed in this member: nodes with pool=cells (--cell-node-selector), \
+                    at most 2 nodes (--max-cell-nodes)";
+        let expected = format!("Reserved [] bad [\"n1\", \"n5\"]: 2 of 5 nodes usable; 2 {rule}");
+        assert_eq!(told(&book, "cell-nodes-1"), expected);
+        let kept = |state: &MemberState| -> Vec<&str> {
+            ["n1", "n2", "n3", "n4", "n5", "n9"].into_iter().filter(|name| state.is_cell_node(name)).collect()
+        };
+        assert_eq!(kept(&state), ["n3", "n4"]);
+        // The bound is of all that the hub asks for together, and what is kept stays.
+        let mut more = reservation("cell-nodes-2", "", 0, &[]);
+        more.spec.cell_nodes = nodes(&["n2", "n4"]);
+        book.apply(&more, &mut state);
+        plan(&mut book, &mut state);
+        assert_eq!(kept(&state), ["n3", "n4"]);
+        assert!(
+            told(&book, "cell-nodes-2")
+                .starts_with("Reserved [] bad [\"n2\"]: 1 of 2 nodes usable; 1 may not")
+        );
+        // Another node takes the place of one that goes, and both reservations are told.
+        state.remove_node("n3");
+        book.look_at_cells(&mut state);
+        assert_eq!(kept(&state), ["n2", "n4"]);
+        assert_eq!(told(&book, "cell-nodes-2"), "Reserved [] bad []: 2 of 2 nodes usable");
+        state.apply_node(&labelled("n3", "cells"));
+        book.look_at_cells(&mut state);
+        assert_eq!(kept(&state), ["n2", "n4"], "one that comes back is one too many");
+        // A node that loses its label is the member's own again.
+        state.apply_node(&labelled("n4", "own"));
+        book.look_at_cells(&mut state);
+        assert_eq!(kept(&state), ["n2", "n3"]);
+        let Verdict::Held(status) = &book.entries["cell-nodes-1"].verdict else { panic!("it stands") };
+        assert_eq!(status.not_permitted_nodes, ["n1", "n4", "n5"]);
+        // None at all.
+        state.permit_cell_nodes(CellNodes { max: Some(0), ..CellNodes::default() });
+        book.look_at_cells(&mut state);
+        assert_eq!(kept(&state), [""; 0]);
+        assert!(told(&book, "cell-nodes-1").contains("0 of 5 nodes usable; 4 may not be kept"));
     }
 }

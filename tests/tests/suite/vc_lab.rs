@@ -1,0 +1,293 @@
+//! HiveD's lab as people do it by hand: `fleet vc`, `fleet pai` and the real kubectl, both configurations and all eight
+//! job files as they are. What the allocator does is looked at in `virtual_clusters`; here it is what one types and sees.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context, bail};
+use fleet_kubesim::RunTime;
+use fleet_tests::{
+    FleetSpec, Kubectl, Look, TestFleet,
+    kubectl::{Said, Shell},
+    process::fleet_binary,
+    wait_for,
+};
+use serde_json::Value;
+
+/// Bound of what happens by itself.
+const WITHIN: Duration = Duration::from_secs(40);
+const TWO: &str = "two-virtual-clusters.yaml";
+const ONE: &str = "one-virtual-cluster.yaml";
+
+struct Lab {
+    fleet: TestFleet,
+    program: PathBuf,
+    shell: Shell,
+    kubectl: Option<Kubectl>,
+    folder: tempfile::TempDir,
+}
+
+fn example(name: &str) -> String {
+    fleet_tests::repository().join("examples/hived").join(name).display().to_string()
+}
+
+fn job_file(number: usize) -> String {
+    example(&format!("jobs/job-config-{number}.yaml"))
+}
+
+impl Lab {
+    async fn start() -> anyhow::Result<Self> {
+        let spec = FleetSpec::of("lab 2x1").nodes(&["hostname-carol", "hostname-dan"]);
+        let fleet = spec.run_time(RunTime::Forever).listening().start().await?;
+        fleet.apply_file(&fleet_tests::repository().join("examples/hived/policy.yaml")).await?;
+        let folder = tempfile::Builder::new().prefix("fleet-lab-").tempdir()?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, fleet.kubeconfig().context("a hub that listens")?)?;
+        let shell = || Shell::new(&kubeconfig, folder.path());
+        let kubectl =
+            Kubectl::find().map(|program| anyhow::Ok(Kubectl::new(program, shell()?))).transpose()?;
+        if kubectl.is_none() {
+            eprintln!("no kubectl on PATH, and FLEET_KUBECTL does not name one: its part is left out");
+        }
+        Ok(Self { program: fleet_binary()?, shell: shell()?, kubectl, fleet, folder })
+    }
+
+    /// `fleet WORD..`, the words parted by spaces.
+    async fn run(&self, line: &str) -> anyhow::Result<Said> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        self.shell.run(&self.program, &words).await
+    }
+
+    async fn ok(&self, line: &str) -> anyhow::Result<String> {
+        let said = self.run(line).await?;
+        if !said.succeeded() {
+            bail!("{said}");
+        }
+        Ok(said.stdout)
+    }
+
+    /// Repeats a command until it says all of these words.
+    async fn until(&self, line: &str, words: &[&str]) -> anyhow::Result<String> {
+        wait_for(&format!("`fleet {line}` to say {words:?}"), WITHIN, async || {
+            let said = self.ok(line).await?;
+            let is = words.iter().all(|word| said.contains(word));
+            Ok(if is { Look::Yes(said) } else { Look::NotYet(said) })
+        })
+        .await
+    }
+
+    /// Applies a configuration, and waits until both nodes are good cells.
+    async fn configure(&self, file: &str) -> anyhow::Result<String> {
+        let said = self.ok(&format!("vc apply -f {} --yes", example(file))).await?;
+        wait_for("the nodes to be good cells", WITHIN, async || {
+            let tree = self.ok("vc cells --all").await?;
+            let config = self.fleet.get(fleet_tests::objects::CELL_CONFIGURATION, "", "cells").await?;
+            let status = config.unwrap_or_default()["status"].clone();
+            let bad = status["badNodes"].as_array().is_some_and(|nodes| !nodes.is_empty());
+            Ok(Look::at(!bad && status["nodes"] == 2 && !tree.contains("Bad"), || {
+                format!("{status}\n{tree}")
+            }))
+        })
+        .await?;
+        Ok(said)
+    }
+
+    async fn submit(&self, user: &str, number: usize) -> anyhow::Result<String> {
+        let said = self.ok(&format!("pai submit {} --user {user}", job_file(number))).await?;
+        let id = format!("{user}~job-config-{number}");
+        assert!(said.starts_with(&format!("job {id} submitted as jobs.batch.volcano.sh/")), "{said}");
+        Ok(id)
+    }
+
+    /// Submits a file of the lab with other words in it, for the experiments that say so.
+    async fn submit_changed(
+        &self,
+        number: usize,
+        name: &str,
+        words: &[(&str, &str)],
+    ) -> anyhow::Result<Said> {
+        let mut text = std::fs::read_to_string(job_file(number))?;
+        let own = (format!("name: job-config-{number}"), format!("name: {name}"));
+        for (from, to) in words.iter().copied().chain([(own.0.as_str(), own.1.as_str())]) {
+            assert!(text.contains(from), "{from:?} in {text}");
+            text = text.replace(from, to);
+        }
+        let file = self.folder.path().join(format!("{name}.yaml"));
+        std::fs::write(&file, text)?;
+        self.run(&format!("pai submit {} --user alice", file.display())).await
+    }
+
+    async fn job(&self, id: &str) -> anyhow::Result<Value> {
+        Ok(serde_json::from_str(&self.ok(&format!("pai get {id} -o json")).await?)?)
+    }
+
+    /// Waits until `fleet pai get` shows tasks that run on these nodes, and no others.
+    async fn runs_on(&self, id: &str, nodes: &[&str]) -> anyhow::Result<()> {
+        wait_for(&format!("{id} to run on {nodes:?}"), WITHIN, async || {
+            let job = self.job(id).await?;
+            let roles = job["taskRoles"].as_object().cloned().unwrap_or_default();
+            let tasks = roles.values().filter_map(|role| role["taskStatuses"].as_array()).flatten();
+            let running = tasks.filter(|task| task["taskState"] == "RUNNING");
+            let mut found: Vec<&str> =
+                running.filter_map(|task| task["containerNodeName"].as_str()).collect();
+            found.sort_unstable();
+            Ok(Look::at(found == nodes, || job.to_string()))
+        })
+        .await
+    }
+
+    /// Waits until the job waits for a reason with these words, in all places where people look for it.
+    async fn waits(&self, id: &str, why: &str) -> anyhow::Result<()> {
+        wait_for(&format!("{id} to wait: {why}"), WITHIN, async || {
+            let status = self.job(id).await?["jobStatus"].clone();
+            let told = status["waitingReason"].as_str().unwrap_or_default();
+            Ok(Look::at(status["state"] == "WAITING" && told.contains(why), || status.to_string()))
+        })
+        .await?;
+        self.until(&format!("pai events {id}"), &[why]).await?;
+        let said = self.until(&format!("vc explain {}", id.replace('~', "-")), &[why]).await?;
+        assert!(said.contains("State:      waits"), "{said}");
+        Ok(())
+    }
+
+    async fn stop(&self, id: &str) -> anyhow::Result<()> {
+        self.ok(&format!("pai stop {id}")).await?;
+        self.until(&format!("pai get {id}"), &["State:           STOPPED"]).await.map(drop)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_virtual_clusters_by_hand() -> anyhow::Result<()> {
+    let lab = Lab::start().await?;
+    // First the difference, then the question; nobody is there to answer it.
+    let asked = lab.run(&format!("vc apply -f {}", example(TWO))).await?;
+    assert!(!asked.succeeded() && asked.stdout.contains("virtual clusters added: default, vc1"), "{asked}");
+    assert!(asked.stderr.contains("allowed: --yes"), "{asked}");
+    let dry = lab.run(&format!("vc apply -f {} --dry-run", example(TWO))).await?;
+    assert!(dry.succeeded() && dry.stderr.contains("nothing was changed"), "{dry}");
+    assert!(lab.ok("vc get").await?.trim().is_empty());
+    let said = lab.configure(TWO).await?;
+    assert!(said.contains("cellconfiguration.fleet.dev/cells created"), "{said}");
+    let again = lab.ok(&format!("vc apply -f {} --yes", example(TWO))).await?;
+    assert!(
+        again.contains("no change") && again.ends_with("cellconfiguration.fleet.dev/cells unchanged\n"),
+        "{again}"
+    );
+
+    // Experiment: a virtual cluster is safe. Guaranteed jobs do not borrow, and run one after another.
+    let mut ids = Vec::new();
+    for user in ["alice", "bob", "carol", "dan"] {
+        ids.push(lab.submit(user, 0).await?);
+    }
+    lab.runs_on(&ids[0], &["hostname-dan"]).await?;
+    for id in &ids[1..] {
+        lab.waits(id, "insufficient capacity in VC vc1: 1 cells of type GPU-D asked for, 0 free").await?;
+    }
+    lab.until("vc get", &["default", "vc1", "100%", "1/1", "0/1"]).await?;
+    let tree = lab.until("vc cells --all", &["alice-job-config-0 (vc1, prod)", "hostname-carol"]).await?;
+    let of_dan = tree.lines().skip_while(|line| !line.contains("hostname-dan")).take(2);
+    assert!(of_dan.into_iter().any(|line| line.contains("alice-job-config-0")), "{tree}");
+    lab.until("vc cells --vc vc1", &["alice-job-config-0", "GPU-D"]).await?;
+    let unknown = lab.run("vc cells --vc vc9").await?;
+    assert!(!unknown.succeeded() && unknown.stderr.contains("allowed: default, vc1"), "{unknown}");
+    if let Some(kubectl) = &lab.kubectl {
+        let right = |said: &Said| {
+            said.table().cell("vc1", "RUNNING") == "1" && said.table().cell("vc1", "WAITING") == "3"
+        };
+        let said = kubectl.until("get virtualclusters", WITHIN, right).await?;
+        let table = said.table();
+        let row = ["ALLOCATION", "GPU", "BAD", "LENT", "BORROWED"].map(|column| table.cell("vc1", column));
+        assert_eq!(row, ["100%", "1/1", "0", "0", "0"], "{said}");
+        let said = kubectl.ok("get cellconfigurations").await?;
+        assert_eq!(said.table().cell("cells", "VALID"), "True", "{said}");
+    }
+    lab.until("vc explain alice-job-config-0", &["in lab (run 1)", "hostname-dan", "GPU-D"]).await?;
+    for pair in 0..3 {
+        lab.stop(&ids[pair]).await?;
+        lab.runs_on(&ids[pair + 1], &["hostname-dan"]).await?;
+    }
+    lab.stop(&ids[3]).await?;
+
+    // Experiment: a higher class preempts, and the victim runs again from zero.
+    let low = lab.submit("alice", 1).await?;
+    lab.runs_on(&low, &["hostname-dan"]).await?;
+    let high = lab.submit("bob", 2).await?;
+    lab.runs_on(&high, &["hostname-dan"]).await?;
+    lab.waits(&low, "insufficient capacity in VC vc1").await?;
+    lab.stop(&high).await?;
+    lab.runs_on(&low, &["hostname-dan"]).await?;
+    let detail = lab.job(&low).await?["jobStatus"].clone();
+    assert_eq!((&detail["retries"], &detail["retryDetails"]["platform"]), (&1.into(), &1.into()), "{detail}");
+    lab.stop(&low).await?;
+
+    // Experiment: opportunistic jobs use what is idle, and leave it to its owner.
+    let prod = lab.submit("alice", 3).await?;
+    lab.runs_on(&prod, &["hostname-dan"]).await?;
+    let oppo = lab.submit("alice", 4).await?;
+    lab.runs_on(&oppo, &["hostname-carol"]).await?;
+    if let Some(kubectl) = &lab.kubectl {
+        let right = |said: &Said| {
+            let table = said.table();
+            table.cell("default", "LENT") == "1" && table.cell("vc1", "BORROWED") == "1"
+        };
+        kubectl.until("get virtualclusters", WITHIN, right).await?;
+    }
+    let said = lab.submit_changed(5, "owner", &[("prod", "test")]).await?;
+    assert!(said.succeeded(), "{said}");
+    lab.runs_on("alice~owner", &["hostname-carol"]).await?;
+    lab.waits(&oppo, "insufficient capacity in the physical cluster").await?;
+    lab.stop(&prod).await?;
+    lab.runs_on(&oppo, &["hostname-dan"]).await?;
+    let listed = lab.ok("pai list --state running").await?;
+    assert!(listed.contains("owner") && listed.contains("job-config-4"), "{listed}");
+    for id in ["alice~owner", &oppo] {
+        lab.stop(id).await?;
+    }
+    lab.fleet.finish().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_virtual_cluster_by_hand() -> anyhow::Result<()> {
+    let lab = Lab::start().await?;
+    lab.configure(TWO).await?;
+    // To the other configuration while a job runs: the difference names it, and it goes on.
+    let prod = lab.submit("alice", 3).await?;
+    lab.runs_on(&prod, &["hostname-dan"]).await?;
+    let said = lab.configure(ONE).await?;
+    for words in ["virtual clusters removed: vc1", "alice-job-config-3", "All of them go on running."] {
+        assert!(said.contains(words), "{words:?} in {said}");
+    }
+    lab.runs_on(&prod, &["hostname-dan"]).await?;
+    lab.stop(&prod).await?;
+
+    // Experiment: a gang takes nothing until it has all.
+    let first = lab.submit("alice", 5).await?;
+    lab.runs_on(&first, &["hostname-carol"]).await?;
+    let gang = lab.submit("alice", 6).await?;
+    lab.waits(&gang, "2 cells of type GPU asked for, 1 free").await?;
+    lab.stop(&first).await?;
+    lab.runs_on(&gang, &["hostname-carol", "hostname-dan"]).await?;
+    lab.stop(&gang).await?;
+
+    // Experiment: an incremental job starts with what there is.
+    let first = lab.submit("bob", 5).await?;
+    lab.runs_on(&first, &["hostname-carol"]).await?;
+    let pair = lab.submit("alice", 7).await?;
+    lab.runs_on(&pair, &["hostname-dan"]).await?;
+    lab.stop(&first).await?;
+    lab.runs_on(&pair, &["hostname-carol", "hostname-dan"]).await?;
+    lab.stop(&pair).await?;
+
+    // Experiment: over quota. Task by task that is accepted, as a gang refused at once.
+    let four = [("instances: 2", "instances: 4")];
+    let said = lab.submit_changed(6, "wide", &four).await?;
+    assert!(!said.succeeded() && said.stdout.is_empty(), "{said}");
+    let told = "found 4 SKUs that start together; allowed: at most 2 SKUs";
+    assert!(said.stderr.contains(told) && said.stderr.contains("virtual cluster default has"), "{said}");
+    let said = lab.submit_changed(7, "singles", &four).await?;
+    assert!(said.succeeded(), "{said}");
+    lab.runs_on("alice~singles", &["hostname-carol", "hostname-dan"]).await?;
+    lab.stop("alice~singles").await?;
+    let said = lab.run("vc explain no-such-job").await?;
+    assert!(!said.succeeded() && said.stderr.contains("found no binding"), "{said}");
+    lab.fleet.finish().await
+}
