@@ -25,6 +25,10 @@ impl Action {
         Self::ALL.iter().find(|(name, _)| *name == text).map(|(_, action)| *action)
     }
 
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(_, action)| *action == self).map_or("", |(name, _)| name)
+    }
+
     /// Arguments under `configurations`.
     pub fn arguments(self) -> &'static [&'static str] {
         match self {

@@ -10,6 +10,8 @@ use crate::pod::{Status, TaskOrder};
 use crate::sub_groups::{PROMISED, READY, SubGroup, SubGroupPolicy, VALID};
 use crate::task_topology::TaskTopology;
 
+pub use crate::topology::Topology;
+
 /// Most plugins that order jobs.
 pub const JOB_KEYS: usize = 6;
 
@@ -51,14 +53,6 @@ impl Phase {
             _ => Self::Pending,
         }
     }
-}
-
-/// Which HyperNodes may hold the whole group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Topology {
-    /// False: only preferred.
-    pub hard: bool,
-    pub highest_tier: Option<i64>,
 }
 
 /// A group, as its owner reports it.
@@ -318,6 +312,18 @@ impl Group {
         if self.over && left && inside && !self.input.no_gate {
             self.phase = Phase::Pending;
         }
+    }
+
+    /// Whether it, or one of its sub-groups, must be in one topology domain.
+    pub fn is_bound_to_domains(&self) -> bool {
+        let own = std::iter::once(&self.input.topology);
+        let mut wishes = own.chain(self.input.sub_groups.iter().map(|policy| &policy.topology));
+        wishes.any(|wish| wish.is_some_and(|wish| wish.hard))
+    }
+
+    /// Whether it, or one of its sub-groups, wants one topology domain.
+    pub fn wants_domains(&self) -> bool {
+        self.input.topology.is_some() || self.input.sub_groups.iter().any(|policy| policy.topology.is_some())
     }
 
     pub fn is_waiting(&self) -> bool {

@@ -227,6 +227,8 @@ pub struct PodInput {
     pub never_preempts: bool,
     /// Of a system-critical priority class, or in the system's namespace.
     pub critical: bool,
+    /// Seconds after its start for which it is no victim (plugin cdp); 0: none.
+    pub cooldown_s: i64,
     pub labels: Labels,
 }
 
@@ -258,6 +260,9 @@ pub struct Pod {
     pub preemptable: bool,
     pub never_preempts: bool,
     pub critical: bool,
+    pub cooldown_s: i64,
+    /// When it started, in seconds since the epoch.
+    pub started: Option<i64>,
     pub labels: Labels,
     pub reserved: Reserved,
     /// Terms of other pods that select this one.
@@ -265,6 +270,11 @@ pub struct Pod {
 }
 
 impl Pod {
+    /// Until when it is no victim (plugin cdp), if it has a cooldown time and has started.
+    pub fn cools_until(&self) -> Option<i64> {
+        (self.cooldown_s > 0).then(|| Some(self.started?.saturating_add(self.cooldown_s))).flatten()
+    }
+
     /// Pods of a group in the order they are placed.
     pub fn order(&self, id: PodId) -> TaskOrder {
         (std::cmp::Reverse(self.priority), self.index, self.created, id)

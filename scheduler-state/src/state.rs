@@ -79,6 +79,12 @@ pub struct State {
     pub extender: ExtenderAnswers,
     /// The age of the oldest load measurement, in seconds.
     pub oldest_load: Option<i64>,
+    /// Time of the last cycle, in seconds since the epoch.
+    pub now: i64,
+    /// Ends of the cooldowns of pods (plugin cdp).
+    pub cooling: BTreeSet<(i64, PodId)>,
+    /// When plugin rescheduling last looked.
+    pub rescheduled_at: Option<i64>,
     /// Minute of the day, for nodes that are revoked by time.
     pub minute: i64,
 }
@@ -119,6 +125,9 @@ impl Default for State {
             claims: BTreeMap::new(),
             extender: ExtenderAnswers::default(),
             oldest_load: None,
+            now: 0,
+            cooling: BTreeSet::new(),
+            rescheduled_at: None,
             minute: 0,
         };
         state.nodes.widen(state.dimensions.len());

@@ -7,6 +7,7 @@ use fleet_resources::constraints::NodeSelectorRequirement;
 
 use crate::group::Group;
 use crate::pod::{Labels, Status};
+use crate::topology::Topology;
 
 /// One entry of `subGroupPolicy`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct SubGroupPolicy {
     pub size: i64,
     /// Sub-groups that must be complete.
     pub min: i64,
+    /// Each sub-group is in one topology domain.
+    pub topology: Option<Topology>,
 }
 
 /// Pods of one policy with equal labels.
@@ -31,6 +34,16 @@ pub struct SubGroup {
 }
 
 impl SubGroup {
+    /// Number of its policy.
+    pub fn policy(&self) -> usize {
+        self.policy
+    }
+
+    /// Pods that hold places.
+    pub fn ready(&self) -> i64 {
+        self.sum(&READY)
+    }
+
     fn sum(&self, of: &[Status]) -> i64 {
         of.iter().map(|status| self.counts[*status as usize]).sum()
     }
@@ -42,7 +55,57 @@ pub const PROMISED: [Status; 5] =
 pub const VALID: [Status; 6] =
     [Status::Bound, Status::Binding, Status::Running, Status::Succeeded, Status::Pipelined, Status::Pending];
 
+/// Pods of a group that may be evicted, one after the other, before it has less than it needs.
+#[derive(Clone, Debug)]
+pub struct Spare {
+    /// Beyond the minimum of the group.
+    pods: i64,
+    /// By policy, complete sub-groups beyond the minimum.
+    whole: Vec<i64>,
+    /// By sub-group, pods beyond a complete one; below zero: it is not complete.
+    beyond: Vec<i64>,
+}
+
+impl Spare {
+    /// Counts a pod of the sub-group as evicted, if the group can spare it.
+    pub fn take(&mut self, group: &Group, sub_group: Option<u16>) -> bool {
+        if self.pods <= 0 {
+            return false;
+        }
+        let at = sub_group.map(usize::from).filter(|at| *at < self.beyond.len());
+        if let Some(at) = at {
+            let policy = group.sub_groups[at].policy;
+            if self.beyond[at] == 0 {
+                if self.whole[policy] <= 0 {
+                    return false;
+                }
+                self.whole[policy] -= 1;
+            }
+            self.beyond[at] -= 1;
+        }
+        self.pods -= 1;
+        true
+    }
+}
+
 impl Group {
+    /// What the group can spare of its ready pods.
+    pub fn spare(&self) -> Spare {
+        let size = |policy: usize| self.input.sub_groups[policy].size.max(1);
+        let beyond: Vec<i64> =
+            self.sub_groups.iter().map(|known| known.sum(&READY) - size(known.policy)).collect();
+        let complete = |policy: usize| {
+            let own = self.sub_groups.iter().zip(&beyond).filter(|(known, _)| known.policy == policy);
+            own.filter(|(_, beyond)| **beyond >= 0).count() as i64
+        };
+        let policies = self.input.sub_groups.iter().enumerate();
+        Spare {
+            pods: self.surplus(),
+            whole: policies.map(|(at, policy)| complete(at) - policy.min).collect(),
+            beyond,
+        }
+    }
+
     /// The sub-group of a pod with these labels; the first pod creates it.
     pub fn sub_group_of(&mut self, labels: &Labels) -> Option<u16> {
         let selects = |policy: &SubGroupPolicy| {

@@ -8,6 +8,14 @@ use fleet_resources::NodeSelectorRequirement;
 use crate::ids::NodeId;
 use crate::node::Nodes;
 
+/// Which HyperNodes may hold a whole group, or each sub-group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// False: only preferred.
+    pub hard: bool,
+    pub highest_tier: Option<i64>,
+}
+
 /// A member entry of a HyperNode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Member {

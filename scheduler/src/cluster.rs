@@ -4,6 +4,7 @@
 
 mod cards;
 mod loads;
+mod look;
 mod problems;
 mod statements;
 mod waits;
@@ -23,6 +24,8 @@ pub struct Cluster {
     pub policy: Policy,
     pub(crate) indexes: Vec<Option<Box<ClassIndex>>>,
     pub(crate) index_uses: u64,
+    /// When the first group that waits for admission has waited for its time (plugin sla).
+    pub(crate) next_due: Option<i64>,
     /// Moves since a statement began, oldest first.
     undo: Vec<(PodId, Status, Option<NodeId>)>,
     recording: bool,
@@ -49,6 +52,7 @@ impl Cluster {
             policy: Policy::default(),
             indexes: Vec::new(),
             index_uses: 0,
+            next_due: None,
             undo: Vec::new(),
             recording: false,
         };

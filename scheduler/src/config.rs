@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::plugins::Plugins;
-use crate::plugins::rules::On;
+use crate::settings::Settings;
 
 pub use crate::plugins::PluginName;
 pub use crate::settings::{Action, ArgumentError, Arguments, Hook, Hooks, duration_s};
@@ -179,11 +179,6 @@ impl Policy {
         self.plugins.task_topology.as_ref().map_or((0, false), |on| (on.rules.weight, on.rules.orders))
     }
 
-    /// Nodes that are offered at some times of the day only.
-    pub(crate) fn tdm(&self) -> Option<&crate::plugins::tdm::Tdm> {
-        On::at(&self.plugins.tdm, Hook::Victim)
-    }
-
     /// # Errors
     /// The first argument of the wrong type.
     pub fn compile(config: &Config) -> Result<Self, ArgumentError> {
@@ -191,10 +186,7 @@ impl Policy {
         for plugin in config.tiers.iter().flatten() {
             plugins.turn_on(plugin.name, plugin.hooks, &plugin.arguments)?;
         }
-        let whole = [Action::Preempt, Action::Reclaim].iter().all(|action| {
-            let value = config.action_arguments.get(action).and_then(|all| all.get("allowWholeBundle"));
-            value.is_none_or(|value| value != "false")
-        });
+        let whole_gangs = whole_gangs(config)?;
         Ok(Self {
             actions: config.actions.clone(),
             job_order: job_order(config),
@@ -203,10 +195,24 @@ impl Policy {
             reclaimable: tiers(config, Hook::Reclaimable),
             starving: tiers(config, Hook::JobStarving).into_iter().next().unwrap_or_default(),
             gang: plugins.is_on(PluginName::Gang, Hook::JobReady),
-            whole_gangs: whole,
+            whole_gangs,
             plugins,
         })
     }
+}
+
+/// Whether preempt and reclaim may evict whole gangs. All arguments of actions are flags.
+fn whole_gangs(config: &Config) -> Result<bool, ArgumentError> {
+    let mut allowed = true;
+    for (action, arguments) in &config.action_arguments {
+        let plugin = action.as_str();
+        let settings = Settings { kind: "action", plugin, hooks: Hooks::NONE, arguments };
+        for name in arguments.keys() {
+            let on = settings.flag(name, true)?;
+            allowed &= on || name != "allowWholeBundle";
+        }
+    }
+    Ok(allowed)
 }
 
 fn job_order(config: &Config) -> Vec<JobOrder> {

@@ -63,6 +63,7 @@ impl Cluster {
             self.freed();
         }
         self.minute = minute;
+        self.set_now(now);
         self.refresh_usual();
         self.forget_old_loads(now);
         self.forget_old_answers(now);
@@ -90,6 +91,7 @@ impl Cluster {
         self.spare_the_untaken(&mut outcome);
         self.refresh();
         self.claim_for_the_bypassed();
+        self.note_next_due();
         outcome
     }
 

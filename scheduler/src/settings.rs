@@ -110,17 +110,21 @@ pub type Arguments = BTreeMap<String, String>;
 
 /// An invalid argument.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("plugin {plugin}, argument {argument}: found {found}; allowed: {allowed}")]
+#[error("{kind} {plugin}, argument {argument}: found {found}; allowed: {allowed}")]
 pub struct ArgumentError {
+    /// `plugin` or `action`.
+    pub kind: &'static str,
+    /// Its name.
     pub plugin: &'static str,
     pub argument: String,
     pub found: String,
     pub allowed: &'static str,
 }
 
-/// What the file says of one plugin.
+/// What the file says of one plugin, or of one action.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings<'f> {
+    pub kind: &'static str,
     pub plugin: &'static str,
     pub hooks: Hooks,
     pub arguments: &'f Arguments,
@@ -132,6 +136,7 @@ const FROM_ZERO: &str = "a whole number from 0";
 impl<'f> Settings<'f> {
     pub fn error(&self, argument: &str, found: &str, allowed: &'static str) -> ArgumentError {
         ArgumentError {
+            kind: self.kind,
             plugin: self.plugin,
             argument: argument.to_owned(),
             found: format!("{found:?}"),
@@ -178,9 +183,12 @@ impl<'f> Settings<'f> {
     }
 }
 
-/// `1.25` as 1250.
+/// `1.25` as 1250; only digits and a point.
 pub fn thousandths(text: &str) -> Option<i64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    if !whole.chars().chain(part.chars()).all(|c| c.is_ascii_digit()) {
+        return None;
+    }
     let part: String = part.chars().chain("000".chars()).take(3).collect();
     let whole: i64 = whole.parse().ok()?;
     let part: i64 = part.parse().ok()?;

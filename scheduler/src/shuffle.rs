@@ -1,34 +1,26 @@
-//! Shuffle: evicts pods whose node is revoked at this time of day (plugin tdm), one of a group at a time.
-
-use std::collections::BTreeSet;
+//! Shuffle: evicts pods that should leave their nodes, for no other pod (plugins tdm, rescheduling).
 
 use crate::cluster::Cluster;
 use crate::cycle::{Eviction, Outcome};
-use crate::ids::PodId;
 use crate::pod::Status;
 use crate::settings::Action;
 
 impl Cluster {
     pub(crate) fn shuffle(&mut self, outcome: &mut Outcome) {
-        let Some(tdm) = self.policy.tdm() else { return };
-        let mut doomed: Vec<PodId> = Vec::new();
-        let mut disturbed = BTreeSet::new();
-        for (_, node) in self.nodes.iter() {
-            if !tdm.is_revoked(node, self.minute) {
-                continue;
-            }
-            for pod in &node.pods {
-                let known = self.pod(*pod);
-                let leaves = matches!(known.status, Status::Running | Status::Bound) && known.preemptable;
-                if leaves && !known.critical && disturbed.insert(known.group) {
-                    doomed.push(*pod);
-                }
-            }
-        }
-        for pod in doomed {
+        for pod in self.policy.plugins.leavers(&self.state) {
             let node = self.pod(pod).node;
-            self.set_place(pod, Status::Releasing, node);
-            outcome.evicted.push(Eviction { pod, taker: None, action: Action::Shuffle });
+            if self.pod(pod).status != Status::Releasing {
+                self.set_place(pod, Status::Releasing, node);
+                outcome.evicted.push(Eviction { pod, taker: None, action: Action::Shuffle });
+            }
         }
+        if self.is_rescheduling_due() {
+            self.rescheduled_at = Some(self.now);
+        }
+    }
+
+    fn is_rescheduling_due(&self) -> bool {
+        let plugin = self.policy.plugins.rescheduling.as_ref();
+        plugin.is_some_and(|on| on.rules.is_due(&self.state))
     }
 }

@@ -173,7 +173,7 @@ impl Core {
         let lapse = self.book.next_deadline().map(|deadline| self.context.clock.instant_of(deadline));
         let recheck = self.rechecks.first().map(|(at, _)| *at);
         let again = self.cycle_again.then(Instant::now);
-        let word = self.state.cluster.next_word_ends().and_then(|at| jiff::Timestamp::from_second(at).ok());
+        let word = self.state.cluster.next_look().and_then(|at| jiff::Timestamp::from_second(at).ok());
         let word = word.map(|at| self.context.clock.instant_of(at));
         let shared = self.shared.next_look(self.context.settings.gang_grace);
         [lapse, recheck, self.report_due, again, word, shared, self.statuses.next_look()]

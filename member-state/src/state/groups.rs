@@ -1,7 +1,7 @@
 //! Groups as the scheduler knows them: from PodGroup objects, or from what their pods say where there is none.
 
 use fleet_resources::{Resources, quantity};
-use fleet_scheduler::{GroupId, GroupInput, Phase, queue::DEFAULT_QUEUE};
+use fleet_scheduler::{GroupId, GroupInput, Phase, group::Topology, queue::DEFAULT_QUEUE};
 use serde_json::{Value, json};
 
 use super::{GangKey, MemberState, PodEntry, PodGroup, PodGroupObject, PodKey};
@@ -10,6 +10,19 @@ use super::{GangKey, MemberState, PodEntry, PodGroup, PodGroupObject, PodKey};
 const FOREIGN_QUEUE: &str = "";
 
 impl MemberState {
+    /// Tells the scheduler when a pod started, and which parts of cards it has: a bound pod's annotations say so,
+    /// whoever bound it.
+    pub(super) fn tell_more(&mut self, key: &PodKey) {
+        let Some(entry) = self.pods.get(key) else { return };
+        let Some(id) = entry.id else { return };
+        if let Some(started) = entry.started {
+            self.cluster.set_started(id, started.as_second());
+        }
+        if entry.node.is_some() && !entry.parts.is_empty() {
+            self.cluster.set_parts(id, entry.parts.clone());
+        }
+    }
+
     /// The scheduler's group of a gang, made when there is none.
     pub(super) fn group_of(&mut self, key: &GangKey) -> GroupId {
         if let Some(group) = self.gangs.get(key).and_then(|gang| gang.group) {
@@ -54,12 +67,14 @@ impl MemberState {
         let created = if new { created } else { known.created.min(created) };
         // Places that the hub has reserved are given by name.
         let manual = known.manual || entry.reservation.is_some();
+        let topology = known.topology.or(entry.topology);
         // Most pods say what the first of their gang has said.
-        if (known.min_member, &*known.queue, known.priority, known.created, known.manual)
-            != (min_member, queue, priority, created, manual)
+        if (known.min_member, &*known.queue, known.priority, known.created, known.manual, known.topology)
+            != (min_member, queue, priority, created, manual, topology)
         {
+            let queue = queue.into();
             let input =
-                GroupInput { min_member, queue: queue.into(), priority, created, manual, ..known.clone() };
+                GroupInput { min_member, queue, priority, created, manual, topology, ..known.clone() };
             self.cluster.put_group(input);
         }
     }
@@ -174,6 +189,13 @@ impl MemberState {
         }
         if let Some(class) = &first.priority_class {
             spec["priorityClassName"] = class.as_str().into();
+        }
+        if let Some(Topology { hard, highest_tier }) = first.topology {
+            let mode = if hard { "hard" } else { "soft" };
+            spec["networkTopology"] = match highest_tier {
+                Some(tier) => json!({"mode": mode, "highestTierAllowed": tier}),
+                None => json!({"mode": mode}),
+            };
         }
         let object = json!({
             "apiVersion": "scheduling.volcano.sh/v1beta1",

@@ -341,7 +341,7 @@ impl MemberState {
             if !promised {
                 self.cluster.update_pod(id, status, node.as_deref());
             }
-            self.tell_parts(key);
+            self.tell_more(key);
             return;
         }
         let group = if ours { self.group_of(&gang) } else { self.foreign_group() };
@@ -360,18 +360,11 @@ impl MemberState {
             preemptable: entry.preemptable && ours && !held,
             never_preempts: entry.never_preempts,
             critical: entry.critical,
+            cooldown_s: entry.cooldown_s,
             labels: entry.labels.clone(),
         };
         entry.id = Some(self.cluster.add_pod(input));
-        self.tell_parts(key);
-    }
-
-    /// Which parts of cards a bound pod has stands in its annotations, whoever bound it.
-    fn tell_parts(&mut self, key: &PodKey) {
-        let Some(entry) = self.pods.get(key).filter(|entry| entry.node.is_some()) else { return };
-        if let Some(id) = entry.id.filter(|_| !entry.parts.is_empty()) {
-            self.cluster.set_parts(id, entry.parts.clone());
-        }
+        self.tell_more(key);
     }
 
     pub fn key_of(&self, id: PodId) -> Option<PodKey> {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use fleet_api::names;
 use fleet_placement::PodShape;
-use fleet_scheduler::{Labels, PodId, PodSpec, Status, devices::Part};
+use fleet_scheduler::{Labels, PodId, PodSpec, Status, devices::Part, group::Topology};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
@@ -68,6 +68,10 @@ pub struct PodEntry {
     pub preemptable: bool,
     pub never_preempts: bool,
     pub critical: bool,
+    /// Seconds after its start for which it is no victim (plugin cdp).
+    pub cooldown_s: i64,
+    /// The domain of the network that it wants, with its gang.
+    pub topology: Option<Topology>,
     /// Kept where a PodGroup is to be made.
     pub priority_class: Option<String>,
 }
@@ -121,6 +125,20 @@ fn group_owner(meta: &ObjectMeta) -> Value {
         }
     }
 }
+
+/// What the annotations say of the network, in Volcano's names.
+fn topology<'a>(annotation: impl Fn(&str) -> Option<&'a String>) -> Option<Topology> {
+    let hard = match annotation("volcano.sh/network-topology-mode")?.as_str() {
+        "hard" => true,
+        "soft" => false,
+        _ => return None,
+    };
+    let tier = annotation("volcano.sh/network-topology-highest-tier");
+    Some(Topology { hard, highest_tier: tier.and_then(|tier| tier.parse().ok()) })
+}
+
+/// Label or annotation: how long a pod is no victim after its start.
+const COOLDOWN: &str = "volcano.sh/cooldown-time";
 
 /// A gang whose size nothing says: it waits for its PodGroup.
 pub const UNKNOWN_SIZE: usize = usize::MAX >> 2;
@@ -200,6 +218,11 @@ impl PodEntry {
             preemptable,
             never_preempts: pod.spec.preemption_policy.as_deref() == Some("Never"),
             priority_class: pod.spec.priority_class_name.clone().filter(|_| scheduler_name_is_volcano),
+            cooldown_s: label(COOLDOWN)
+                .or(annotation(COOLDOWN))
+                .and_then(|text| fleet_scheduler::config::duration_s(text))
+                .unwrap_or(0),
+            topology: topology(annotation),
             critical: CRITICAL_CLASSES.contains(&class) || key.namespace == SYSTEM_NAMESPACE,
         })
     }

@@ -48,10 +48,6 @@ impl PodGroupObject {
         let roles = spec["minTaskMember"].as_object().into_iter().flatten();
         let minimum = &spec["minResources"];
         let resources = minimum.is_object().then(|| amounts(minimum));
-        let topology = spec["networkTopology"].as_object().map(|topology| Topology {
-            hard: topology.get("mode").is_none_or(|mode| mode != "soft"),
-            highest_tier: topology.get("highestTierAllowed").and_then(Value::as_i64),
-        });
         let annotation = |name: &str| self.annotations.get(name);
         GroupInput {
             namespace: self.namespace.as_str().into(),
@@ -66,7 +62,7 @@ impl PodGroupObject {
             preemptable: annotation("volcano.sh/preemptable").map(|text| text == "true"),
             sla_wait: annotation("volcano.sh/sla-waiting-time")
                 .and_then(|text| fleet_scheduler::config::duration_s(text)),
-            topology,
+            topology: topology(&spec["networkTopology"]),
             task_topology: TaskTopology::read(
                 annotation("volcano.sh/task-topology-affinity").map(String::as_str),
                 annotation("volcano.sh/task-topology-anti-affinity").map(String::as_str),
@@ -80,7 +76,15 @@ impl PodGroupObject {
     }
 }
 
-/// Those with a minimum; what cannot be read of a selector selects nothing more than the rest of it.
+fn topology(wish: &Value) -> Option<Topology> {
+    let wish = wish.as_object()?;
+    Some(Topology {
+        hard: wish.get("mode").is_none_or(|mode| mode != "soft"),
+        highest_tier: wish.get("highestTierAllowed").and_then(Value::as_i64),
+    })
+}
+
+/// Those with a minimum or a topology; what cannot be read of a selector selects nothing more than the rest of it.
 fn sub_groups(list: &Value) -> Vec<SubGroupPolicy> {
     let read = |policy: &Value| SubGroupPolicy {
         name: policy["name"].as_str().unwrap_or_default().into(),
@@ -93,6 +97,8 @@ fn sub_groups(list: &Value) -> Vec<SubGroupPolicy> {
             .collect(),
         size: policy["subGroupSize"].as_i64().unwrap_or(1),
         min: policy["minSubGroups"].as_i64().unwrap_or(0),
+        topology: topology(&policy["networkTopology"]),
     };
-    list.as_array().into_iter().flatten().map(read).filter(|policy| policy.min > 0).collect()
+    let counts = |policy: &SubGroupPolicy| policy.min > 0 || policy.topology.is_some();
+    list.as_array().into_iter().flatten().map(read).filter(counts).collect()
 }

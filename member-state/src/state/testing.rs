@@ -55,6 +55,11 @@ pub fn pod(text: &str) -> LeanPod {
             "started" => pod["status"]["startTime"] = time(value),
             "gate" => pod["spec"]["schedulingGates"] = json!([{"name": value}]),
             "uid" => pod["metadata"]["uid"] = json!(value),
+            "cooldown" => pod["metadata"]["labels"]["volcano.sh/cooldown-time"] = json!(value),
+            "topology" => pod["metadata"]["annotations"]["volcano.sh/network-topology-mode"] = json!(value),
+            "tier" => {
+                pod["metadata"]["annotations"]["volcano.sh/network-topology-highest-tier"] = json!(value)
+            }
             other => panic!("unknown field {other}"),
         }
     }

@@ -235,3 +235,39 @@ fn pods_of_volcano_that_come_without_a_podgroup_get_one() {
         ]
     );
 }
+
+#[test]
+fn cooldowns_and_domains_of_pods_are_told() {
+    let mut state = state(&["n1 8"]);
+    state.apply_pod(&pod("a: gpu=1 cooldown=2m topology=hard tier=1"));
+    let id = state.pod(&key("a")).and_then(|pod| pod.id).unwrap();
+    let group = state.cluster.pod(id).group;
+    let wanted = fleet_scheduler::group::Topology { hard: true, highest_tier: Some(1) };
+    assert_eq!(state.cluster.group(group).input.topology, Some(wanted));
+    assert_eq!(state.cluster.pod(id).cools_until(), None, "it has not started");
+    state.apply_pod(&pod("a: gpu=1 cooldown=2m topology=hard tier=1 node=n1 phase=Running started=100"));
+    assert_eq!(state.cluster.pod(id).cools_until(), Some(220));
+    state.apply_pod(&pod("b: topology=sideways"));
+    let group = state.cluster.pod(state.pod(&key("b")).and_then(|pod| pod.id).unwrap()).group;
+    assert_eq!(state.cluster.group(group).input.topology, None, "no mode of Volcano");
+}
+
+#[test]
+fn sub_groups_have_domains_of_their_own() {
+    let mut state = state(&["n1 8"]);
+    state.put_pod_group(&PodGroupObject {
+        namespace: "default".into(),
+        name: "g".into(),
+        uid: "u".into(),
+        spec: serde_json::json!({"minMember": 2, "subGroupPolicy": [
+            {"name": "worker", "subGroupSize": 2, "matchLabelKeys": ["part"],
+             "networkTopology": {"mode": "hard", "highestTierAllowed": 2}},
+            {"name": "plain", "subGroupSize": 2},
+        ]}),
+        ..PodGroupObject::default()
+    });
+    let group = state.cluster.find_group("default", "g").unwrap();
+    let policies = &state.cluster.group(group).input.sub_groups;
+    let wanted = fleet_scheduler::group::Topology { hard: true, highest_tier: Some(2) };
+    assert_eq!(policies.iter().map(|policy| policy.topology).collect::<Vec<_>>(), [Some(wanted)]);
+}

@@ -264,6 +264,8 @@ impl State {
             preemptable: input.preemptable,
             never_preempts: input.never_preempts,
             critical: input.critical,
+            cooldown_s: input.cooldown_s,
+            started: None,
             labels: input.labels,
             reserved: Reserved::default(),
             matches,
@@ -286,6 +288,29 @@ impl State {
         id
     }
 
+    /// When the pod started, in seconds since the epoch.
+    pub fn set_started(&mut self, id: PodId, at: i64) {
+        if self.find_pod(id).is_none_or(|pod| pod.started == Some(at)) {
+            return;
+        }
+        if let Some(until) = self.pod(id).cools_until() {
+            self.cooling.remove(&(until, id));
+        }
+        self.pod_mut(id).started = Some(at);
+        if let Some(until) = self.pod(id).cools_until().filter(|until| *until > self.now) {
+            self.cooling.insert((until, id));
+        }
+    }
+
+    /// Sets the time, in seconds since the epoch. A pod whose cooldown is over may be a victim.
+    pub fn set_now(&mut self, now: i64) {
+        self.now = now;
+        while self.cooling.first().is_some_and(|(until, _)| *until <= now) {
+            self.cooling.pop_first();
+            self.freed();
+        }
+    }
+
     /// Counts pods of a class that requests cards.
     fn count_cards(&mut self, class: ClassId, sign: i64) {
         if self.class(class).extras().is_none_or(|extras| extras.devices.is_empty()) {
@@ -304,6 +329,9 @@ impl State {
         }
         self.count(id, -1);
         self.extender.kept.remove(&id);
+        if let Some(until) = self.pod(id).cools_until() {
+            self.cooling.remove(&(until, id));
+        }
         let Some(pod) = self.pods[id as usize].take() else { return };
         self.count_cards(pod.class, -1);
         self.group_mut(pod.group).pods.remove(&id);

@@ -19,8 +19,18 @@ use crate::settings::{Action, Hook};
 /// Refused amounts per queue that are remembered within a cycle.
 const REFUSED_KEPT: usize = 8;
 
-/// Amounts, and why.
-type Refused = (Vec<i64>, Arc<str>);
+/// A refused group: who asks for as much at no higher priority is refused alike.
+struct Refused {
+    amounts: Vec<i64>,
+    priority: i64,
+    why: Arc<str>,
+}
+
+impl Refused {
+    fn covers(&self, minimum: &[i64], priority: i64) -> bool {
+        priority <= self.priority && (0..self.amounts.len()).all(|d| self.amounts[d] <= get(minimum, d))
+    }
+}
 
 /// What the groups before have left, in one cycle.
 struct Entry {
@@ -28,7 +38,6 @@ struct Entry {
     /// What may still be requested, by dimension; `None`: anything.
     room: Option<Vec<i64>>,
     promised: Promised,
-    /// Amounts refused by queue, each with the reason: who asks for as much is refused alike.
     refused: BTreeMap<QueueId, Vec<Refused>>,
 }
 
@@ -81,19 +90,17 @@ impl Cluster {
         let group = self.group(id);
         let queue = group.queue;
         let minimum = group.min_resources.clone().unwrap_or_default();
-        let late = self.is_late(group, entry.now);
+        let (late, priority) = (self.is_late(group, entry.now), group.input.priority);
         let known = entry.refused.entry(queue).or_default();
-        let equal = known.iter().find(|(refused, _)| {
-            !late && !minimum.is_empty() && (0..refused.len()).all(|d| refused[d] <= get(&minimum, d))
-        });
-        if let Some((_, why)) = equal {
-            return Err(why.clone());
+        let judged = !late && !minimum.is_empty();
+        if let Some(equal) = known.iter().find(|refused| judged && refused.covers(&minimum, priority)) {
+            return Err(equal.why.clone());
         }
         if let Err(why) = self.may_enter(id, late, entry.room.as_deref()) {
             let why: Arc<str> = why.into();
             let known = entry.refused.entry(queue).or_default();
             if known.len() < REFUSED_KEPT && !minimum.is_empty() {
-                known.push((minimum, why.clone()));
+                known.push(Refused { amounts: minimum, priority, why: why.clone() });
             }
             return Err(why);
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
+use super::domains::SubGroupDomains;
 use super::stopped::Stopped;
 use crate::cluster::Cluster;
 use crate::ids::{ClassId, GroupId, NodeId, PodId};
@@ -51,7 +52,9 @@ impl Cluster {
             return Ok(placed);
         }
         let stopped = stopped.unwrap_or(Stopped::Queue("no pod of it waits for a place".to_owned()));
-        if started || allowed.is_some() || matches!(stopped, Stopped::Queue(_)) {
+        // The packing search knows no domains.
+        let divided = self.group(id).input.sub_groups.iter().any(|policy| policy.topology.is_some());
+        if started || divided || allowed.is_some() || matches!(stopped, Stopped::Queue(_)) {
             return Err(stopped);
         }
         // Placing pod by pod failed; look for a packing of all of them.
@@ -75,6 +78,7 @@ impl Cluster {
         let (mut buckets, order) = self.buckets_of(id);
         let mut ordered = order.map(Vec::into_iter);
         let mut last: Option<TaskOrder> = None;
+        let mut domains = SubGroupDomains::new();
         loop {
             let next = match &mut ordered {
                 Some(ordered) => ordered.next(),
@@ -89,7 +93,14 @@ impl Cluster {
                 stopped.get_or_insert(Stopped::Queue(why));
                 break;
             }
-            if let Some(node) = self.find_node_near(pod, allowed, buckets.as_ref()) {
+            let within = match self.domain_for(id, pod, allowed, &mut domains) {
+                Ok(within) => within,
+                Err(why) => {
+                    stopped.get_or_insert(Stopped::Queue(why));
+                    continue;
+                }
+            };
+            if let Some(node) = self.find_node_near(pod, within.as_deref().or(allowed), buckets.as_ref()) {
                 self.set_place(pod, Status::Binding, Some(node));
                 placed.push((pod, node));
                 if let Some(buckets) = &mut buckets {
@@ -102,7 +113,7 @@ impl Cluster {
             }
             stopped.get_or_insert(Stopped::Pod(pod));
             // Pods with terms differ by their labels.
-            if !self.class(class).has_pod_terms() && self.pod(pod).matches.is_empty() {
+            if within.is_none() && !self.class(class).has_pod_terms() && self.pod(pod).matches.is_empty() {
                 failed.insert(class);
                 if gang && self.waiting_beside(id, &failed) < self.group(id).need() {
                     break;

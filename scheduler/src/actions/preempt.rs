@@ -150,9 +150,8 @@ impl Cluster {
 
     fn may_take(&self, id: GroupId) -> bool {
         let group = self.group(id);
-        let hard = group.input.topology.is_some_and(|topology| topology.hard);
         let starving = self.policy.starving.iter().all(|name| self.policy.plugins.starves(*name, group));
-        group.phase != Phase::Pending && group.validity().is_ok() && !hard && starving
+        group.phase != Phase::Pending && group.validity().is_ok() && !group.is_bound_to_domains() && starving
     }
 
     /// Reserves places for the group's minimum by evicting others. Returns the victims with their former status;

@@ -83,7 +83,7 @@ impl Cluster {
             && group.pending.iter().any(|(.., pod)| !self.pod(*pod).matches.is_empty());
         let special = selected
             || pods.iter().any(|(class, _)| own(class))
-            || group.input.topology.is_some()
+            || group.wants_domains()
             || group.roles.iter().any(|role| role.min > 0)
             || self.nodes_claimed_by(id)
             || self.policy.plugins.judges_alone(&self.state, id);

@@ -7,6 +7,7 @@ use crate::group::Group;
 use crate::ids::{GroupId, PodId};
 use crate::settings::{ArgumentError, Hook, Settings};
 use crate::state::State;
+use crate::sub_groups::Spare;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gang;
@@ -30,18 +31,17 @@ impl Rules for Gang {
         group.is_starving()
     }
 
-    /// Pods beyond their gangs' minima.
+    /// Pods beyond their gangs' minima, and those of their sub-groups.
     fn victims(&self, state: &State, taking: Taking, candidates: &[PodId]) -> Option<Vec<PodId>> {
         if taking.whole {
             return None;
         }
-        let mut left: BTreeMap<GroupId, i64> = BTreeMap::new();
+        let mut left: BTreeMap<GroupId, Spare> = BTreeMap::new();
         let mut found = candidates.to_vec();
         found.retain(|pod| {
-            let group = state.pod(*pod).group;
-            let surplus = left.entry(group).or_insert_with(|| state.group(group).surplus());
-            *surplus -= 1;
-            *surplus >= 0
+            let pod = state.pod(*pod);
+            let group = state.group(pod.group);
+            left.entry(pod.group).or_insert_with(|| group.spare()).take(group, pod.sub_group)
         });
         Some(found)
     }

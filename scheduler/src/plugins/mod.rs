@@ -73,7 +73,7 @@ macro_rules! table {
             ) -> Result<(), ArgumentError> {
                 match name {
                     $(PluginName::$name => {
-                        let settings = Settings { plugin: name.as_str(), hooks, arguments };
+                        let settings = Settings { kind: "plugin", plugin: name.as_str(), hooks, arguments };
                         let rules = $module::$name::compile(&settings)?;
                         self.$module.get_or_insert(On { hooks, rules });
                     })*
@@ -170,6 +170,12 @@ macro_rules! table {
                         On::at(&self.$module, Hook::JobStarving).is_none_or(|rules| rules.starves(group))
                     })*
                 }
+            }
+
+            pub(crate) fn leavers(&self, state: &State) -> Vec<PodId> {
+                let mut found = Vec::new();
+                each!(self, Hook::Victim, [$($module)*], |rules| found.extend(rules.leavers(state)));
+                found
             }
 
             /// The caller has looked whether the hook of the action is on.

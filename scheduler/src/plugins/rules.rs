@@ -110,6 +110,11 @@ pub trait Rules: Sized {
         true
     }
 
+    /// Pods that leave their nodes for no other pod, in the action shuffle (`enabledVictim`).
+    fn leavers(&self, _: &State) -> Vec<PodId> {
+        Vec::new()
+    }
+
     /// Which candidates may be victims, in their order (`enablePreemptable`, `enableReclaimable`); `None`: no
     /// opinion.
     fn victims(&self, _: &State, _: Taking, _: &[PodId]) -> Option<Vec<PodId>> {

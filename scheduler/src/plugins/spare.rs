@@ -19,7 +19,7 @@ impl Rules for Spare {
     const HOOKS: &'static [Hook] = &[Hook::NodeOrder];
 
     fn compile(settings: &Settings<'_>) -> Result<Self, ArgumentError> {
-        Ok(Self { weight: settings.weight("spare.weight", 100)? })
+        Ok(Self { weight: settings.from_zero("spare.weight", 100)? })
     }
 
     fn node_score(&self, state: &State, class: &Class, node: NodeId) -> i64 {

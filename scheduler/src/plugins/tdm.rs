@@ -1,12 +1,13 @@
 //! Plugin tdm: nodes that are offered at some times of the day only, to pods that accept it. The action shuffle
 //! evicts them when the time is over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::rules::{Rules, Spreads};
 use crate::ids::{NodeId, PodId};
 use crate::misfit::{Fit, Misfit};
 use crate::node::NodeState;
+use crate::pod::Status;
 use crate::settings::{ArgumentError, Hook, Settings};
 use crate::state::State;
 
@@ -32,6 +33,7 @@ impl Rules for Tdm {
             let Some(zone) = name.strip_prefix("tdm.revocable-zone.") else { continue };
             let window = text.split_once('-').and_then(|(from, to)| Some((minute(from)?, minute(to)?)));
             let window = window
+                .filter(|(from, to)| from != to && !zone.is_empty())
                 .ok_or_else(|| settings.error(name, text, "two times of the day such as 22:00-06:00"))?;
             zones.insert(zone.to_owned(), window);
         }
@@ -49,13 +51,32 @@ impl Rules for Tdm {
             Err(REVOKED)
         }
     }
+
+    /// Pods on nodes of a zone whose time is over, one of a group at a time.
+    fn leavers(&self, state: &State) -> Vec<PodId> {
+        let over = |node: &NodeState| {
+            let window = node.labels.get(LABEL).and_then(|zone| self.zones.get(zone));
+            window.is_some_and(|window| !within(*window, state.minute))
+        };
+        let nodes = state.nodes.iter().filter(|(_, node)| over(node));
+        let mut disturbed = BTreeSet::new();
+        nodes
+            .flat_map(|(_, node)| node.pods.iter().copied())
+            .filter(|pod| {
+                let known = state.pod(*pod);
+                let leaves = matches!(known.status, Status::Running | Status::Bound) && known.preemptable;
+                leaves && !known.critical && disturbed.insert(known.group)
+            })
+            .collect()
+    }
 }
 
 impl Tdm {
-    /// The node is of a zone whose time is over.
-    pub(crate) fn is_revoked(&self, node: &NodeState, minute: i64) -> bool {
-        let window = node.labels.get(LABEL).and_then(|zone| self.zones.get(zone));
-        window.is_some_and(|window| !within(*window, minute))
+    /// When a zone opens or closes next, in seconds since the epoch.
+    pub(crate) fn next(&self, now: i64) -> Option<i64> {
+        let minute = now.div_euclid(60);
+        let ends = self.zones.values().flat_map(|(from, to)| [*from, *to]);
+        ends.map(|end| (minute + 1 + (end - minute - 1).rem_euclid(24 * 60)) * 60).min()
     }
 }
 

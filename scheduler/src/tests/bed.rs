@@ -216,6 +216,7 @@ impl Bed {
                     input.status = Status::Running;
                 }
                 Some(("prio", n)) => input.priority = n.parse().unwrap(),
+                Some(("cooldown", n)) => input.cooldown_s = n.parse().unwrap(),
                 Some(("role", role)) => input.role = role.into(),
                 Some((key, value)) if key.starts_with("select:") => {
                     shape.node_selector.insert(key["select:".len()..].into(), value.into());

@@ -125,3 +125,78 @@ fn an_equal_group_is_told_why_it_may_not_enter() {
     assert_eq!(bed.why("a"), "the cluster is full: 9 cpu are asked for, 4800m may be promised");
     assert_eq!(bed.why("b"), bed.why("a"));
 }
+
+#[test]
+fn nonsense_is_refused_with_what_was_found() {
+    let check = |plugin: Plugin, wanted: &str| {
+        let config = Config { tiers: vec![vec![plugin]], ..Config::default() };
+        assert_eq!(Policy::compile(&config).unwrap_err().to_string(), wanted);
+    };
+    for factor in ["-1", "1.-5", "+1.2", "1e3", ""] {
+        check(
+            Plugin::new(Overcommit).argument("overcommit-factor", factor),
+            &format!(
+                "plugin overcommit, argument overcommit-factor: found {factor:?}; allowed: a number from 1, such as 1.2"
+            ),
+        );
+    }
+    check(
+        Plugin::new(Capacity).argument("ancestorReclaimLevel", "-1"),
+        "plugin capacity, argument ancestorReclaimLevel: found \"-1\"; allowed: a whole number from 0",
+    );
+    check(
+        Plugin::new(Tdm).argument("tdm.revocable-zone.rz1", "10:00-10:00"),
+        "plugin tdm, argument tdm.revocable-zone.rz1: found \"10:00-10:00\"; allowed: two times of the day such as \
+         22:00-06:00",
+    );
+    check(
+        Plugin::new(NetworkTopologyAware).argument("weight", "heavy"),
+        "plugin network-topology-aware, argument weight: found \"heavy\"; allowed: a whole number",
+    );
+    check(
+        Plugin::new(Predicates).argument("predicate.CacheEnable", "often"),
+        "plugin predicates, argument predicate.CacheEnable: found \"often\"; allowed: true or false",
+    );
+    let arguments = [("allowWholeBundle".to_owned(), "perhaps".to_owned())];
+    let config =
+        Config { action_arguments: [(Action::Reclaim, arguments.into())].into(), ..Config::default() };
+    assert_eq!(
+        Policy::compile(&config).unwrap_err().to_string(),
+        "action reclaim, argument allowWholeBundle: found \"perhaps\"; allowed: true or false"
+    );
+}
+
+/// What depends on time is looked at in time, though nothing else happens.
+#[test]
+fn no_timeout_waits_for_an_event() {
+    let bed = |plugin: Plugin| {
+        let config = Config {
+            actions: vec![Action::Enqueue, Action::Allocate, Action::Shuffle],
+            tiers: vec![vec![Plugin::new(Gang), Plugin::new(Overcommit), plugin]],
+            ..Config::default()
+        };
+        Bed::new(&config).nodes(&["n1 c4 volcano.sh/revocable-zone=rz1"])
+    };
+    let mut sla = bed(Plugin::new(Sla).argument("sla-waiting-time", "5m")).groups(&[
+        "a default phase=Pending created=40 minres=c9",
+        "b default phase=Pending created=50 minres=c9",
+    ]);
+    sla.cycle_at(100);
+    assert_eq!((sla.phase("a"), sla.cluster.next_look()), ("Pending", Some(340)));
+    sla.cycle_at(340);
+    assert_eq!((sla.phase("a"), sla.phase("b"), sla.cluster.next_look()), ("Inqueue", "Pending", Some(350)));
+    let mut tdm = bed(Plugin::new(Tdm).argument("tdm.revocable-zone.rz1", "22:00-06:00"));
+    tdm.cycle_at(5 * 3600 + 30);
+    assert_eq!(tdm.cluster.next_look(), Some(6 * 3600));
+    tdm.cycle_at(6 * 3600);
+    assert_eq!(tdm.cluster.next_look(), Some(22 * 3600));
+    tdm.cycle_at(23 * 3600);
+    assert_eq!(tdm.cluster.next_look(), Some(30 * 3600));
+    let mut usage = bed(Plugin::new(Usage));
+    usage.cluster.set_load("n1", crate::usage::Load { cpu: 0, memory: 0, at: 1_000 });
+    usage.cycle_at(1_000);
+    assert_eq!(usage.cluster.next_look(), Some(1_301));
+    usage.cycle_at(1_301);
+    assert_eq!(usage.cluster.next_look(), None);
+    assert_eq!(bed(Plugin::new(Predicates)).cycle().cluster.next_look(), None);
+}

@@ -118,3 +118,22 @@ fn pods_that_come_before_their_podgroup_pass_no_gate() {
         assert_eq!((inside, bed.bound.len()), (5, 5), "{first}");
     }
 }
+
+/// A queue that is full of low priorities refuses a group of low priority, and no other for its sake.
+#[test]
+fn a_refusal_holds_for_no_higher_priority() {
+    let config = Config {
+        actions: vec![Action::Enqueue, Action::Preempt],
+        tiers: vec![vec![Plugin::new(Gang), Plugin::new(Capacity)]],
+        ..Config::default()
+    };
+    let bed = Bed::new(&config)
+        .nodes(&["n1 c8"])
+        .queues(&["q cap=c4"])
+        .groups(&["run q prio=1 min=2 minres=c4", "low q prio=1 phase=Pending minres=c2 created=1"])
+        .groups(&["high q prio=9 phase=Pending minres=c2 created=2"])
+        .pods(&["r-a-0 run c2 on=n1", "r-a-1 run c2 on=n1"])
+        .cycle();
+    assert_eq!((bed.phase("low"), bed.phase("high")), ("Pending", "Inqueue"));
+    assert!(bed.why("low").starts_with("queue q: 4 of 4 cpu are in use"), "{}", bed.why("low"));
+}

@@ -10,6 +10,7 @@ mod enqueue;
 mod extender;
 mod fair;
 mod laws;
+mod leave;
 mod node_groups;
 mod numa;
 mod preempt;
