@@ -20,7 +20,7 @@ mod starts;
 mod state;
 mod watches;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::ledger::{AdmittedJob, JobId, Ledger};
@@ -64,6 +64,7 @@ impl Planner {
             fresh: BTreeMap::new(),
             behind: BTreeMap::new(),
             given: BTreeMap::new(),
+            shared: VecDeque::new(),
             protections: BTreeSet::new(),
             pauses: BTreeSet::new(),
             freed: BTreeSet::new(),

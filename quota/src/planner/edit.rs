@@ -67,6 +67,7 @@ impl Planner {
             }
         }
         fresh.carry_holds(&old, std::mem::take(&mut self.holds));
+        fresh.shared = std::mem::take(&mut self.shared);
         let behind = std::mem::take(&mut self.behind).into_iter();
         fresh.behind = behind.filter(|(id, _)| fresh.queues.get(id).is_some()).collect();
         for (id, past) in self.watches.all_past() {

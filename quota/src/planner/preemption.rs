@@ -35,6 +35,11 @@ struct Preemptors {
     left_out: bool,
 }
 
+/// Preemptions by share in this time are counted, in the whole tree.
+const SHARE_WINDOW_MS: i64 = 6 * 3_600_000;
+/// From so many of them on, jobs that would lose much work are spared for a while.
+const SHARE_BURST: usize = 20;
+
 impl Planner {
     /// Searches victims for the jobs that may preempt, one after the other. A search without a result is repeated
     /// only after something changes, and a bounded plan goes on where the last one stopped. So with no new event,
@@ -112,6 +117,12 @@ impl Planner {
             self.searched.clear();
         }
         self.settle_preemptions(begun, supposed, places, plan)
+    }
+
+    /// As if so many jobs had been preempted by share at this time.
+    #[cfg(test)]
+    pub(crate) fn note_shared(&mut self, at_ms: i64, times: usize) {
+        self.shared.extend(std::iter::repeat_n(at_ms, times));
     }
 
     /// Records since when the job could have preempted by share, but for the work lost.
@@ -366,9 +377,22 @@ impl Planner {
         let ending: BTreeSet<JobId> = self.ending.iter().filter(|id| !holds.counts_on(id)).cloned().collect();
         let room = |ledger: &crate::ledger::Ledger| holds.claims_leave_room(ledger, &visitor);
         let (started, fresh) = (&self.started, &self.fresh);
+        while self.shared.front().is_some_and(|at_ms| at_ms.saturating_add(SHARE_WINDOW_MS) <= now_ms) {
+            self.shared.pop_front();
+        }
+        let saves_work = self.shared.len() >= SHARE_BURST;
         let (behind_since_ms, given) = (self.behind.get(id).copied(), &self.given);
-        let known =
-            Known { ending: &ending, started, fresh, behind_since_ms, given, now_ms, leaves_room: &room };
+        let leaves_room = &room;
+        let known = Known {
+            ending: &ending,
+            started,
+            fresh,
+            saves_work,
+            behind_since_ms,
+            given,
+            now_ms,
+            leaves_room,
+        };
         let found = search(&mut self.ledger, places, &job, known, &goals);
         drop(goals);
         self.holds = holds;
@@ -401,6 +425,7 @@ impl Planner {
             self.evicted.insert(evicted_key(job));
             if victim.rule == TakeRule::FairShare {
                 self.given.extend(self.ledger.tree().path_to_root(job.leaf).map(|node| (node, now_ms)));
+                self.shared.push_back(now_ms);
             }
         }
         let cluster = found.cluster.clone();

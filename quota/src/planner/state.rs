@@ -1,7 +1,7 @@
 //! What the planner knows.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::backoff::Backoffs;
 use super::contest::Contest;
@@ -45,6 +45,8 @@ pub struct Planner {
     pub(super) behind: BTreeMap<JobId, i64>,
     /// When jobs below a node were last preempted by share.
     pub(super) given: BTreeMap<NodeId, i64>,
+    /// When jobs were preempted by share lately, oldest first.
+    pub(super) shared: VecDeque<i64>,
     /// Times at which protected jobs become possible victims.
     pub(super) protections: BTreeSet<i64>,
     /// Jobs that back off, by end.

@@ -130,8 +130,16 @@ const HOUR: i64 = 60 * MINUTE;
 #[test]
 fn a_job_that_would_lose_much_work_gives_way_to_a_smaller_share_after_a_while() {
     let mut fleet = shared(2 * MINUTE, MINUTE);
+    fleet.planner.note_shared(HOUR, 20);
     assert_eq!(plan_at(&mut fleet, HOUR), ["late preempts hog2 (FairShare) for east"], "the larger share");
+    // Below 20 preemptions by share in six hours, and six hours after them, the law stands as it is.
+    for (times, at_ms) in [(0, HOUR), (19, HOUR), (20, HOUR - 6 * HOUR)] {
+        let mut fleet = shared(3 * MINUTE, 3 * MINUTE);
+        fleet.planner.note_shared(at_ms, times);
+        assert_eq!(plan_at(&mut fleet, HOUR), ["late preempts hog2 (FairShare) for east"]);
+    }
     let mut fleet = shared(3 * MINUTE, 3 * MINUTE);
+    fleet.planner.note_shared(HOUR - 6 * HOUR + 11 * MINUTE, 20);
     let until_ms = HOUR + 10 * MINUTE;
     assert_eq!(plan_at(&mut fleet, HOUR), [format!("late waits: Protected hog2 until {until_ms}")]);
     let plan = fleet.planner.plan(HOUR, PlanLimits::default(), &mut fleet.clusters);
@@ -177,6 +185,7 @@ fn a_queue_that_gave_to_a_smaller_share_takes_by_share_only_after_a_while() {
         fleet.run(id, path, cores, 0, "east");
     }
     fleet.submit("c1", "c", 1, 0);
+    fleet.planner.note_shared(0, 19);
     let said = plan_at(&mut fleet, 0);
     assert!(said.contains(&"c1 preempts b2 (FairShare) for east".to_owned()), "{said:?}");
     fleet.end("b2");

@@ -55,6 +55,8 @@ pub(crate) struct Known<'k> {
     pub started: &'k BTreeMap<JobId, Started>,
     /// Start times of jobs that started recently.
     pub fresh: &'k BTreeMap<JobId, i64>,
+    /// So many jobs were preempted by share lately that those that would lose much work are spared for a while.
+    pub saves_work: bool,
     /// Since when the preemptor could have preempted by share, but for the work lost.
     pub behind_since_ms: Option<i64>,
     /// When a job below the node was last preempted by share.

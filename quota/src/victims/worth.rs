@@ -67,7 +67,7 @@ impl Search<'_> {
     /// Whether the job would lose so much work that it gives way to a smaller share only after a while. Shares of
     /// queues differ by a job most of the time, and in the end of some other job they may even out without a loss.
     pub(super) fn would_lose_too_much(&self, job: &AdmittedJob) -> bool {
-        if self.places.lost_work_ms(&job.id) <= SHARE_LOSS_MS {
+        if !self.known.saves_work || self.places.lost_work_ms(&job.id) <= SHARE_LOSS_MS {
             return false;
         }
         let now_ms = self.known.now_ms;
@@ -80,6 +80,9 @@ impl Search<'_> {
 
     /// Whether a job below the node, which is on the preemptor's path, was preempted by share a moment ago.
     pub(super) fn has_just_given(&self, node: NodeId) -> bool {
+        if !self.known.saves_work {
+            return false;
+        }
         let given_ms = self.known.given.get(&node).map(|given_ms| given_ms.saturating_add(GIVEN_MS));
         let until_ms = given_ms.filter(|until_ms| *until_ms > self.known.now_ms);
         if let Some(until_ms) = until_ms {
