@@ -41,6 +41,11 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("docs/operations.md", "fleet-controller", "needs a real hub, and runs until it is stopped"),
     ("docs/operations.md", "fleet join", "needs a second API server that is no member yet"),
     ("docs/operations.md", "member-agent", "runs until it is stopped"),
+    (
+        "docs/operations.md",
+        "kubectl create clusterrolebinding dashboards",
+        "needs a controller that serves its metrics",
+    ),
     ("docs/operations.md", "helm template", "needs helm and a real member"),
     ("docs/operations.md", "fleet unjoin --force", "needs a dead cluster, which takes 70 s to be lost"),
     ("docs/pai.md", "fleet pai submit", "cli/tests and the suite pai run these commands against a fleet"),
