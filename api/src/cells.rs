@@ -5,6 +5,7 @@
 //! has which cell. That stands on the jobs' bindings ([`CellBinding`]), as HiveD has it on bound pods.
 
 pub mod access;
+pub mod class;
 pub mod read;
 mod schema;
 pub mod status;

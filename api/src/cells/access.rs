@@ -13,7 +13,7 @@ use fleet_cells::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::read::class_name;
+use super::class::class_name;
 
 /// Rules by the name of the virtual cluster.
 pub type AccessRules = BTreeMap<String, VcAccess>;

@@ -9,7 +9,7 @@ use fleet_cells::{
 use fleet_resources::quantity;
 
 use super::{
-    ClassJobs, LeafCells, PromisedCells, VcAmounts, VcResources, VirtualClusterStatus, read::class_name,
+    ClassJobs, LeafCells, PromisedCells, VcAmounts, VcResources, VirtualClusterStatus, class::class_name,
 };
 
 const MIB: i64 = 1024 * 1024;

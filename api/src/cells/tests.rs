@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use fleet_cells::{Ask, Cells, Decision, GroupRequest, Unreported};
 use serde_json::json;
 
-use super::{read::*, *};
+use super::{class::*, read::*, *};
 
 const LAB: &str = include_str!("../../../cells/testdata/two-virtual-clusters.yaml");
 

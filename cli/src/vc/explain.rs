@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use fleet_api::{
-    QueueUnit, ResourceBinding, VirtualCluster, cells::read::class_name, names::VIRTUAL_CLUSTER_LABEL,
+    QueueUnit, ResourceBinding, VirtualCluster, cells::class::class_name, names::VIRTUAL_CLUSTER_LABEL,
 };
 use fleet_portal::cells::{self, Picture, Standing, job_of, tree};
 use jiff::Timestamp;
@@ -124,7 +124,12 @@ pub fn tell(
         (None, Some(target)) => format!("in {} (run {})", target.name, binding.spec.epoch),
         (None, None) => "waits".to_string(),
     };
-    let unit = unit.and_then(|unit| unit.status.as_ref()).filter(|_| result.is_none() && target.is_none());
+    let waits = result.is_none() && target.is_none();
+    let unit = unit.and_then(|unit| unit.status.as_ref()).filter(|_| waits);
+    // A job whose policy does not queue has no unit; its binding says why it is not placed.
+    let conditions = status.map_or(&[][..], |status| &status.conditions);
+    let scheduled = conditions.iter().find(|told| told.type_ == "Scheduled" && told.status == "False");
+    let scheduled = scheduled.filter(|_| waits);
     let own = job_of(binding).to_string();
     let others =
         picture.and_then(|picture| tree::of_virtual_cluster(picture, &virtual_cluster, tree::Detail::Every));
@@ -137,8 +142,8 @@ pub fn tell(
         job: own,
         class,
         state,
-        reason: unit.and_then(|unit| unit.reason.clone()),
-        message: unit.and_then(|unit| unit.message.clone()),
+        reason: unit.and_then(|unit| unit.reason.clone()).or(scheduled.map(|told| told.reason.clone())),
+        message: unit.and_then(|unit| unit.message.clone()).or(scheduled.map(|told| told.message.clone())),
         cells: pods.collect(),
         others,
         promised: vcs.iter().find(|vc| vc.spec.name == virtual_cluster).and_then(|vc| vc.status.clone()),

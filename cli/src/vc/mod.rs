@@ -15,7 +15,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use fleet_api::cells::read;
+use fleet_api::cells::class;
 use fleet_portal::cells::{self, Standing, file, plan, tree};
 use jiff::Timestamp;
 use serde_json::json;
@@ -167,6 +167,6 @@ async fn cells(hub: &Hub, args: &CellsArgs) -> anyhow::Result<Answer> {
 
 /// The class of a job by its label.
 fn class_of(labels: &serde_json::Value) -> String {
-    let class = labels[fleet_api::names::CLASS_LABEL].as_str().unwrap_or_default();
-    read::class_priority(class).map_or_else(|| class.to_string(), read::class_name)
+    let named = labels[fleet_api::names::CLASS_LABEL].as_str().unwrap_or_default();
+    class::class_priority(named).map_or_else(|| named.to_string(), class::class_name)
 }

@@ -112,6 +112,15 @@ fn held_back(gates: &[LeanGate]) -> Option<Arc<[String]>> {
 /// The scheduler whose users expect PodGroups.
 const VOLCANO: &str = "volcano";
 
+/// The annotation wins over the label; what is neither yes nor no is no.
+fn is_preemptable(word: Option<&String>) -> bool {
+    word.is_none_or(|text| text == "true")
+}
+
+fn owner_kind(meta: &ObjectMeta) -> Option<&str> {
+    Some(&meta.owner_references.as_ref()?.first()?.kind)
+}
+
 /// The owner of the PodGroup made for a pod: what controls the pod, or the pod itself.
 fn group_owner(meta: &ObjectMeta) -> Value {
     match meta.owner_references.as_ref().and_then(|owners| owners.first()) {
@@ -162,9 +171,8 @@ impl PodEntry {
             if asks.is_empty() { Vec::new() } else { crate::devices::parts(meta.annotations.as_ref(), asks) };
         let phase = Phase::read(pod.status.phase.as_deref());
         let class = pod.spec.priority_class_name.as_deref().unwrap_or_default();
-        // The annotation wins over the label; what is neither yes nor no is no.
-        let preemptable = annotation("volcano.sh/preemptable").or(label("volcano.sh/preemptable"));
-        let preemptable = preemptable.is_none_or(|text| text == "true");
+        let preemptable =
+            is_preemptable(annotation("volcano.sh/preemptable").or(label("volcano.sh/preemptable")));
         let group =
             annotation("scheduling.k8s.io/group-name").or(annotation("scheduling.volcano.sh/group-name"));
         let gang = annotation(names::GANG_ANNOTATION);
@@ -179,8 +187,7 @@ impl PodEntry {
         let size = size.or(own.is_some().then_some(1));
         let group = group.or(gang).or(own.as_ref()).map(String::as_str);
         let reservation = annotation(names::RESERVATION_ANNOTATION).cloned();
-        let owner_kind =
-            meta.owner_references.as_ref().and_then(|owners| owners.first()).map(|owner| &*owner.kind);
+        let owner_kind = owner_kind(meta);
         Some(Self {
             uid: meta.uid.clone()?,
             ours: scheduler_names.contains(&scheduler_name),

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use fleet_api::cells::{
-    AccessRules, CONFIGURATION_NAME, CellConfigurationSpec, VcAccess, access,
-    read::{class_name, name_members},
+    AccessRules, CONFIGURATION_NAME, CellConfigurationSpec, VcAccess, access, class::class_name,
+    read::name_members,
 };
 use fleet_api::patch::merge_diff;
 pub use fleet_cells::PromiseChange;

@@ -1,6 +1,6 @@
 //! The cell tree as rows: who is on what. A cell that is all the same is one row.
 
-use fleet_api::cells::read::class_name;
+use fleet_api::cells::class::class_name;
 use fleet_cells::CellStatus;
 use serde::Serialize;
 

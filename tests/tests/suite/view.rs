@@ -95,8 +95,13 @@ async fn the_view_is_for_those_whom_the_hub_lets_read_it() -> anyhow::Result<()>
     assert!(head.starts_with("http/1.1 403 "), "{head}");
 
     // Metrics are for all: no job, no namespace of one, and labels of a fixed set.
-    let (head, body) = get(address, "/metrics", "").await?;
-    assert!(head.starts_with("http/1.1 200 ") && body.contains("fleet_waiting_jobs"), "{head}\n{body}");
+    let body = fleet
+        .wait_for("metrics of waiting jobs", async || {
+            let (head, body) = get(address, "/metrics", "").await?;
+            let is = head.starts_with("http/1.1 200 ") && body.contains("fleet_waiting_jobs");
+            Ok(if is { Look::Yes(body) } else { Look::NotYet(format!("{head}\n{body}")) })
+        })
+        .await?;
     assert!(!body.contains("secretive") && !body.contains("default"), "{body}");
     let labels: BTreeSet<&str> = body
         .lines()
